@@ -1,0 +1,46 @@
+# demo    train a small translator of dates and look at it (about two minutes after set-up)
+# test    every test and every example in the docstrings
+# check   lint, format, types, architecture
+# bench   the benchmarks, e.g. make bench ARGS=--help
+# clean   remove .venv and everything built
+#
+# The first target called sets up .venv; another interpreter: make demo PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
+
+.PHONY: demo test check bench clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.demo
+	@$(BIN)/sightline demo $(ARGS)
+
+test: $(VENV)/.dev
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@$(BIN)/python -m pytest -q tests/architecture
+
+bench: $(VENV)/.dev
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# One mark for each set of extras, renewed when the dependencies change.
+$(VENV)/.%: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what '$*' needs into $(VENV) (once; a minute or two) ..."
+	@$(PIP) --editable '.[$*]'
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Sightline needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo missing)." \
+	    "Name another: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; } >&2
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

@@ -1,0 +1,38 @@
+"""Sightline: train a translator on your own files, translate with it, and see what it attends to.
+
+>>> import sightline
+>>> model = sightline.load("runs/ende")  # doctest: +SKIP
+>>> model.translate(["A dog runs."], beam_size=4)[0].text  # doctest: +SKIP
+'Ein Hund rennt.'
+
+Importing the package is cheap: torch is loaded when it is first needed.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sightline.api import Model, load, train
+    from sightline.decode.translator import Translation
+    from sightline.errors import UserError
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Model": "sightline.api",
+    "Translation": "sightline.decode.translator",
+    "UserError": "sightline.errors",
+    "load": "sightline.api",
+    "train": "sightline.api",
+}
+__all__ = ["Model", "Translation", "UserError", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sightline' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,7 @@
+"""`python -m sightline` is the command line."""
+
+import sys
+
+from sightline.cli import main
+
+sys.exit(main())

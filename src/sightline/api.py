@@ -1,0 +1,116 @@
+"""The public verbs: `load` a model, `train` one. Everything a program needs to use Sightline as a library."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sightline.config import DecodeConfig
+from sightline.decode.translator import Translation, Translator
+from sightline.errors import UserError
+from sightline.evaluate.score import PairScore, score_texts
+from sightline.model.build import longest_sequence
+from sightline.model.parameters import count_parameters
+from sightline.model_directory import ModelDirectory, read_model_directory
+from sightline.pipeline import TrainRequest, choose_device, train_model
+
+
+class Model:
+    """A trained model with its tokenizer and its decoding settings; made by `sightline.load`."""
+
+    def __init__(self, directory: ModelDirectory, device: torch.device) -> None:
+        self.network = directory.network  # the torch module
+        self.tokenizer = directory.tokenizer
+        self.config = directory.config
+        self.about = directory.about
+        self.device = device
+        max_len = longest_sequence(self.config.model)
+        self._translator = Translator(self.network, self.tokenizer, self.config.decode, max_len)
+
+    @property
+    def decode_config(self) -> DecodeConfig:
+        """How the model decodes unless a call says otherwise."""
+        return self.config.decode
+
+    def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:
+        """Translate each text; as many results as texts, in their order.
+
+        `prefix` is what every output must begin with; `overrides` are fields of
+        `sightline.config.DecodeConfig`, such as `beam_size=1`. Raises `UserError` for one that makes no sense.
+        """
+        return self._translator.translate(texts, prefix, **overrides)
+
+    def translate_lines(
+        self, lines: Iterable[str], prefix: str = "", chunk_lines: int = 2000, **overrides: Any
+    ) -> Iterator[Translation]:
+        """`translate` for a stream of any length, in constant memory."""
+        return self._translator.translate_lines(lines, prefix, chunk_lines, **overrides)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
+        """How probable the model finds each target as the translation of its source (natural logarithms)."""
+        return score_texts(self.network, self.tokenizer, sources, targets, self.config.decode.batch_tokens)
+
+    def info(self) -> dict[str, Any]:
+        """What the model is and how it was made."""
+        return {
+            "parameters": count_parameters(self.network),
+            "vocabulary": self.tokenizer.vocab_size,
+            **self.about,
+            **self.config.as_dict(),
+        }
+
+
+def load(path: str | Path, device: str = "auto") -> Model:
+    """The model in a directory that `train` wrote; `UserError` says what is wrong with any other."""
+    chosen = choose_device(device)
+    return Model(read_model_directory(path, chosen), chosen)
+
+
+def train(
+    train: Sequence[str | Path],
+    valid: Sequence[str | Path],
+    out: str | Path,
+    recipe: str | Path = "small",
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    resume: bool = False,
+    device: str = "auto",
+    special: Sequence[str] = (),
+    show: bool = True,
+) -> Model:
+    """Train a model on files and return it.
+
+    Args:
+        train: source and target file, or one `.tsv`, `.jsonl` or `hf:` dataset, or several of these in a row.
+        valid: the same for validation.
+        out: the model directory to write.
+        recipe: name of a recipe or path of a `.toml` file.
+        settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
+        special: strings that are one piece wherever a text contains them, such as `<2de>`.
+
+    Raises:
+        UserError: a file, a setting or the device is unusable, or the run was interrupted.
+    """
+    pairs = settings.items() if isinstance(settings, Mapping) else None
+    listed = [f"{key}={value}" for key, value in pairs] if pairs is not None else list(settings)
+    request = TrainRequest(
+        recipe=str(recipe),
+        train=[str(path) for path in train],
+        valid=[str(path) for path in valid],
+        out=str(out),
+        settings=listed,
+        resume=resume,
+        device=device,
+        special=special,
+        show=show,
+    )
+    reason = train_model(request)
+    if reason.startswith("SIG"):
+        raise UserError(f"{out}: training was interrupted by {reason}; call again with resume=True to go on")
+    return load(out, device)
+
+
+def as_record(translation: Translation) -> dict[str, Any]:
+    """A translation as plain data, ready for JSON."""
+    return asdict(translation)

@@ -1,0 +1,353 @@
+"""The command line: one function per subcommand, which parses, calls and prints. Logic lives elsewhere.
+
+Output goes to standard output, everything said to the user to standard error. A mistake of the user's is one line and
+exit code 2. Torch is imported by the commands that need it, so that help is instant.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import sightline
+from sightline.config import DecodeConfig, recipe_names
+from sightline.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from sightline.api import Model
+    from sightline.decode.translator import Translation
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see `{self.prog} --help`")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 2 for a mistake of the user's, 130 for Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    try:
+        options = parse([argument for argument in arguments if argument != "--debug"])
+        options.run(options)
+        sys.stdout.flush()
+        return 0
+    except UserError as error:
+        if debug:
+            raise
+        print(f"sightline: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("sightline: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; `UserError` suggests the nearest valid command or option."""
+    parser, commands = build_parser()
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
+        raise unknown("command", arguments[0], commands)
+    options, rest = parser.parse_known_args(arguments)
+    if rest:
+        known = [option for action in commands[options.command]._actions for option in action.option_strings]
+        near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.5)
+        hint = f"; did you mean '{near[0]}'?" if near else f"; see `sightline {options.command} --help`"
+        raise UserError(f"sightline {options.command} has no use for '{rest[0]}'{hint}")
+    return options
+
+
+def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser, and those of the subcommands by name."""
+    parser = Parser(prog="sightline", description="Train a translator on your own files, and translate with it.")
+    parser.add_argument("--version", action="version", version=f"sightline {sightline.__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    _demo_options(commands)
+    _train_options(commands)
+    _translate_options(commands)
+    _score_options(commands)
+    _evaluate_options(commands)
+    _info_options(commands)
+    return parser, dict(commands.choices)
+
+
+# demo ----------------------------------------------------------------------------------------------------------------
+
+
+def _demo_options(commands: Any) -> None:
+    parser = commands.add_parser("demo", help="train on dates in five languages and show the result, in two minutes")
+    parser.add_argument("--out", default="runs/demo", help="model directory to write (default: %(default)s)")
+    parser.set_defaults(run=run_demo)
+
+
+def run_demo(options: argparse.Namespace) -> None:
+    """Train on the generated corpus and show what came out."""
+    from sightline.demo.run import demo
+
+    demo(Path(options.out))
+
+
+# train ---------------------------------------------------------------------------------------------------------------
+
+
+def _train_options(commands: Any) -> None:
+    parser = commands.add_parser("train", help="train a model on aligned text files")
+    parser.add_argument("--recipe", required=True, help=f"{', '.join(recipe_names())}, or a .toml file")
+    files = "source and target file, or one .tsv, .jsonl or hf:DATASET; several in a row; each also .gz"
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
+    parser.add_argument("--valid", nargs="+", required=True, metavar="FILE", help="the same, to validate on")
+    parser.add_argument("--out", required=True, metavar="DIR", help="model directory to write")
+    setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="short for --set train.seed=N")
+    special = "string that is one piece wherever a text contains it, for example '<2de>'"
+    parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
+    parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard logs into --out as well")
+    parser.set_defaults(run=run_train)
+
+
+def run_train(options: argparse.Namespace) -> None:
+    """Train a model."""
+    from sightline.pipeline import TrainRequest, train_model
+
+    seed = [] if options.seed is None else [f"train.seed={options.seed}"]
+    request = TrainRequest(
+        recipe=options.recipe,
+        train=options.train,
+        valid=options.valid,
+        out=options.out,
+        settings=[*options.set, *seed],
+        resume=options.resume,
+        device=options.device,
+        special=options.special,
+        tensorboard=options.tensorboard,
+    )
+    train_model(request)
+
+
+# translate -----------------------------------------------------------------------------------------------------------
+
+DECODE_HELP = {
+    "beam_size": "hypotheses kept; 1 is greedy",
+    "length_penalty": "alpha of the paper's length penalty; higher favours longer output",
+    "max_length_factor": "longest output = this * source pieces + --max-length-extra",
+    "max_length_extra": "see --max-length-factor",
+    "min_length_factor": "shortest output = this * source pieces",
+    "no_repeat_ngram": "no n-gram of this size twice in an output; 0 is off",
+    "n_best": "translations per line; in text output separated by tabs",
+    "sample": "draw at random instead of searching",
+    "temperature": "of sampling",
+    "top_k": "sample from the k likeliest pieces; 0 is all",
+    "top_p": "sample from the likeliest pieces with this total probability",
+    "seed": "of sampling",
+    "batch_tokens": "source pieces translated at once",
+    "max_source_length": "longer lines are translated in parts, pieces",
+}
+
+
+def _decode_options(parser: argparse.ArgumentParser) -> None:
+    """An option for every field of `DecodeConfig`; those not given leave the model's own setting."""
+    group = parser.add_argument_group("decoding (default: the model's own settings)")
+    for field in fields(DecodeConfig):
+        name, text = "--" + field.name.replace("_", "-"), DECODE_HELP[field.name]
+        if field.type is bool:
+            group.add_argument(name, action="store_true", default=None, help=text)
+        else:
+            group.add_argument(name, type=field.type, metavar="N", help=text)
+
+
+def _decode_overrides(options: argparse.Namespace) -> dict[str, Any]:
+    given = {field.name: getattr(options, field.name) for field in fields(DecodeConfig)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="model directory")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+
+
+def _translate_options(commands: Any) -> None:
+    parser = commands.add_parser("translate", help="translate a file or standard input, line by line")
+    _model_options(parser)
+    parser.add_argument("input", nargs="?", default="-", help="text file, also .gz (default: standard input)")
+    parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl adds scores and pieces")
+    parser.add_argument("--prefix", default="", help="what every translation must begin with")
+    _decode_options(parser)
+    parser.set_defaults(run=run_translate)
+
+
+def run_translate(options: argparse.Namespace) -> None:
+    """Translate; line in, line out."""
+    from sightline.data.corpus import read_lines
+
+    overrides = _decode_overrides(options)
+    model = _load(options)
+    interactive = options.input == "-" and sys.stdin.isatty()
+    translations = model.translate_lines(
+        _stdin_lines() if interactive else read_lines(options.input, allow_empty=True),
+        options.prefix,
+        chunk_lines=1 if interactive else 1000,
+        **overrides,
+    )
+    with _output(options.output) as file:
+        for translation in translations:
+            file.write(_format(translation, options.format) + "\n")
+            if interactive:
+                file.flush()
+
+
+def _stdin_lines() -> Iterator[str]:
+    for line in sys.stdin:
+        yield line.removesuffix("\n")
+
+
+def _format(translation: "Translation", style: str) -> str:
+    if style == "jsonl":
+        from sightline.api import as_record
+
+        return json.dumps(as_record(translation), ensure_ascii=False)
+    texts = [translation.text, *(other.text for other in translation.alternatives)]
+    return "\t".join(texts) if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
+
+
+# score, evaluate, info -----------------------------------------------------------------------------------------------
+
+
+def _score_options(commands: Any) -> None:
+    parser = commands.add_parser("score", help="how probable a model finds given translations")
+    _model_options(parser)
+    parser.add_argument("--source", required=True, metavar="FILE")
+    parser.add_argument("--target", required=True, metavar="FILE")
+    parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
+    parser.set_defaults(run=run_score)
+
+
+def run_score(options: argparse.Namespace) -> None:
+    """One JSON line per pair, and the corpus perplexity on standard error."""
+    from sightline.evaluate.score import corpus_perplexity
+
+    sources, targets = _aligned(options.source, options.target)
+    scores = _load(options).score(sources, targets)
+    with _output(options.output) as file:
+        for score in scores:
+            record = {
+                "log_prob": score.log_prob,
+                "perplexity": score.perplexity,
+                "token_log_probs": score.token_log_probs,
+            }
+            file.write(json.dumps(record) + "\n")
+    pieces = sum(len(score.token_log_probs) for score in scores)
+    print(f"perplexity {corpus_perplexity(scores):.4f} over {pieces:,} pieces, {len(scores):,} pairs", file=sys.stderr)
+
+
+def _evaluate_options(commands: Any) -> None:
+    parser = commands.add_parser("evaluate", help="translate a test set and score it with sacreBLEU")
+    _model_options(parser)
+    parser.add_argument("--source", required=True, metavar="FILE")
+    parser.add_argument("--reference", required=True, nargs="+", metavar="FILE", help="one or several references")
+    parser.add_argument("--against", metavar="MODEL", help="another model, compared by paired bootstrap")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    multi30k = "add the tokenised, lowercased BLEU of the Multi30k literature; LANG is the target language"
+    parser.add_argument("--multi30k", metavar="LANG", help=multi30k)
+    parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU (default: %(default)s)")
+    parser.add_argument("--save", metavar="FILE", help="keep the translations")
+    _decode_options(parser)
+    parser.set_defaults(run=run_evaluate)
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    """BLEU, chrF++ and TER with signatures, and the settings they were decoded with."""
+    from sightline.evaluate.report import evaluate_model, render
+
+    sources, *references = _aligned(options.source, *options.reference)
+    model = _load(options)
+    other = _load(options, options.against) if options.against else None
+    report = evaluate_model(
+        model, sources, references, other, options.multi30k, options.tokenize, _decode_overrides(options)
+    )
+    if options.save:
+        with _output(options.save) as file:
+            file.writelines(f"{line}\n" for line in report.hypotheses)
+    print(json.dumps(report.as_json(), indent=2) if options.json else render(report))
+
+
+def _info_options(commands: Any) -> None:
+    parser = commands.add_parser("info", help="what a model is and how it was made")
+    _model_options(parser)
+    parser.set_defaults(run=run_info)
+
+
+def run_info(options: argparse.Namespace) -> None:
+    """The configuration of a model, section by section."""
+    for name, value in _load(options).info().items():
+        if isinstance(value, dict):
+            print(f"\n[{name}]")
+            for key, inner in value.items():
+                print(f"{key} = {json.dumps(inner)}")
+        else:
+            print(f"{name} = {json.dumps(value)}")
+
+
+# files ---------------------------------------------------------------------------------------------------------------
+
+
+def _load(options: argparse.Namespace, path: str | None = None) -> "Model":
+    from sightline.api import load
+
+    return load(path or options.model, options.device)
+
+
+def _aligned(*paths: str) -> list[list[str]]:
+    """The lines of files that must have as many lines each."""
+    from sightline.data.corpus import read_lines
+
+    columns = [list(read_lines(path)) for path in paths]
+    for path, column in zip(paths, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise UserError(
+                f"{paths[0]} has {len(columns[0]):,} lines but {path} has {len(column):,}; line n must belong to line n"
+            )
+    return columns
+
+
+@contextmanager
+def _output(path: str) -> Iterator[TextIO]:
+    """Standard output, or a file that appears under its name when it is complete."""
+    if path == "-":
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        yield sys.stdout
+        return
+    target = Path(path)
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        raise UserError(f"-o {path}: {'is a folder' if target.is_dir() else 'its folder does not exist'}; name a file")
+    special = target.exists() and not target.is_file()  # a device or a pipe is written to, never replaced
+    target = target if special else target.resolve()
+    draft = target if special else target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with draft.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        if not special:
+            draft.replace(target)
+    except OSError as error:
+        raise UserError(f"-o {path}: cannot be written ({error.strerror})") from None
+    finally:
+        if not special:
+            draft.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+"""Configuration: frozen dataclasses, strict TOML, and overrides of the form `section.key=value`.
+
+A run is described by four flat tables, `[model] [data] [train] [decode]`. The resolved configuration is saved with
+every run, so a model directory says how it was made. Nothing here knows modules, files of text or devices.
+
+"The paper" is Vaswani et al. 2017, arXiv:1706.03762; defaults are its base model.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from sightline.errors import UserError, unknown
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shape of the network. Symbols of the paper's Table 3 in brackets."""
+
+    architecture: str = "transformer"  # which entry of model/build.py
+    vocab_size: int = 0  # pieces; 0 until a tokenizer is known
+    pad_id: int = 0  # id of the padding piece
+    bos_id: int = 1  # id that starts every target
+    eos_id: int = 2  # id that ends every source and target
+    d_model: int = 512  # width of the residual stream [d_model]
+    d_ff: int = 2048  # inner width of the feed-forward network [d_ff]
+    n_heads: int = 8  # attention heads [h]
+    d_k: int = 0  # width of a query or key per head [d_k]; 0 = d_model / n_heads
+    d_v: int = 0  # width of a value per head [d_v]; 0 = d_model / n_heads
+    n_encoder_layers: int = 6  # [N]
+    n_decoder_layers: int = 6  # [N]
+    dropout: float = 0.1  # on every sub-layer output and on embeddings [P_drop], 0 <= p < 1
+    norm_position: str = "post"  # "post" (the paper): norm(x + f(x)); "pre": x + f(norm(x)) and a final norm
+    positions: str = "sinusoidal"  # or "learned" (Table 3, row E)
+    max_len: int = 1024  # longest sequence learned positions can address, pieces
+    tied_embeddings: str = "all"  # "all" (source, target, output: the paper), "target" (target, output) or "none"
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """From files to token ids."""
+
+    tokenizer: str = ""  # path of an existing tokenizer.json; "" = learn one on the training text
+    subword: str = "bpe"  # "bpe" or "unigram"
+    vocab_size: int = 8000  # pieces to learn, both languages together
+    normalization: str = "nfc"  # Unicode normalisation: "none", "nfc" or "nfkc"
+    lowercase: bool = False  # fold case before anything else
+    max_length: int = 256  # longer training pairs are dropped, pieces a side with the end mark
+    max_length_ratio: float = 9.0  # more uneven training pairs are dropped, longer side / shorter side in pieces
+    bpe_dropout: float = 0.0  # probability that a merge is skipped in training (arXiv:1910.13267)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The training procedure; section 5 of the paper."""
+
+    seed: int = 1  # of everything random: parameters, dropout, batches
+    max_steps: int = 100_000  # optimiser updates (section 5.2)
+    tokens_per_batch: int = 25_000  # rows x longest side of a batch, pieces (section 5.1)
+    accumulate: int = 1  # batches per update
+    learning_rate: float = 0.0  # peak; 0 = the paper's, (d_model * warmup_steps) ** -0.5 (section 5.3)
+    warmup_steps: int = 4000  # updates of linear rise
+    schedule: str = "inverse_sqrt"  # after warm-up: "inverse_sqrt" (the paper), "cosine" or "linear" to 0, "constant"
+    betas: tuple[float, float] = (0.9, 0.98)  # Adam
+    eps: float = 1e-9  # Adam
+    weight_decay: float = 0.0  # decoupled (AdamW); 0 = Adam as in the paper
+    clip_norm: float = 0.0  # largest gradient norm; 0 = no clipping
+    label_smoothing: float = 0.1  # epsilon_ls (section 5.4)
+    r_drop: float = 0.0  # weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off
+    ema: float = 0.0  # decay of an exponential moving average of the parameters; 0 = off
+    average: int = 5  # checkpoints averaged into the final model (section 6.1); 1 = the last alone
+    precision: str = "auto"  # "auto" (bf16 autocast on CUDA, float32 elsewhere), "float32" or "bf16"
+    compile: bool = False  # torch.compile the model
+    threads: int = 0  # CPU threads; 0 = all. Part of the result on CPU: sums are split by it
+    log_every: int = 100  # updates
+    validate_every: int = 1000  # updates
+    validate_bleu: int = 1000  # validation sentences decoded for BLEU; 0 = loss only
+    checkpoint_every: int = 1000  # updates
+    keep_last: int = 5  # checkpoints kept on disk beside the best; at least `average`
+    best_metric: str = "loss"  # what "best" and patience look at: "loss" or "bleu"
+    patience: int = 0  # validations without a better `best_metric` before the run ends early; 0 = never
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """Search; section 6.1 of the paper."""
+
+    beam_size: int = 4  # hypotheses kept; 1 = greedy
+    length_penalty: float = 0.6  # alpha of GNMT's length penalty (arXiv:1609.08144, eq. 14)
+    max_length_factor: float = 2.0  # longest output = factor * source pieces + extra
+    max_length_extra: int = 50  # pieces (section 6.1)
+    min_length_factor: float = 0.0  # shortest output = factor * source pieces
+    no_repeat_ngram: int = 0  # no n-gram of this size occurs twice in an output; 0 = off
+    n_best: int = 1  # hypotheses returned, at most beam_size when searching
+    sample: bool = False  # draw from the distribution instead of searching
+    temperature: float = 1.0  # of the distribution drawn from, > 0
+    top_k: int = 0  # draw from the k likeliest pieces only; 0 = all
+    top_p: float = 1.0  # draw from the smallest set of pieces with this mass, 0 < p <= 1
+    seed: int = 1  # of sampling
+    batch_tokens: int = 4096  # source pieces decoded at once
+    max_source_length: int = 256  # longer inputs are translated in parts, pieces
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything one training run depends on but its files."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Nested plain dictionary, ready for JSON."""
+        return asdict(self)
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "model.norm_position": ("post", "pre"),
+    "model.positions": ("sinusoidal", "learned"),
+    "model.tied_embeddings": ("all", "target", "none"),
+    "data.subword": ("bpe", "unigram"),
+    "data.normalization": ("none", "nfc", "nfkc"),
+    "train.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
+    "train.precision": ("auto", "float32", "bf16"),
+    "train.best_metric": ("loss", "bleu"),
+}
+_POSITIVE = {
+    "model": ("d_model", "d_ff", "n_heads", "n_encoder_layers", "n_decoder_layers", "max_len"),
+    "data": ("vocab_size", "max_length"),
+    "train": (
+        "max_steps",
+        "tokens_per_batch",
+        "accumulate",
+        "warmup_steps",
+        "average",
+        "log_every",
+        "validate_every",
+        "checkpoint_every",
+        "keep_last",
+    ),
+    "decode": ("beam_size", "n_best", "batch_tokens", "max_source_length", "temperature", "top_p"),
+}
+_PROBABILITIES = ("model.dropout", "data.bpe_dropout", "train.label_smoothing", "train.ema")
+
+
+def check(config: RunConfig) -> RunConfig:
+    """`config` itself when every value makes sense; `UserError` naming the first key that does not."""
+    values = flatten(config)
+    for key, valid in CHOICES.items():
+        if values[key] not in valid:
+            raise unknown(f"value for {key}", str(values[key]), valid)
+    for key, value in values.items():
+        section, name = key.split(".")
+        if name in _POSITIVE[section] and value <= 0:
+            raise UserError(f"{key} = {value}: must be greater than 0")
+        if key in _PROBABILITIES and not 0 <= value < 1:
+            raise UserError(f"{key} = {value}: must be at least 0 and less than 1")
+        if isinstance(value, int | float) and value < 0 and key != "train.seed":
+            raise UserError(f"{key} = {value}: must not be negative")
+    model = config.model
+    if model.d_model % model.n_heads and not (model.d_k and model.d_v):
+        raise UserError(
+            f"model.d_model = {model.d_model} is not a multiple of model.n_heads = {model.n_heads}: "
+            "change one of them or set model.d_k and model.d_v"
+        )
+    if model.positions == "sinusoidal" and model.d_model % 2:
+        raise UserError(f"model.d_model = {model.d_model}: sinusoidal positions need an even width")
+    return config
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """`{"section.key": value}` in the order of declaration."""
+    return {f"{part}.{key}": value for part, table in config.as_dict().items() for key, value in table.items()}
+
+
+def from_dict(tables: Mapping[str, Any], origin: str, base: RunConfig | None = None) -> RunConfig:
+    """The configuration of nested tables on top of `base`; `origin` is named in errors."""
+    config = base or RunConfig()
+    sections = [f.name for f in fields(RunConfig)]
+    for name, table in tables.items():
+        if name not in sections:
+            raise UserError(f"{origin}: {unknown('section', name, sections)}")
+        if not isinstance(table, Mapping):
+            raise UserError(f"{origin}: '{name}' must be a table, write [{name}] and its keys below it")
+        config = replace(config, **{name: _replace(getattr(config, name), name, table, origin)})
+    return config
+
+
+def load_recipe(name: str) -> RunConfig:
+    """The recipe of that name, or the one in the TOML file at that path."""
+    path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
+    if not path.is_file():
+        if name.endswith(".toml"):
+            raise UserError(f"{name}: no such recipe file; check the path or use one of: {', '.join(recipe_names())}")
+        raise unknown("recipe", name, recipe_names())
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: not valid TOML: {error}") from None
+    return from_dict(tables, name)
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def apply_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:
+    """`config` with `section.key=value` settings applied in order.
+
+    >>> apply_settings(RunConfig(), ["train.max_steps=10", "model.norm_position=pre"]).model.norm_position
+    'pre'
+    """
+    valid = list(flatten(config))
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        key = key.strip()
+        if not equals:
+            raise UserError(f"--set {setting}: write it as section.key=value, for example train.max_steps=1000")
+        if key not in valid:
+            raise UserError(f"--set: {_nearest_key(key, valid)}")
+        section, name = key.split(".")
+        config = from_dict({section: {name: _parse(text.strip())}}, f"--set {setting}", config)
+    return config
+
+
+def _nearest_key(key: str, valid: Sequence[str]) -> UserError:
+    same_name = [v for v in valid if v.split(".")[1] == key.split(".")[-1]]
+    if same_name:
+        return UserError(f"unknown key '{key}'; did you mean '{same_name[0]}'?")
+    error = unknown("key", key, valid)
+    return UserError(str(error).split(" (valid:")[0])
+
+
+def _parse(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _replace(table: Any, section: str, values: Mapping[str, Any], origin: str) -> Any:
+    types = get_type_hints(type(table))
+    for key in values:
+        if key not in types:
+            raise UserError(f"{origin}: {unknown(f'key in [{section}]', key, types)}")
+    return replace(table, **{k: _coerce(v, types[k], f"{origin}: {section}.{k}") for k, v in values.items()})
+
+
+def _coerce(value: Any, wanted: Any, where: str) -> Any:
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if wanted is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if wanted == tuple[float, float]:
+        if isinstance(value, list | tuple) and len(value) == 2:
+            return tuple(_coerce(v, float, where) for v in value)
+        raise UserError(f"{where} = {value!r}: must be two numbers, for example [0.9, 0.98]")
+    if type(value) is not wanted:
+        raise UserError(f"{where} = {value!r}: must be of type {wanted.__name__}")
+    return value

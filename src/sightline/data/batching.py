@@ -1,0 +1,204 @@
+"""Fourth stage of the pipeline: which pairs form a batch, and the endless stream of batches that training
+reads.
+
+Section 5.1 of the paper: pairs of similar length are batched together, each batch up to a number of tokens.
+The plan of an epoch is a pure function of (seed, epoch), so a position in the data is two numbers. Not here:
+tensors (`batch.py`).
+"""
+
+import queue
+import random
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from itertools import count
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sightline.config import DataConfig
+from sightline.data.batch import Batch, Tokens, collate
+from sightline.data.prepared import PreparedCorpus
+from sightline.data.tokenizer import Tokenizer
+
+Lengths = NDArray[np.integer]
+Rows = NDArray[np.int64]
+
+
+def plan_batches(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    tokens_per_batch: int,
+    seed: int,
+    epoch: int,
+    largest_first: bool = False,
+) -> list[Rows]:
+    """The batches of one epoch, as rows of the corpus: every pair once, in an order drawn from (seed, epoch).
+
+    Args:
+        src_lengths: pieces of every source, end marks included.
+        tgt_lengths: the same for the targets.
+        tokens_per_batch: rows x longest side of a batch stays within this; a pair that is longer on its own
+            gets a batch of its own.
+        largest_first: the batch with the most cells comes first, so that memory trouble shows at once.
+    """
+    generator = np.random.default_rng([seed, epoch])
+    shuffled = generator.permutation(len(src_lengths))
+    order = shuffled[np.lexsort((src_lengths[shuffled], np.maximum(src_lengths, tgt_lengths)[shuffled]))]
+    batches = cut(order, np.maximum(src_lengths, tgt_lengths)[order], tokens_per_batch)
+    plan = [batches[i] for i in generator.permutation(len(batches))]
+    if largest_first:
+        cells = [len(rows) * (int(src_lengths[rows].max()) + int(tgt_lengths[rows].max())) for rows in plan]
+        plan.insert(0, plan.pop(int(np.argmax(cells))))
+    return plan
+
+
+def cut(order: Rows, longest: Lengths, budget: int) -> list[Rows]:
+    """Cut rows sorted by ascending length into the longest stretches with rows x longest <= budget."""
+    batches, start = [], 0
+    while start < len(order):
+        widths = longest[start : start + max(1, budget // int(longest[start]))]
+        fitting = int(np.searchsorted(widths * np.arange(1, len(widths) + 1), budget, side="right"))
+        batches.append(order[start : start + max(1, fitting)])
+        start += max(1, fitting)
+    return batches
+
+
+def validation_batches(corpus: PreparedCorpus, tokenizer: Tokenizer, tokens_per_batch: int) -> Iterator[Batch]:
+    """Every pair of a corpus once, always in the same batches, never with BPE-dropout."""
+    for rows in plan_batches(corpus.src_lengths, corpus.tgt_lengths, tokens_per_batch, seed=0, epoch=0):
+        yield load(corpus, tokenizer, rows)
+
+
+def load(corpus: PreparedCorpus, tokenizer: Tokenizer, rows: Rows) -> Batch:
+    """The batch of some rows."""
+    pairs = [(corpus.src(row), corpus.tgt(row)) for row in rows.tolist()]
+    return collate(pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, index=rows)
+
+
+class BatchStream:
+    """Batches of training pairs, epoch after epoch without end, prepared ahead in a thread of its own.
+
+    With `config.bpe_dropout` (arXiv:1910.13267) every pair is segmented anew in every epoch, as a pure
+    function of (seed, epoch, row). Batches are planned from the lengths without dropout, so they come out
+    somewhat larger than `tokens_per_batch`; a segmentation longer than `config.max_length` is replaced by the
+    one without dropout.
+
+    `state()` says where the stream is; a stream made with that `state` continues with exactly the batches
+    that this one would have given next. `wait_seconds` is the time the consumer has waited for batches so
+    far.
+    """
+
+    def __init__(
+        self,
+        corpus: PreparedCorpus,
+        tokenizer: Tokenizer,
+        config: DataConfig,
+        tokens_per_batch: int,
+        seed: int,
+        state: Mapping[str, int] | None = None,
+        prefetch: int = 8,
+    ) -> None:
+        self.epoch = state["epoch"] if state else 0
+        self.position = state["position"] if state else 0  # batches already given in this epoch
+        self.wait_seconds = 0.0
+        batches = walk(corpus, tokenizer, config, tokens_per_batch, seed, self.epoch, self.position)
+        self._ready: queue.Queue[tuple[int, int, Batch] | BaseException] = queue.Queue(prefetch)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=fill, args=(self._ready, self._stop, batches), daemon=True)
+        self._thread.start()
+        weakref.finalize(self, self._stop.set)
+
+    def state(self) -> dict[str, int]:
+        """Where the stream is: after the last batch given, whatever has been prepared beyond it."""
+        return {"epoch": self.epoch, "position": self.position}
+
+    def __iter__(self) -> "BatchStream":
+        return self
+
+    def __next__(self) -> Batch:
+        if self._stop.is_set():
+            raise StopIteration
+        started = time.perf_counter()
+        item = self._ready.get()
+        self.wait_seconds += time.perf_counter() - started
+        if isinstance(item, BaseException):
+            self.close()
+            raise item
+        self.epoch, self.position, batch = item
+        return batch
+
+    def close(self) -> None:
+        """End the thread; the stream gives no more batches."""
+        self._stop.set()
+        self._thread.join()
+
+    def __enter__(self) -> "BatchStream":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def walk(
+    corpus: PreparedCorpus,
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    tokens_per_batch: int,
+    seed: int,
+    epoch: int,
+    position: int,
+) -> Iterator[tuple[int, int, Batch]]:
+    """Batches from a position on, each with the position after it; only epoch 0 starts largest first."""
+    lengths = corpus.src_lengths, corpus.tgt_lengths
+    for now in count(epoch):
+        plan = plan_batches(*lengths, tokens_per_batch, seed, now, largest_first=now == 0)
+        for done, rows in enumerate(plan[position:], start=position + 1):
+            if config.bpe_dropout > 0:
+                yield now, done, load_with_dropout(corpus, tokenizer, config, rows, seed, now)
+            else:
+                yield now, done, load(corpus, tokenizer, rows)
+        position = 0
+
+
+def load_with_dropout(
+    corpus: PreparedCorpus, tokenizer: Tokenizer, config: DataConfig, rows: Rows, seed: int, epoch: int
+) -> Batch:
+    """The batch of some rows, segmented for this epoch."""
+    pairs = [dropped_pair(corpus, tokenizer, config, row, seed, epoch) for row in rows.tolist()]
+    return collate(pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, index=rows)
+
+
+def dropped_pair(
+    corpus: PreparedCorpus, tokenizer: Tokenizer, config: DataConfig, row: int, seed: int, epoch: int
+) -> tuple[Tokens, Tokens]:
+    """The segmentation of a pair in an epoch."""
+    generator = random.Random(f"{seed} {epoch} {row}")
+    src, tgt = (tokenizer.encode_with_dropout(text, config.bpe_dropout, generator) for text in corpus.text(row))
+    fits = max(len(src), len(tgt)) < config.max_length
+    return (src, tgt) if fits else (corpus.src(row), corpus.tgt(row))
+
+
+def fill(ready: queue.Queue, stop: threading.Event, items: Iterator[object]) -> None:
+    """Put items into a queue until told to stop; an exception goes into the queue as the last item."""
+    try:
+        for item in items:
+            if not put(ready, stop, item):
+                return
+    except BaseException as error:
+        put(ready, stop, error)
+
+
+def put(ready: queue.Queue, stop: threading.Event, item: object) -> bool:
+    """Wait for room in the queue; False when told to stop first."""
+    while not stop.is_set():
+        try:
+            ready.put(item, timeout=0.1)
+            return True
+        except queue.Full:
+            continue
+    return False

@@ -1,0 +1,283 @@
+"""First stage of the pipeline: files to pairs of strings.
+
+Everything streams: memory does not grow with the corpus. A line ends at a line feed and nowhere else, so a
+text that contains U+2028, U+0085, a form feed or a lone carriage return stays one line and two aligned files
+stay aligned. All trouble a file can cause becomes one `UserError` that names file, line and fix. Not here:
+dropping bad pairs (`prepared.py`) and cutting text into pieces (`tokenizer.py`).
+"""
+
+import errno
+import gzip
+import json
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from sightline.errors import UserError, unknown
+
+Pair = tuple[str, str]
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"
+STANDARD_INPUT = "-"
+HF_PREFIX = "hf:"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One parallel corpus: two aligned text files, or one `.tsv`, `.jsonl`, `hf:` dataset or `-`.
+
+    `-` is standard input holding tab-separated pairs. Every file may be gzip-compressed.
+    """
+
+    paths: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " + ".join(map(display_name, self.paths))
+
+
+def parse_corpora(arguments: Sequence[str]) -> list[Corpus]:
+    """Group a flat command-line list into corpora.
+
+    `.tsv`, `.jsonl` (each also `.gz`), `hf:...` and `-` stand alone; all other paths come as source and
+    target.
+
+    >>> [corpus.paths for corpus in parse_corpora(["a.en", "a.de", "more.tsv.gz"])]
+    [('a.en', 'a.de'), ('more.tsv.gz',)]
+    """
+    corpora: list[Corpus] = []
+    source: str | None = None
+    for path in arguments:
+        if stands_alone(path) and source is None:
+            corpora.append(Corpus((path,)))
+        elif stands_alone(path):
+            break
+        elif source is None:
+            source = path
+        else:
+            corpora.append(Corpus((source, path)))
+            source = None
+    if source is not None:
+        raise UserError(f"{source}: has no partner; give a source and a target file, or one .tsv or .jsonl file")
+    return corpora
+
+
+def stands_alone(path: str) -> bool:
+    """Whether one path holds both languages."""
+    stem = path.removesuffix(".gz")
+    return path == STANDARD_INPUT or path.startswith(HF_PREFIX) or stem.endswith((".tsv", ".jsonl"))
+
+
+def read_pairs(corpora: Sequence[Corpus]) -> Iterator[Pair]:
+    """All pairs of all corpora, in order.
+
+    Raises:
+        UserError: a file is missing, malformed or not aligned; raised when the reading gets there.
+    """
+    for corpus in corpora:
+        yield from pair_reader(corpus)(*corpus.paths)
+
+
+def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
+    """The function that reads the paths of this corpus."""
+    if len(corpus.paths) == 2:
+        return read_aligned
+    path = corpus.paths[0]
+    if path.startswith(HF_PREFIX):
+        return read_hugging_face
+    return read_jsonl if path.removesuffix(".gz").endswith(".jsonl") else read_tsv
+
+
+def read_aligned(src_path: str, tgt_path: str) -> Iterator[Pair]:
+    """Pairs of two files whose lines correspond; different line counts are an error that states both."""
+    src_count = tgt_count = 0
+    for src, tgt in zip_longest(read_lines(src_path), read_lines(tgt_path)):
+        src_count += src is not None
+        tgt_count += tgt is not None
+        if src is not None and tgt is not None:
+            yield src, tgt
+    if src_count != tgt_count:
+        raise misaligned(src_path, src_count, tgt_path, tgt_count)
+
+
+def misaligned(src_path: str, src_count: int, tgt_path: str, tgt_count: int) -> UserError:
+    """The message for two files of different line counts."""
+    return UserError(
+        f"{display_name(src_path)} has {src_count} lines but {display_name(tgt_path)} has {tgt_count}; "
+        "line i of one must translate line i of the other: align the files again"
+    )
+
+
+def read_tsv(path: str) -> Iterator[Pair]:
+    """Pairs of a tab-separated file: source TAB target, no quoting, further columns ignored."""
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t", maxsplit=2)
+        if len(columns) < 2:
+            raise UserError(f"{display_name(path)}: line {number} has no tab; write 'source TAB target' on every line")
+        yield columns[0], columns[1]
+
+
+def read_jsonl(path: str) -> Iterator[Pair]:
+    """Pairs of a JSON-lines file: one `{"src": "...", "tgt": "..."}` a line, further keys ignored."""
+    for number, line in enumerate(read_lines(path), start=1):
+        place = f"{display_name(path)}: line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f'{place} is not JSON ({error}); write {{"src": "...", "tgt": "..."}}') from error
+        if not isinstance(record, dict):
+            raise UserError(f'{place} is not an object; write {{"src": "...", "tgt": "..."}}')
+        yield text_field(record, "src", place), text_field(record, "tgt", place)
+
+
+def text_field(record: Mapping[str, Any], key: str, place: str) -> str:
+    """`record[key]`, which must be a string that UTF-8 can hold."""
+    if key not in record:
+        raise UserError(f'{place} has no "{key}"; it has {", ".join(map(repr, record)) or "nothing"}')
+    value = record[key]
+    if not isinstance(value, str):
+        raise UserError(f'{place}: "{key}" must be a string, not {type(value).__name__}')
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise UserError(f'{place}: "{key}" holds half a surrogate pair, which is no text; remove the \\ud... escape')
+    return value
+
+
+def read_hugging_face(spec: str) -> Iterator[Pair]:
+    """Pairs of a Hugging Face dataset: `hf:PATH_OR_NAME[?split=train&src=en&tgt=de&config=NAME]`.
+
+    The columns may be flat (named by `src` and `tgt`) or lie in one `translation` column, `{"en": ..., "de":
+    ...}`.
+    """
+    name, options = parse_hf_spec(spec)
+    for number, row in enumerate(open_dataset(name, options), start=1):
+        record = row["translation"] if isinstance(row.get("translation"), dict) else row
+        place = f"{HF_PREFIX}{name}?src={options['src']}&tgt={options['tgt']}: row {number}"
+        yield text_field(record, options["src"], place), text_field(record, options["tgt"], place)
+
+
+def parse_hf_spec(spec: str) -> tuple[str, dict[str, str]]:
+    """The name and the options of an `hf:` spec.
+
+    >>> parse_hf_spec("hf:wmt14?config=de-en&src=en&tgt=de")
+    ('wmt14', {'split': 'train', 'src': 'en', 'tgt': 'de', 'config': 'de-en'})
+    """
+    options = {"split": "train", "src": "src", "tgt": "tgt", "config": ""}
+    name, _, query = spec.removeprefix(HF_PREFIX).partition("?")
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in options:
+            raise unknown(f"option in {spec}", key, options)
+        options[key] = value
+    return name, options
+
+
+def open_dataset(name: str, options: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset, streamed; `name` is a folder of data files, a saved dataset or a hub name."""
+    try:
+        datasets = import_module("datasets")  # optional, and slow to import
+    except ImportError as error:
+        raise UserError(f"{HF_PREFIX}{name}: needs one more package: pip install 'sightline[datasets]'") from error
+    try:
+        if (Path(name) / "state.json").exists() or (Path(name) / "dataset_dict.json").exists():
+            saved = datasets.load_from_disk(name)
+            return iter(saved[options["split"]] if isinstance(saved, datasets.DatasetDict) else saved)
+        config = options["config"] or None
+        return iter(datasets.load_dataset(name, config, split=options["split"], streaming=True))
+    except Exception as error:  # the library raises dozens of types for a wrong name, split, file or network
+        reason = " ".join(str(error).split())
+        raise UserError(f"{HF_PREFIX}{name}: cannot be opened ({type(error).__name__}: {reason})") from error
+
+
+def read_lines(path: str, allow_empty: bool = False) -> Iterator[str]:
+    """The lines of a UTF-8 file, without their line ends; `-` is standard input, gzip is recognised.
+
+    A line ends at a line feed; one carriage return before it is removed (CRLF), and so is a byte-order mark
+    at the start of the file. The last line needs no line feed.
+
+    Raises:
+        UserError: the file is missing, a folder, unreadable, empty (unless `allow_empty`), not UTF-8, or a
+            broken `.gz`; raised when the reading gets there.
+    """
+    offset = number = 0
+    for number, raw in enumerate(read_raw_lines(path), start=1):
+        yield decode_line(raw, path, number, offset)
+        offset += len(raw)
+    if number == 0 and not allow_empty:
+        raise UserError(f"{display_name(path)}: is empty; it must hold one sentence a line")
+
+
+def read_raw_lines(path: str) -> Iterator[bytes]:
+    """The lines of a file as bytes, decompressed, line feeds included."""
+    try:
+        with open_binary(path) as stream:
+            yield from stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{display_name(path)}: the .gz is damaged ({error}); download or compress it again") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+@contextmanager
+def open_binary(path: str) -> Iterator[Iterable[bytes]]:
+    """The decompressed lines; a file is gzip by its name or by its first two bytes."""
+    if path == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    with open(path, "rb") as stream:
+        compressed = path.endswith(".gz") or stream.peek(2)[:2] == GZIP_MAGIC
+        yield gzip.GzipFile(fileobj=stream) if compressed else stream
+
+
+def decode_line(raw: bytes, path: str, number: int, offset: int) -> str:
+    """The text of line `number`, which starts `offset` bytes into the file."""
+    content = raw.removesuffix(b"\n").removesuffix(b"\r") if raw.endswith(b"\n") else raw
+    skipped = len(BYTE_ORDER_MARK) if number == 1 and content.startswith(BYTE_ORDER_MARK) else 0
+    try:
+        return content[skipped:].decode("utf-8")
+    except UnicodeDecodeError as error:
+        at = skipped + error.start
+        raise UserError(
+            f"{display_name(path)}: line {number} is not UTF-8 "
+            f"(byte 0x{content[at]:02x} at byte offset {offset + at}); "
+            f"convert the file: iconv -f {likely_encoding(raw, number)} -t UTF-8 FILE > NEWFILE"
+        ) from error
+
+
+def likely_encoding(raw: bytes, number: int) -> str:
+    """The encoding to name in the advice: UTF-16 shows itself by its mark, all else is most often Latin."""
+    return "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
+
+
+def unreadable(path: str, error: OSError) -> UserError:
+    """The message for a path that the operating system refuses."""
+    name = display_name(path)
+    if error.errno == errno.ENOENT:
+        return UserError(f"{name}: no such file{nearest_file(path)}")
+    if error.errno == errno.EISDIR:
+        return UserError(f"{name}: is a folder; name a file in it, or write hf:{path} for a folder of data files")
+    if error.errno == errno.EACCES:
+        return UserError(f"{name}: no permission to read it; try: chmod +r {path}")
+    return UserError(f"{name}: cannot be read ({error.strerror or error})")
+
+
+def nearest_file(path: str) -> str:
+    """The hint for a mistyped name: the most similar file in the folder, or the folder that is missing."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return f"; the folder {folder} does not exist"
+    names = os.listdir(folder) if os.access(folder, os.R_OK) else []
+    near = get_close_matches(Path(path).name, names, n=1, cutoff=0.5)
+    return f"; did you mean '{folder / near[0]}'?" if near else f"; look at: ls {folder}"
+
+
+def display_name(path: str) -> str:
+    """How messages call a path."""
+    return "standard input" if path == STANDARD_INPUT else path

@@ -1,0 +1,358 @@
+"""Third stage of the pipeline: a corpus cut into pieces once, kept on disk, mapped into memory.
+
+`prepare` reads the pairs, drops what no model should be trained on, and writes token ids and texts into flat
+arrays under a name made from their content, so that the next run with the same input starts at once and
+memory does not grow with the corpus. Everything in the cache (`$SIGHTLINE_CACHE`, else `~/.cache/sightline`)
+can be deleted at any time. Not here: reading files (`corpus.py`), grouping pairs (`batching.py`).
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from sightline.config import DataConfig
+from sightline.data.corpus import (
+    HF_PREFIX,
+    STANDARD_INPUT,
+    Corpus,
+    Pair,
+    misaligned,
+    pair_reader,
+    read_pairs,
+    read_raw_lines,
+)
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+
+FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
+CHUNK = 4096  # pairs tokenised at once
+COLUMNS = {
+    "src": np.dtype("<i4"),
+    "tgt": np.dtype("<i4"),
+    "src_text": np.dtype("u1"),
+    "tgt_text": np.dtype("u1"),
+}
+ENDS = np.dtype("<i8")
+META = "meta.json"
+
+
+@dataclass(frozen=True)
+class Column:
+    """Rows of different lengths in one flat array; row i is `values[ends[i]:ends[i + 1]]`."""
+
+    values: NDArray[Any]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, row: int) -> NDArray[Any]:
+        return self.values[self.ends[row] : self.ends[row + 1]]
+
+
+@dataclass(frozen=True)
+class PreparedCorpus:
+    """A tokenised parallel corpus on disk."""
+
+    columns: dict[str, Column]
+    read: int  # pairs in the files
+    dropped: dict[str, int]  # pairs left out, by reason
+    key: str  # hash of everything that went in
+
+    def __len__(self) -> int:
+        return len(self.columns["src"])
+
+    def src(self, row: int) -> NDArray[np.int32]:
+        """Source ids of a pair, without end mark."""
+        return self.columns["src"][row]
+
+    def tgt(self, row: int) -> NDArray[np.int32]:
+        """Target ids of a pair, without start or end mark."""
+        return self.columns["tgt"][row]
+
+    def text(self, row: int) -> Pair:
+        """Both sides of a pair as they stand in the files."""
+        src, tgt = self.columns["src_text"][row], self.columns["tgt_text"][row]
+        return src.tobytes().decode(), tgt.tobytes().decode()
+
+    @cached_property
+    def src_lengths(self) -> NDArray[np.int32]:
+        """Pieces of every source, the end mark included."""
+        return (np.diff(self.columns["src"].ends) + 1).astype(np.int32)
+
+    @cached_property
+    def tgt_lengths(self) -> NDArray[np.int32]:
+        """Pieces of every target, the end mark included."""
+        return (np.diff(self.columns["tgt"].ends) + 1).astype(np.int32)
+
+
+def learn_tokenizer(
+    corpora: Sequence[Corpus], config: DataConfig, special: Sequence[str] = (), cache_dir: Path | None = None
+) -> Tokenizer:
+    """Learn subwords on both sides of all pairs; the same files and settings give the cached tokenizer."""
+    settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
+    with cache(cache_dir) as folder:
+        hashes, _ = content(corpora)
+        name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, settings, hashes)}.json"
+        with suppress(UserError):  # absent or damaged
+            return Tokenizer.load(name)
+        learnt = Tokenizer.learn((side for pair in read_pairs(corpora) for side in pair), config, special)
+        partial = folder / f".partial-{os.getpid()}-{name.name}"
+        learnt.save(partial)
+        partial.replace(name)
+    return learnt
+
+
+def prepare(
+    corpora: Sequence[Corpus],
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    cache_dir: Path | None = None,
+    progress: bool = True,
+    clean: bool = True,
+) -> PreparedCorpus:
+    """Tokenise pairs into memory-mapped arrays, or find them in the cache.
+
+    Args:
+        clean: drop pairs with an empty side, longer than `config.max_length` or more uneven than
+            `config.max_length_ratio`; for training. Validation and test sets keep every pair.
+
+    Raises:
+        UserError: a file is bad, or nothing is left; then nothing is written.
+    """
+    with cache(cache_dir) as folder:
+        corpora = spool(corpora, folder)
+        hashes, n_pairs = content(corpora)
+        limits = config if clean else None
+        cleaning = [config.max_length, config.max_length_ratio] if clean else []
+        target = folder / digest(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
+        if not intact(target):
+            shutil.rmtree(target, ignore_errors=True)
+            with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=not progress) as bar:
+                build(target, corpora, tokenizer, limits, bar)
+        return open_prepared(target)
+
+
+def build(target: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer, limits: DataConfig | None, bar: tqdm) -> None:
+    """Write a prepared corpus beside `target`, then give it that name in one step."""
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent, ignore_cleanup_errors=True) as folder:
+        read, dropped = write_columns(Path(folder), corpora, tokenizer, limits, bar)
+        if read == sum(dropped.values()):
+            raise nothing_left(corpora, read, dropped)
+        sizes = {name: (Path(folder) / name).stat().st_size for name in file_names()}
+        meta = {"read": read, "dropped": dropped, "sizes": sizes}
+        (Path(folder) / META).write_text(json.dumps(meta), encoding="utf-8")
+        try:
+            os.rename(folder, target)
+        except OSError:
+            if not target.exists():  # else another process was faster with the same content
+                raise
+
+
+def write_columns(
+    folder: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer, limits: DataConfig | None, bar: tqdm
+) -> tuple[int, dict[str, int]]:
+    """Tokenise in chunks and append what is kept; returns the pairs read and those dropped, by reason."""
+    read, dropped = 0, Counter[str]()
+    with ExitStack() as files:
+        columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
+        for chunk in chunks(read_pairs(corpora)):
+            rows, faults = tokenise(chunk, tokenizer, limits)
+            for column, values in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
+                column.append(values)
+            read += len(chunk)
+            dropped.update(faults)
+            bar.update(len(chunk))
+    return read, dict(dropped)
+
+
+def tokenise(
+    pairs: Sequence[Pair], tokenizer: Tokenizer, limits: DataConfig | None
+) -> tuple[list[tuple[Any, ...]], Counter[str]]:
+    """One row of the four columns for every pair that is kept, and how many were dropped for which reason."""
+    src_texts, tgt_texts = zip(*pairs, strict=True)
+    src, tgt = tokenizer.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
+    rows: list[tuple[Any, ...]] = []
+    faults = Counter[str]()
+    for src_text, tgt_text, src_row, tgt_row in zip(src_texts, tgt_texts, src, tgt, strict=True):
+        reason = fault(src_text, tgt_text, len(src_row), len(tgt_row), limits) if limits else None
+        if reason:
+            faults[reason] += 1
+        else:
+            rows.append((src_row, tgt_row, src_text.encode(), tgt_text.encode()))
+    return rows, faults
+
+
+def chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
+    """Lists of up to CHUNK pairs."""
+    while chunk := list(islice(pairs, CHUNK)):
+        yield chunk
+
+
+def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: DataConfig) -> str | None:
+    """Why a pair is no training material; lengths in pieces without end mark.
+
+    >>> fault("Go!", " ", 2, 1, DataConfig())
+    'empty side'
+    """
+    if not src.strip() or not tgt.strip():
+        return "empty side"
+    if max(n_src, n_tgt) + 1 > limits.max_length:
+        return "too long"
+    if max(n_src, n_tgt) > limits.max_length_ratio * min(n_src, n_tgt):
+        return "length ratio"
+    return None
+
+
+def nothing_left(corpora: Sequence[Corpus], read: int, dropped: dict[str, int]) -> UserError:
+    """The message for a corpus without a usable pair."""
+    names = ", ".join(map(str, corpora))
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "no pair in it"
+    return UserError(
+        f"{names}: nothing to train on, all {read} pairs were dropped ({reasons}); "
+        "check the files, or raise data.max_length or data.max_length_ratio"
+    )
+
+
+class ColumnWriter:
+    """Appends rows to a column on disk."""
+
+    def __init__(self, values: IO[bytes], ends: IO[bytes], dtype: np.dtype[Any]) -> None:
+        self.values, self.ends, self.dtype = values, ends, dtype
+        self.end = 0
+        ends.write(np.zeros(1, ENDS).tobytes())
+
+    def append(self, rows: Sequence[Sequence[int]]) -> None:
+        """Write rows of numbers (bytes are numbers too) behind those already there."""
+        ends = self.end + np.cumsum([len(row) for row in rows], dtype=ENDS)
+        self.ends.write(ends.tobytes())
+        self.end = int(ends[-1])
+        for row in rows:
+            self.values.write(row if isinstance(row, bytes) else np.array(row, self.dtype).tobytes())
+
+
+@contextmanager
+def column_writer(folder: Path, name: str) -> Iterator[ColumnWriter]:
+    """A writer for the two files of a column."""
+    with open(folder / f"{name}.values", "wb") as values, open(folder / f"{name}.ends", "wb") as ends:
+        yield ColumnWriter(values, ends, COLUMNS[name])
+
+
+def file_names() -> list[str]:
+    """The files of a prepared corpus beside its meta.json."""
+    return [f"{name}.{part}" for name in COLUMNS for part in ("values", "ends")]
+
+
+def intact(folder: Path) -> bool:
+    """Whether a prepared corpus is there and all its files have the sizes noted when it was written."""
+    try:
+        sizes = json.loads((folder / META).read_text(encoding="utf-8"))["sizes"]
+        return all((folder / name).stat().st_size == sizes[name] for name in file_names())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def open_prepared(folder: Path) -> PreparedCorpus:
+    """Map a prepared corpus into memory."""
+    meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    columns = {
+        name: Column(mapped(folder / f"{name}.values", dtype), mapped(folder / f"{name}.ends", ENDS))
+        for name, dtype in COLUMNS.items()
+    }
+    return PreparedCorpus(columns, meta["read"], meta["dropped"], folder.name)
+
+
+def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A file as an array, paged in on demand; a plain view, since slicing `np.memmap` itself is slow."""
+    if path.stat().st_size == 0:  # which cannot be mapped
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, mode="r").view(np.ndarray)
+
+
+def content(corpora: Sequence[Corpus]) -> tuple[list[str], int]:
+    """A hash per corpus and the number of pairs, in one pass; misaligned files are found here."""
+    seen = [hugging_face_content(c) if c.paths[0].startswith(HF_PREFIX) else file_content(c) for c in corpora]
+    return [sha for sha, _ in seen], sum(count for _, count in seen)
+
+
+def file_content(corpus: Corpus) -> tuple[str, int]:
+    """Hash and number of pairs of a corpus in files."""
+    hashes, counts = zip(*map(hash_lines, map(read_raw_lines, corpus.paths)), strict=True)
+    if counts[0] != counts[-1]:
+        raise misaligned(corpus.paths[0], counts[0], corpus.paths[-1], counts[-1])
+    return digest(pair_reader(corpus).__name__, hashes), counts[0]
+
+
+def hugging_face_content(corpus: Corpus) -> tuple[str, int]:
+    """Hash and number of pairs of a dataset, by its pairs: its files are the library's business."""
+    return hash_lines(json.dumps(pair).encode() for pair in read_pairs([corpus]))
+
+
+def hash_lines(lines: Iterable[bytes]) -> tuple[str, int]:
+    """SHA-256 and number of lines."""
+    sha, count = hashlib.sha256(), 0
+    for line in lines:
+        sha.update(line)
+        count += 1
+    return sha.hexdigest(), count
+
+
+def digest(*parts: Any) -> str:
+    """A short name for anything JSON can hold."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corpus]:
+    """The same corpora, but what can be read only once (standard input, pipes) is copied to the cache first.
+
+    Call it before `learn_tokenizer`, which reads everything, when `prepare` is to read it again.
+    """
+    with cache(cache_dir) as folder:
+        return [Corpus(tuple(spooled(path, folder) for path in corpus.paths)) for corpus in corpora]
+
+
+def spooled(path: str, folder: Path) -> str:
+    """A path that can be read again and again; it keeps the ending, which says what the file holds."""
+    if path != STANDARD_INPUT and not Path(path).is_fifo():
+        return path
+    partial = folder / f".partial-{os.getpid()}-spool"
+    with partial.open("wb") as copy:
+        sha = hashlib.sha256()
+        for line in read_raw_lines(path):
+            copy.write(line)
+            sha.update(line)
+    ending = ".tsv" if path == STANDARD_INPUT else "".join(Path(path).suffixes).removesuffix(".gz")
+    return str(partial.replace(folder / f"piped-{sha.hexdigest()[:16]}{ending}"))
+
+
+@contextmanager
+def cache(folder: Path | None) -> Iterator[Path]:
+    """The cache folder, made if need be: as given, else `$SIGHTLINE_CACHE`, else `~/.cache/sightline`.
+
+    Raises:
+        UserError: something in it cannot be written or read.
+    """
+    place = folder or Path(os.environ.get("SIGHTLINE_CACHE") or Path.home() / ".cache" / "sightline")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        yield place
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(
+            f"{place}: the cache cannot be used ({reason}); set SIGHTLINE_CACHE to another folder"
+        ) from error

@@ -1,0 +1,355 @@
+"""Second stage of the pipeline: text to subword ids and back, over the `tokenizers` library.
+
+The construction, chosen so that nothing is ever unknown and every text survives the round trip exactly:
+
+1. The text is normalised as the configuration states, and one blank is put in front, so that a word at the
+   start of a sentence is the same piece as in the middle. Decoding takes exactly one blank away again.
+2. It is cut into words (with the blank before them), single digits, runs of one punctuation mark and single
+   blanks, so that `dog` and `dog.` share a piece and numbers are spelt digit by digit.
+3. Each of these is written in the 256-letter byte alphabet of GPT-2, all of which is in the vocabulary, and
+   segmented by byte-pair encoding (arXiv:1508.07909) or a unigram model (arXiv:1804.10959).
+
+Text never becomes a control token: a sentence that contains `</s>` keeps it as five characters. Only the
+extra specials declared by the caller are recognised in text. Not here: adding start and end marks
+(`batch.py`).
+"""
+
+import hashlib
+import heapq
+import json
+import math
+import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from sightline.config import DataConfig
+from sightline.data.corpus import unreadable
+from sightline.errors import UserError, unknown
+
+PAD, BOS, EOS, UNK = SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+OTHER_NAMES = {PAD: ["[PAD]"], BOS: ["<bos>", "[CLS]"], EOS: ["<eos>", "[SEP]"], UNK: ["[UNK]"]}
+
+# A word with the blank before it (the two joiners belong to Persian and Indic words), one digit, a run of one
+# punctuation mark or symbol, one blank of any kind. Every character falls under one of the four.
+WORDS = r" ?\p{L}[\p{L}\p{M}\u200c\u200d]*| ?\p{N}| ?([^\s\p{L}\p{N}])\1*|\s"
+
+REMEMBERED_WORDS = 200_000
+NORMALIZERS = {"none": (), "nfc": (normalizers.NFC,), "nfkc": (normalizers.NFKC,)}
+
+
+class Tokenizer:
+    """Subwords in both directions: `decode(encode(x)) == x` for every text x, after normalisation."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        """Wrap a tokenizer of the library; its four special tokens go by the usual names.
+
+        Raises:
+            UserError: a special token is missing.
+        """
+        backend.encode_special_tokens = True  # text that looks like a special token stays text
+        backend.no_padding()
+        backend.no_truncation()
+        self.backend = backend
+        self.pad_id, self.bos_id, self.eos_id, self.unk_id = (special_id(backend, name) for name in SPECIALS)
+        added = backend.get_added_tokens_decoder()
+        self.declared = {index: token.content for index, token in added.items() if not token.special}
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], config: DataConfig, special: Sequence[str] = ()) -> "Tokenizer":
+        """Learn `config.vocab_size` pieces from texts of both languages together.
+
+        BPE gives the same pieces every time; the library's unigram trainer sums in no fixed order, so its
+        pieces may differ from one run to the next.
+
+        Args:
+            texts: read once, as a stream.
+            config: `subword`, `vocab_size`, `normalization` and `lowercase` matter here.
+            special: strings that are one token wherever a text contains them, such as `<2de>`.
+        """
+        backend = tokenizers.Tokenizer(subword_model(config.subword))
+        backend.normalizer = normalizers.Sequence([*normalization(config), normalizers.Prepend(" ")])
+        backend.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(Regex(WORDS), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+        )
+        backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+        plain = (part for text in texts for part in split_at(special, text) if part not in special)
+        backend.train_from_iterator(plain, subword_trainer(config, len(special)))
+        backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in special])
+        return cls(backend)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """Read a `tokenizer.json`, ours or any other that has padding, start, end and unknown tokens.
+
+        Raises:
+            UserError: the file is missing or is no such tokenizer.
+        """
+        try:
+            return cls(tokenizers.Tokenizer.from_str(Path(path).read_text(encoding="utf-8")))
+        except OSError as error:
+            raise unreadable(str(path), error) from error
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
+        except Exception as error:  # the library raises plain Exception
+            raise UserError(f"{path}: is not a tokenizer.json of the tokenizers library ({error})") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write a `tokenizer.json` that the `tokenizers` library reads."""
+        Path(path).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the highest id."""
+        return max(self.backend.get_vocab(with_added_tokens=True).values()) + 1
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON, the same before and after saving.
+
+        Scores of unigram pieces are rounded, because the library reads its own numbers back inexactly.
+        """
+        content = json.loads(self.backend.to_str(), parse_float=lambda number: f"{float(number):.9g}")
+        canonical = json.dumps(content, sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without start or end marks."""
+        return self.backend.encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many texts on all cores (the environment variable RAYON_NUM_THREADS sets fewer)."""
+        return [encoding.ids for encoding in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of ids; special tokens vanish, declared ones are kept, broken UTF-8 becomes U+FFFD."""
+        parts: list[str] = []
+        stretch: list[int] = []
+        for token in map(int, tokens):
+            if token in self.declared:  # each stretch between declared tokens has its own blank in front
+                parts += [self.backend.decode(stretch), self.declared[token]]
+                stretch = []
+            else:
+                stretch.append(token)
+        return "".join([*parts, self.backend.decode(stretch)])
+
+    def pieces(self, tokens: Iterable[int]) -> list[str]:
+        """One readable string per id: blanks as `▁`, bytes that are no text on their own as `<0xE3>`."""
+        return [readable(self.backend.id_to_token(int(token)) or f"<{token}>") for token in tokens]
+
+    def encode_with_dropout(self, text: str, probability: float, seed: int | random.Random) -> list[int]:
+        """A random segmentation: `encode` with each merge left out with a probability at each step.
+
+        BPE-dropout (arXiv:1910.13267, Algorithm 1). The same seed gives the same ids; probability 0 gives
+        `encode`.
+
+        Raises:
+            UserError: the subwords are not byte-level BPE.
+        """
+        return self.encode(text) if probability <= 0 else self.merges.segment(text, probability, seed)
+
+    @cached_property
+    def merges(self) -> "Merges":
+        """The merge table for BPE-dropout, read once."""
+        return Merges(self)
+
+
+def special_id(backend: tokenizers.Tokenizer, name: str) -> int:
+    """The id of a special token under its own or another usual name."""
+    for candidate in [name, *OTHER_NAMES[name]]:
+        index = backend.token_to_id(candidate)
+        if index is not None:
+            return index
+    raise UserError(f"the tokenizer has no {name} token (or {', '.join(OTHER_NAMES[name])}); learn one, or add it")
+
+
+def normalization(config: DataConfig) -> list[normalizers.Normalizer]:
+    """The normalisation that the configuration states; what `decode` gives back is its result."""
+    if config.normalization not in NORMALIZERS:
+        raise unknown("data.normalization", config.normalization, NORMALIZERS)
+    lowercase = (normalizers.Lowercase,) if config.lowercase else ()
+    return [make() for make in (*NORMALIZERS[config.normalization], *lowercase)]
+
+
+def subword_model(subword: str) -> models.Model:
+    """An untrained model."""
+    if subword not in ("bpe", "unigram"):
+        raise unknown("data.subword", subword, ["bpe", "unigram"])
+    return models.BPE() if subword == "bpe" else models.Unigram()
+
+
+def subword_trainer(config: DataConfig, n_declared: int) -> trainers.Trainer:
+    """A trainer whose vocabulary, with the tokens declared later, has the configured size."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    smallest = len(SPECIALS) + len(alphabet) + n_declared
+    if config.vocab_size < smallest:
+        raise UserError(f"data.vocab_size is {config.vocab_size}; bytes and special tokens alone need {smallest}")
+    common = {
+        "vocab_size": config.vocab_size - n_declared,
+        "special_tokens": list(SPECIALS),
+        "initial_alphabet": alphabet,
+        "show_progress": False,
+    }
+    if config.subword == "bpe":
+        return trainers.BpeTrainer(min_frequency=2, **common)
+    return trainers.UnigramTrainer(unk_token=UNK, **common)
+
+
+def split_at(marks: Iterable[str], text: str) -> list[str]:
+    """The stretches of a text between marks, and the marks, in order; the longest mark wins.
+
+    >>> split_at(["<2de>"], "<2de> 3 May")
+    ['<2de>', ' 3 May']
+    """
+    pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True))
+    return [part for part in re.split(f"({pattern})", text) if part] if pattern else [text]
+
+
+def byte_alphabet() -> dict[str, int]:
+    """GPT-2's letter for each byte: itself where it is visible, else the next letter from U+0100 on."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {chr(0x100 + i): byte for i, byte in enumerate(hidden)}
+
+
+BYTES = byte_alphabet()
+Candidate = tuple[int, int, str, str]  # a merge: rank, position of its left symbol, left, right
+
+
+def readable(piece: str) -> str:
+    """A piece in byte letters as people read it.
+
+    >>> readable("Ġdog"), readable("æĹ¥"), readable("æĹ"), readable("</s>")
+    ('▁dog', '日', '<0xE6><0x97>', '</s>')
+    """
+    if any(letter not in BYTES for letter in piece) or piece in SPECIALS:
+        return piece
+    raw = bytes(BYTES[letter] for letter in piece)
+    return "".join(map(readable_character, raw.decode("utf-8", errors="surrogateescape")))
+
+
+def readable_character(character: str) -> str:
+    """A character that shows in a picture: a blank is `▁`, the invisible and half characters are bytes."""
+    if character == " ":
+        return "▁"
+    if character.isprintable():
+        return character
+    return "".join(f"<0x{byte:02X}>" for byte in character.encode("utf-8", errors="surrogateescape"))
+
+
+class Merges:
+    """The merges of a byte-level BPE model, applied in Python so that what is dropped follows from a seed.
+
+    The library can drop merges too, but from a generator of its own that cannot be seeded.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        model = json.loads(tokenizer.backend.to_str())["model"]
+        self.vocab: dict[str, int] = model["vocab"] if model["type"] == "BPE" else {}
+        if not self.vocab.keys() >= BYTES.keys():
+            raise UserError("data.bpe_dropout needs byte-level BPE subwords; set it to 0 or data.subword to 'bpe'")
+        self.backend = tokenizer.backend
+        self.declared = {content: index for index, content in tokenizer.declared.items()}
+        pairs = (tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"])
+        self.rank = {pair: rank for rank, pair in enumerate(pairs)}
+        self.undropped: dict[str, tuple[list[int], int]] = {}
+
+    def segment(self, text: str, probability: float, seed: int | random.Random) -> list[int]:
+        """Ids of a text with merges dropped."""
+        drops = Drops(probability, seed if isinstance(seed, random.Random) else random.Random(seed))
+        tokens: list[int] = []
+        for part in split_at(self.declared, text):
+            if part in self.declared:
+                tokens.append(self.declared[part])
+                continue
+            for word in self.words(part):
+                tokens += self.segment_word(word, drops)
+        return tokens
+
+    def words(self, text: str) -> Iterator[str]:
+        """The words of a text in byte letters."""
+        normalizer, pre_tokenizer = self.backend.normalizer, self.backend.pre_tokenizer
+        normal = normalizer.normalize_str(text) if normalizer else text
+        return (word for word, _ in pre_tokenizer.pre_tokenize_str(normal))
+
+    def segment_word(self, word: str, drops: "Drops") -> list[int]:
+        """Ids of a word; most words lose no merge, and those come from a table."""
+        if word not in self.undropped:
+            if len(self.undropped) >= REMEMBERED_WORDS:
+                self.undropped.clear()
+            self.undropped[word] = self.merge(word, None)
+        tokens, n_merges = self.undropped[word]
+        return tokens if drops.spare(n_merges) else self.merge(word, drops)[0]
+
+    def merge(self, word: str, drops: "Drops | None") -> tuple[list[int], int]:
+        """Algorithm 1 of the paper: at each step apply the best merge that is not dropped, until all are
+        dropped.
+
+        Returns the ids and the number of merges. The symbols form a linked list; `possible` is a heap of the
+        merges that apply now, best first, with some that a neighbour has overtaken.
+        """
+        symbols = [*word, ""]  # the empty symbol ends the word and merges with nothing
+        after, before = [*range(1, len(word) + 1), len(word)], [*range(-1, len(word))]
+        possible = [found for at in range(len(word) - 1) if (found := self.candidate(symbols, at, at + 1))]
+        heapq.heapify(possible)
+        dropped: list[Candidate] = []
+        n_merges = 0
+        while possible:
+            found = heapq.heappop(possible)
+            _, at, left, right = found
+            if symbols[at] != left or symbols[after[at]] != right:
+                continue  # overtaken
+            if drops is not None and drops.next():
+                dropped.append(found)
+                continue
+            n_merges += 1
+            symbols[at], symbols[after[at]] = left + right, ""
+            after[at] = after[after[at]]
+            before[after[at]] = at
+            for start, end in ((before[at], at), (at, after[at])):
+                if start >= 0 and (found := self.candidate(symbols, start, end)):
+                    heapq.heappush(possible, found)
+            for found in dropped:  # dropped for this step only
+                heapq.heappush(possible, found)
+            dropped.clear()
+        return [self.vocab[symbol] for symbol in symbols if symbol], n_merges
+
+    def candidate(self, symbols: Sequence[str], start: int, end: int) -> "Candidate | None":
+        """The merge of two neighbouring symbols, if there is one: rank, position and both symbols."""
+        rank = self.rank.get((symbols[start], symbols[end]))
+        return None if rank is None else (rank, start, symbols[start], symbols[end])
+
+
+class Drops:
+    """A stream of independent yes/no decisions, yes with a given probability, drawn as gaps between two yes.
+
+    The gaps are geometric, so a word of m merges that falls into a gap needs no draw at all.
+    """
+
+    def __init__(self, probability: float, generator: random.Random) -> None:
+        self.generator = generator
+        self.log_keep = math.log1p(-probability) if probability < 1 else -math.inf
+        self.gap = self.draw()
+
+    def draw(self) -> int:
+        """The number of no until the next yes."""
+        return int(math.log(1.0 - self.generator.random()) / self.log_keep)
+
+    def next(self) -> bool:
+        """The next decision."""
+        if self.gap == 0:
+            self.gap = self.draw()
+            return True
+        self.gap -= 1
+        return False
+
+    def spare(self, count: int) -> bool:
+        """Whether the next `count` decisions are all no; if so they are consumed."""
+        if self.gap < count:
+            return False
+        self.gap -= count
+        return True

@@ -1,0 +1,126 @@
+"""What a hypothesis may look like: lengths, forced prefix, banned pieces, repeated n-grams.
+
+Pure functions on the log-probabilities of the next token. What is ruled out becomes -inf; what is left keeps
+the probability the model gave it, so that scores stay those of the model. Not here: which hypotheses are kept
+(`search`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+FREE = -1  # in a prefix: nothing is forced here
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of each output, in pieces; the longest length counts the end mark, the shortest does not."""
+
+    min_length: Int[Tensor, " rows"]
+    max_length: Int[Tensor, " rows"]  # at least 1
+    prefix: Int[Tensor, "rows prefix_len"]  # FREE right of a row's own prefix
+
+    def repeat(self, times: int) -> "Limits":
+        """Each row `times` times in succession: one for each beam of a sentence."""
+        if times == 1:
+            return self
+        rows = torch.arange(len(self.min_length), device=self.min_length.device)
+        return take(self, rows.repeat_interleave(times))
+
+
+def take(record: Record, rows: Int[Tensor, " kept"]) -> Record:
+    """The same record with only those rows of every tensor in it."""
+    assert is_dataclass(record) and not isinstance(record, type)
+    kept = {f.name: _take_value(getattr(record, f.name), rows) for f in fields(record)}
+    return replace(record, **kept)
+
+
+def _take_value(value: object, rows: Tensor) -> object:
+    return value.index_select(0, rows) if isinstance(value, Tensor) else take(value, rows)
+
+
+def constrain(
+    log_probs: Float[Tensor, "rows vocab"],
+    history: Int[Tensor, "rows length"],
+    limits: Limits,
+    suppressed: Sequence[int],
+    no_repeat_ngram: int,
+    eos_id: int,
+) -> Float[Tensor, "rows vocab"]:
+    """All constraints in order; the forced prefix comes last and so wins over the others.
+
+    Args:
+        log_probs: of the token after `history`.
+        history: the pieces of each row so far, without the start mark.
+        limits: of each row.
+        suppressed: ids that are never written: padding, start mark, unknown.
+        no_repeat_ngram: n, or 0 for no such rule.
+        eos_id: the end mark.
+    """
+    allowed = ban_pieces(log_probs, suppressed, history.size(1) >= limits.min_length, eos_id)
+    if no_repeat_ngram:
+        allowed = ban_repeated_ngrams(allowed, history, no_repeat_ngram)
+        allowed = end_if_stuck(allowed, log_probs, eos_id)
+    if history.size(1) < limits.prefix.size(1):
+        allowed = force(allowed, log_probs, limits.prefix[:, history.size(1)])
+    return allowed
+
+
+def ban_pieces(
+    log_probs: Float[Tensor, "rows vocab"],
+    suppressed: Sequence[int],
+    may_end: Bool[Tensor, " rows"],
+    eos_id: int,
+) -> Float[Tensor, "rows vocab"]:
+    """Without the suppressed ids, and without the end mark where a row is still too short to end."""
+    allowed = log_probs.clone()
+    for token in suppressed:
+        allowed[:, token] = -torch.inf
+    allowed[:, eos_id] = allowed[:, eos_id].masked_fill(~may_end, -torch.inf)
+    return allowed
+
+
+def ban_repeated_ngrams(
+    log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"], n: int
+) -> Float[Tensor, "rows vocab"]:
+    """Without the tokens that would complete an n-gram already in the row's history.
+
+    >>> ban_repeated_ngrams(torch.zeros(1, 4), torch.tensor([[3, 1, 3]]), n=2).tolist()
+    [[0.0, -inf, 0.0, 0.0]]
+    """
+    if history.size(1) < n:
+        return log_probs
+    ngrams = history.unfold(1, n, 1)  # rows, positions, n
+    beginning = history[:, history.size(1) - n + 1 :]  # of the n-gram that the next token completes
+    repeats = (ngrams[..., : n - 1] == beginning.unsqueeze(1)).all(-1)
+    nowhere = log_probs.size(1)  # a column beyond the vocabulary, for positions that ban nothing
+    banned = torch.where(repeats, ngrams[..., n - 1], nowhere)
+    mask = torch.zeros(len(log_probs), nowhere + 1, dtype=torch.bool, device=log_probs.device)
+    mask.scatter_(1, banned, True)
+    return log_probs.masked_fill(mask[:, :nowhere], -torch.inf)
+
+
+def end_if_stuck(
+    allowed: Float[Tensor, "rows vocab"], log_probs: Float[Tensor, "rows vocab"], eos_id: int
+) -> Float[Tensor, "rows vocab"]:
+    """A row with nothing left to write may end, even if it is short."""
+    stuck = (allowed == -torch.inf).all(-1)
+    allowed = allowed.clone()
+    allowed[:, eos_id] = torch.where(stuck, log_probs[:, eos_id], allowed[:, eos_id])
+    return allowed
+
+
+def force(
+    allowed: Float[Tensor, "rows vocab"], log_probs: Float[Tensor, "rows vocab"], token: Int[Tensor, " rows"]
+) -> Float[Tensor, "rows vocab"]:
+    """Where a row has a forced token, nothing but that token, at its own log-probability."""
+    vocab = torch.arange(allowed.size(1), device=allowed.device)
+    is_forced = vocab == token.unsqueeze(1)
+    forced_row = (token != FREE).unsqueeze(1)
+    return torch.where(forced_row, log_probs.masked_fill(~is_forced, -torch.inf), allowed)

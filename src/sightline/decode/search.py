@@ -1,0 +1,396 @@
+"""Greedy search, beam search and sampling over a step function; section 6.1 of the paper.
+
+Beam search follows Wu et al. 2016 (arXiv:1609.08144, section 7), which the paper refers to: hypotheses are
+ranked by log P(Y|X) / lp(Y) with lp(Y) = ((5 + |Y|) / 6)^alpha. Each step ranks the 2 * beam_size best
+continuations: those that end go to the sentence's finished hypotheses, the beam_size best others live on, so
+an end never narrows the beam. A sentence stops when nothing alive can overtake what it would return.
+
+A sentence's result depends on nothing but its own log-probabilities. Not here: models, batches of text,
+tokenizers. A search sees a model only as `step(tokens, cache) -> logits` and moves the cache by `reorder` and
+`select`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float32, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from sightline.decode.constraints import Limits, constrain, take
+from sightline.decode.ranking import best, sort_descending
+from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
+
+COMPACT_AT = 0.1  # share of finished sentences at which the batch drops them
+
+
+@runtime_checkable
+class Cache(Protocol):
+    """The state of incremental decoding, one row per hypothesis; both methods work in place."""
+
+    def reorder(self, index: Tensor) -> None:
+        """Row i becomes what row index[i] was; both belong to one sentence."""
+        ...
+
+    def select(self, index: Tensor) -> None:
+        """Keep the rows of `index`, in its order, repeated where it repeats."""
+        ...
+
+
+# From the newest tokens, (rows, 1), and the cache to the logits of the next token, (rows, vocab).
+Step = Callable[[Tensor, Any], Tensor]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What to search for, apart from the limits of each sentence."""
+
+    beam_size: int = 4  # 1 = greedy
+    length_penalty: float = 0.6  # alpha >= 0; 0 ranks by log-probability alone
+    n_best: int = 1  # hypotheses returned; at most beam_size in beam search
+    no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
+    bos_id: int = 1
+    eos_id: int = 2
+    suppressed: tuple[int, ...] = (0, 1, 3)  # never written: padding, start mark, unknown
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output. It was ended by the end mark, counted in its log-probability, or by the longest length."""
+
+    tokens: list[int]  # without start and end mark
+    score: float  # log_prob / length penalty: what hypotheses are ranked by
+    log_prob: float  # natural log of the probability the model gives this output
+    token_log_probs: list[float]  # of each token, and of the end mark if there is one; they sum to log_prob
+
+
+def length_penalty(length: int | Tensor, alpha: float) -> Any:
+    """lp(Y) = ((5 + |Y|) / 6)^alpha (arXiv:1609.08144, equation 14); |Y| counts the end mark.
+
+    >>> length_penalty(1, 0.6), length_penalty(7, 1.0)
+    (1.0, 2.0)
+    """
+    return ((5 + length) / 6) ** alpha
+
+
+# --- Rows on their own: greedy search and sampling ---
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Rows that grow by one token a step and never meet."""
+
+    sentence: Int[Tensor, " rows"]  # whose output this is
+    tokens: Int[Tensor, "rows length"]
+    token_log_probs: Float32[Tensor, "rows length"]
+    final_length: Int[Tensor, " rows"]  # tokens up to and with the end; 0 while running
+    limits: Limits
+    stream: Int[Tensor, " rows"]  # random stream of the sentence
+    copy: Int[Tensor, " rows"]  # number among the samples of the sentence
+
+
+Pick = Callable[[Tensor, Paths], Tensor]  # log-probabilities (rows, vocab) -> tokens (rows,)
+
+
+def greedy(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> list[list[Hypothesis]]:
+    """The likeliest token at every step; one hypothesis per sentence."""
+    rows = torch.arange(len(limits.max_length), device=limits.max_length.device)
+    paths = _start_paths(rows, limits, torch.zeros_like(rows), torch.zeros_like(rows))
+    return _walk(step, cache, paths, options, lambda log_probs, _: best(log_probs, 1)[1].squeeze(1))
+
+
+def sample(
+    step: Step,
+    cache: Cache,
+    limits: Limits,
+    options: SearchOptions,
+    sampling: SamplingOptions,
+    streams: Int[Tensor, " batch"],
+) -> list[list[Hypothesis]]:
+    """`options.n_best` independent samples per sentence, best score first.
+
+    `streams` numbers the random stream of each sentence. Scores are the model's, whatever the temperature.
+    """
+    batch, device = len(streams), streams.device
+    sentence = torch.arange(batch, device=device).repeat_interleave(options.n_best)
+    copy = torch.arange(options.n_best, device=device).repeat(batch)
+    if options.n_best > 1:
+        cache.select(sentence)
+    paths = _start_paths(sentence, limits.repeat(options.n_best), streams[sentence], copy)
+
+    def pick(log_probs: Tensor, paths: Paths) -> Tensor:
+        position = paths.tokens.size(1)
+        return draw(log_probs, stream_uniforms(sampling.seed, paths.stream, paths.copy, position), sampling)
+
+    found = _walk(step, cache, paths, options, pick)
+    return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
+
+
+def _start_paths(sentence: Tensor, limits: Limits, stream: Tensor, copy: Tensor) -> Paths:
+    nothing = sentence.new_zeros(len(sentence), 0)
+    return Paths(sentence, nothing, nothing.float(), torch.zeros_like(sentence), limits, stream, copy)
+
+
+def _walk(step: Step, cache: Cache, paths: Paths, options: SearchOptions, pick: Pick) -> list[list[Hypothesis]]:
+    found: list[list[Hypothesis]] = [[] for _ in range(int(paths.sentence[-1]) + 1)]
+    while True:
+        log_probs = _next_log_probs(step, cache, paths.tokens, paths.limits, options)
+        paths = _extend(paths, log_probs, pick(log_probs, paths), options)
+        paths, kept = _retire_paths(paths, found, options)
+        if not len(paths.sentence):
+            return found
+        if kept is not None:
+            cache.select(kept)
+
+
+def _extend(paths: Paths, log_probs: Tensor, chosen: Tensor, options: SearchOptions) -> Paths:
+    length = paths.tokens.size(1) + 1
+    ends = (chosen == options.eos_id) | (length >= paths.limits.max_length)
+    chosen = chosen.unsqueeze(1)
+    return replace(
+        paths,
+        tokens=torch.cat([paths.tokens, chosen], 1),
+        token_log_probs=torch.cat([paths.token_log_probs, log_probs.gather(1, chosen)], 1),
+        final_length=paths.final_length.masked_fill(ends & (paths.final_length == 0), length),
+    )
+
+
+def _retire_paths(paths: Paths, found: list[list[Hypothesis]], options: SearchOptions) -> tuple[Paths, Tensor | None]:
+    """Hand over what has finished, once it is worth it, and say which rows stay; None = all."""
+    done = paths.final_length > 0
+    if not _worth_compacting(done):
+        return paths, None
+    over = take(paths, done.nonzero().squeeze(1))
+    columns = (over.sentence, over.copy, over.tokens, over.token_log_probs, over.final_length)
+    for sentence, _, tokens, token_log_probs, length in zip(*(c.tolist() for c in columns), strict=True):
+        log_prob = sum(token_log_probs[:length])
+        score = log_prob / length_penalty(length, options.length_penalty)
+        found[sentence].append(_hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options.eos_id))
+    kept = (~done).nonzero().squeeze(1)
+    return take(paths, kept), kept
+
+
+# --- Beam search ---
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The best hypotheses of each sentence that have ended so far, best first."""
+
+    tokens: Int[Tensor, "batch n_best length"]
+    token_log_probs: Float32[Tensor, "batch n_best length"]
+    lengths: Int[Tensor, "batch n_best"]  # with the end mark
+    log_probs: Float32[Tensor, "batch n_best"]
+    scores: Float32[Tensor, "batch n_best"]  # -inf: none yet
+
+
+@dataclass(frozen=True)
+class BeamState:
+    """Beam search between two steps."""
+
+    sentence: Int[Tensor, " batch"]  # place of each sentence in the result
+    done: Bool[Tensor, " batch"]  # nothing alive can change the result
+    tokens: Int[Tensor, "batch live length"]  # of the living hypotheses, best first, without the start mark
+    token_log_probs: Float32[Tensor, "batch live length"]
+    log_probs: Float32[Tensor, "batch live"]  # -inf: nothing lives here
+    finished: Finished
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Continuations of the live hypotheses by one token, best first."""
+
+    tokens: Int[Tensor, "batch n length"]
+    token_log_probs: Float32[Tensor, "batch n length"]
+    log_probs: Float32[Tensor, "batch n"]
+    parents: Int[Tensor, "batch n"]  # which live hypothesis each one continues
+    ended: Bool[Tensor, "batch n"]  # by the end mark, or by having reached the longest length
+
+
+def beam_search(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> list[list[Hypothesis]]:
+    """Up to `n_best` hypotheses per sentence, best first; fewer only where fewer exist.
+
+    Args:
+        step: gives the logits after the newest tokens; its first call has one row per sentence, later ones
+            `beam_size` neighbouring rows per sentence.
+        cache: one row per sentence at the start.
+        limits: one row per sentence.
+        options: `length_penalty >= 0`; `n_best <= beam_size`.
+    """
+    if options.beam_size == 1:  # where the only hypothesis ends, nothing lives on: that is greedy search
+        return greedy(step, cache, limits, options)
+    assert options.length_penalty >= 0 and options.n_best <= options.beam_size
+    state = _start_beams(limits, options)
+    found: list[list[Hypothesis]] = [[] for _ in range(len(limits.max_length))]
+    while True:
+        live = state.tokens.size(1)
+        log_probs = _next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
+        state, parents = _advance(state, log_probs, options)
+        state, kept = _retire_beams(state, found, options)
+        if not len(state.sentence):
+            return found
+        _move(cache, parents, kept, live)
+
+
+def flatten_beams(x: Tensor) -> Tensor:
+    """(batch, beams, ...) to (rows, ...)."""
+    return x.flatten(0, 1)
+
+
+def gather_beams(x: Tensor, index: Int[Tensor, "batch chosen"]) -> Tensor:
+    """The beams of `index` in each sentence, of a tensor (batch, beams) or (batch, beams, length)."""
+    if x.dim() == 2:
+        return x.gather(1, index)
+    return x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.size(2)))
+
+
+def _start_beams(limits: Limits, options: SearchOptions) -> BeamState:
+    """One empty live hypothesis per sentence; the first step multiplies it."""
+    batch, device = len(limits.max_length), limits.max_length.device
+    zeros = torch.zeros(batch, options.n_best, device=device)
+    nothing = torch.zeros(batch, 1, 0, dtype=torch.long, device=device)
+    none_finished = nothing.expand(-1, options.n_best, -1)
+    return BeamState(
+        sentence=torch.arange(batch, device=device),
+        done=torch.zeros(batch, dtype=torch.bool, device=device),
+        tokens=nothing,
+        token_log_probs=nothing.float(),
+        log_probs=zeros[:, :1],
+        finished=Finished(
+            none_finished, none_finished.float(), zeros.long(), zeros, torch.full_like(zeros, -torch.inf)
+        ),
+        limits=limits,
+    )
+
+
+def _next_log_probs(step: Step, cache: Cache, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:
+    """Log-probabilities (rows, vocab) of what may follow `history` (rows, length), in float32."""
+    start = history.new_full((len(history), 1), options.bos_id)
+    newest = history[:, -1:] if history.size(1) else start
+    log_probs = step(newest, cache).log_softmax(-1, dtype=torch.float32)
+    return constrain(log_probs, history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id)
+
+
+def _advance(state: BeamState, log_probs: Tensor, options: SearchOptions) -> tuple[BeamState, Tensor]:
+    """One step of every sentence; also which live hypothesis each new one continues, (batch, beam_size)."""
+    candidates = _expand(state, log_probs, options)
+    finished = _keep_finished(state.finished, candidates, options)
+    lives_on = candidates.ended.long().sort(dim=1, stable=True).indices[:, : options.beam_size]
+    live_log_probs = candidates.log_probs.masked_fill(candidates.ended, -torch.inf).gather(1, lives_on)
+    done = _is_settled(live_log_probs, finished.scores, candidates.tokens.size(2), state.limits, options)
+    state = BeamState(
+        sentence=state.sentence,
+        done=done,
+        tokens=gather_beams(candidates.tokens, lives_on),
+        token_log_probs=gather_beams(candidates.token_log_probs, lives_on),
+        log_probs=live_log_probs,
+        finished=finished,
+        limits=state.limits,
+    )
+    return state, candidates.parents.gather(1, lives_on)
+
+
+def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Candidates:
+    """The 2 * beam_size best continuations of each sentence. At most half of them can be ends."""
+    live, n = state.tokens.size(1), 2 * options.beam_size
+    per_row = min(n, log_probs.size(1))
+    values, tokens = (x.unflatten(0, (-1, live)) for x in best(log_probs, per_row))  # batch, live, per_row
+    totals = (state.log_probs.unsqueeze(-1) + values).flatten(1)
+    totals, index = sort_descending(totals, n)
+    missing = n - totals.size(1)  # a vocabulary smaller than the beam
+    totals = F.pad(totals, (0, missing), value=-torch.inf)
+    index = F.pad(index, (0, missing))
+    parents = index // per_row
+    new_tokens = tokens.flatten(1).gather(1, index).unsqueeze(-1)
+    new_log_probs = values.flatten(1).gather(1, index).unsqueeze(-1)
+    at_limit = state.tokens.size(2) + 1 >= state.limits.max_length
+    return Candidates(
+        tokens=torch.cat([gather_beams(state.tokens, parents), new_tokens], -1),
+        token_log_probs=torch.cat([gather_beams(state.token_log_probs, parents), new_log_probs], -1),
+        log_probs=totals,
+        parents=parents,
+        ended=(new_tokens.squeeze(-1) == options.eos_id) | at_limit.unsqueeze(1),
+    )
+
+
+def _keep_finished(finished: Finished, candidates: Candidates, options: SearchOptions) -> Finished:
+    """The n_best among what had finished and what ends now; the earlier wins a tie."""
+    length = candidates.tokens.size(2)
+    scores = candidates.log_probs / length_penalty(length, options.length_penalty)
+    scores = torch.cat([finished.scores, scores.masked_fill(~candidates.ended, -torch.inf)], 1)
+    scores, chosen = sort_descending(scores, options.n_best)
+
+    def merge(old: Tensor, new: Tensor) -> Tensor:
+        return gather_beams(torch.cat([old, new], 1), chosen)
+
+    return Finished(
+        tokens=merge(F.pad(finished.tokens, (0, 1)), candidates.tokens),
+        token_log_probs=merge(F.pad(finished.token_log_probs, (0, 1)), candidates.token_log_probs),
+        lengths=merge(finished.lengths, torch.full_like(candidates.parents, length)),
+        log_probs=merge(finished.log_probs, candidates.log_probs),
+        scores=scores,
+    )
+
+
+def _is_settled(
+    live_log_probs: Float32[Tensor, "batch live"],
+    finished_scores: Float32[Tensor, "batch n_best"],
+    length: int,
+    limits: Limits,
+    options: SearchOptions,
+) -> Bool[Tensor, " batch"]:
+    """Where nothing alive can change the result; once so, always so, however long a sentence waits for others.
+
+    A log-probability only falls and the penalty that divides it only grows, so the best that a live
+    hypothesis can reach is its log-probability now over the penalty of the longest length.
+    """
+    bound = live_log_probs.amax(1) / length_penalty(limits.max_length, options.length_penalty)
+    return (bound <= finished_scores[:, -1]) | (length >= limits.max_length)
+
+
+def _retire_beams(
+    state: BeamState, found: list[list[Hypothesis]], options: SearchOptions
+) -> tuple[BeamState, Tensor | None]:
+    """Hand over the sentences that are done, once it is worth it, and say which stay; None = all."""
+    if not _worth_compacting(state.done):
+        return state, None
+    over = take(state, state.done.nonzero().squeeze(1))
+    ended = over.finished
+    columns = (ended.tokens, ended.token_log_probs, ended.lengths, ended.log_probs, ended.scores)
+    rows = zip(*(c.tolist() for c in columns), strict=True)
+    for sentence, row in zip(over.sentence.tolist(), rows, strict=True):
+        found[sentence] = [
+            _hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options.eos_id)
+            for tokens, token_log_probs, length, log_prob, score in zip(*row, strict=True)
+            if score > -torch.inf
+        ]
+    kept = (~state.done).nonzero().squeeze(1)
+    return take(state, kept), kept
+
+
+def _move(cache: Cache, parents: Tensor, kept: Tensor | None, live: int) -> None:
+    """Bring the cache's rows in line with the live hypotheses; `live` is how many a sentence had before."""
+    sentences = torch.arange(len(parents), device=parents.device) if kept is None else kept
+    index = (sentences.unsqueeze(1) * live + parents[sentences]).flatten()
+    if kept is None and live == parents.size(1):
+        cache.reorder(index)
+    else:
+        cache.select(index)
+
+
+# --- Both ---
+
+
+def _worth_compacting(done: Bool[Tensor, " rows"]) -> bool:
+    """Whether enough has finished; the only moment of a step at which the program waits for the device."""
+    return int(done.sum()) >= max(1.0, COMPACT_AT * len(done))
+
+
+def _hypothesis(
+    tokens: Sequence[int], token_log_probs: Sequence[float], log_prob: float, score: float, eos_id: int
+) -> Hypothesis:
+    pieces = tokens[:-1] if tokens[-1] == eos_id else tokens
+    return Hypothesis(list(pieces), score, log_prob, list(token_log_probs))

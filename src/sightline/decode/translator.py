@@ -1,0 +1,228 @@
+"""Strings to translations. One text in, one `Translation` out, in order, whatever the text is.
+
+The only module of `decode` that knows a tokenizer. Blank texts are answered without the model; texts too long
+for it are translated in parts. Not here: files, options of the command line, the search.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from sightline.config import DecodeConfig, RunConfig, check, from_dict
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.engine import EncoderDecoder, SpecialIds, check_decoding, decode_tokens
+from sightline.decode.search import Hypothesis
+from sightline.errors import UserError
+
+# Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
+# empty place after a sentence in Chinese or Japanese, which write no blanks; any blank.
+SENTENCE_END = re.compile(
+    "[.!?\u2026][\"')\\]\u2019\u201d\u00bb]*(\\s+)|[\u3002\uff01\uff1f][\u300d\u300f\u201d\uff09]*()"
+)
+BLANK = re.compile(r"(\s+)")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translated text.
+
+    A text translated in parts has the pieces of all parts in a row, the sum of their log-probabilities and
+    the mean of their scores. A blank text has an empty translation of score 0 and no parts.
+    """
+
+    text: str  # one line
+    score: float  # log-probability over length penalty: what alternatives are ranked by; higher is better
+    log_prob: float  # natural log, with the end mark
+    pieces: list[str]
+    token_log_probs: list[float]  # one per piece
+    source_pieces: list[str]
+    parts: int  # how many parts the text was translated in; 1 unless it was long
+    alternatives: tuple["Translation", ...] = ()  # the further n-best, best first
+
+
+class Translator:
+    """A model, its tokenizer and the settings to decode with unless a call says otherwise."""
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        tokenizer: Tokenizer,
+        config: DecodeConfig | None = None,
+        max_len: int | None = None,
+    ) -> None:
+        """`max_len` is the longest sequence the model can take, where it has a limit (learned positions)."""
+        self.model = model
+        self.tokenizer = tokenizer
+        self.config = config or DecodeConfig()
+        self.max_len = max_len
+
+    def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:
+        """The translation of each text, in order.
+
+        Args:
+            texts: any strings; line ends inside them count as blanks.
+            prefix: what every output must begin with.
+            **overrides: settings of `DecodeConfig` for this call, such as `beam_size=1`.
+
+        Raises:
+            UserError: a setting is unknown or makes no sense.
+        """
+        if isinstance(texts, str):
+            raise UserError("translate takes a list of texts; write translate([text]) for a single one")
+        config = override(self.config, overrides)
+        sources = self.segment(texts, config)
+        hypotheses = self.search(sources, self.encode_prefix(prefix), config)
+        remaining = iter(hypotheses)
+        return [self.assemble(parts, list(islice(remaining, len(parts)))) for parts in sources]
+
+    def translate_lines(
+        self, lines: Iterable[str], prefix: str = "", chunk_lines: int = 2000, **overrides: Any
+    ) -> Iterator[Translation]:
+        """`translate` for a stream of lines, with their line ends or without.
+
+        Reads `chunk_lines` at a time, so memory does not grow with the input.
+        """
+        stream = iter(lines)
+        while chunk := list(islice(stream, chunk_lines)):
+            yield from self.translate(chunk, prefix, **overrides)
+
+    def segment(self, texts: Sequence[str], config: DecodeConfig) -> list[list[list[int]]]:
+        """Token ids of each text's parts: none for a blank text, several for one that is too long.
+
+        A part and its end mark are at most `max_source_length` pieces.
+        """
+        longest = min(config.max_source_length, self.max_len or config.max_source_length)
+        clean = [clean_text(text) for text in texts]
+        whole = self.tokenizer.encode_batch(clean)
+        return [self.segment_one(text, tokens, longest - 1) for text, tokens in zip(clean, whole, strict=True)]
+
+    def segment_one(self, text: str, tokens: list[int], longest: int) -> list[list[int]]:
+        """Token ids of the parts of a text that has `tokens` in one, at most `longest` each.
+
+        A token declared in front of the text, such as its target language, goes with every part.
+        """
+        if not text or not tokens:
+            return []
+        if len(tokens) <= longest:
+            return [tokens]
+        mark = leading_mark(text, self.tokenizer.declared.values())
+        parts = split_text(text[len(mark) :], lambda part: len(self.tokenizer.encode(mark + part)) <= longest)
+        return self.tokenizer.encode_batch([mark + part for part in parts])
+
+    def encode_prefix(self, prefix: str) -> list[int]:
+        """Token ids of a forced beginning, which ends with a word: the next piece brings its own blank."""
+        text = clean_text(prefix)
+        return self.tokenizer.encode(text) if text else []
+
+    def search(self, sources: list[list[list[int]]], prefix: list[int], config: DecodeConfig) -> list[list[Hypothesis]]:
+        """Hypotheses of all parts of all texts in a row; the prefix is for the first part of each text."""
+        t = self.tokenizer
+        return decode_tokens(
+            self.model,
+            [tokens for parts in sources for tokens in parts],
+            config,
+            SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id),
+            [prefix if i == 0 else [] for parts in sources for i in range(len(parts))],
+            self.max_len,
+        )
+
+    def assemble(self, sources: list[list[int]], hypotheses: list[list[Hypothesis]]) -> Translation:
+        """One text from its parts; alternative n joins the n-th best of every part."""
+        source_pieces = [piece for tokens in sources for piece in self.tokenizer.pieces(tokens)]
+        if not sources:
+            return Translation("", 0.0, 0.0, [], [], [], parts=0)
+        count = max(len(ranked) for ranked in hypotheses)
+        columns = [[ranked[min(n, len(ranked) - 1)] for ranked in hypotheses] for n in range(count)]
+        best, *others = (self.join(column, source_pieces) for column in columns)
+        return replace(best, alternatives=tuple(others))
+
+    def join(self, hypotheses: list[Hypothesis], source_pieces: list[str]) -> Translation:
+        """One translation from one hypothesis per part."""
+        texts = (one_line(self.tokenizer.decode(h.tokens)) for h in hypotheses)
+        return Translation(
+            text=" ".join(text for text in texts if text),
+            score=sum(h.score for h in hypotheses) / len(hypotheses),
+            log_prob=sum(h.log_prob for h in hypotheses),
+            pieces=[piece for h in hypotheses for piece in self.tokenizer.pieces(h.tokens)],
+            token_log_probs=[x for h in hypotheses for x in h.token_log_probs[: len(h.tokens)]],
+            source_pieces=source_pieces,
+            parts=len(hypotheses),
+        )
+
+
+def override(config: DecodeConfig, overrides: dict[str, Any]) -> DecodeConfig:
+    """`config` with some settings replaced, all checked.
+
+    >>> override(DecodeConfig(), {"beam_size": 1}).beam_size
+    1
+    """
+    changed = from_dict({"decode": overrides}, "translate", RunConfig(decode=config))
+    check_decoding(check(changed).decode)
+    return changed.decode
+
+
+def clean_text(text: str) -> str:
+    """What the model is shown: no blanks around it, no line ends in it.
+
+    Lone surrogates, which no tokenizer takes, become `?`.
+
+    >>> clean_text(" a dog\\n")
+    'a dog'
+    """
+    return one_line(text.encode("utf-8", errors="replace").decode("utf-8"))
+
+
+def one_line(text: str) -> str:
+    """A text that stays one line in any file.
+
+    >>> one_line("a\\r\\nb ")
+    'a b'
+    """
+    return re.sub(r"[\r\n]+", " ", text).strip()
+
+
+def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Parts of a text that each fit, cut near the middle again and again; only blanks at the cuts are lost.
+
+    A single character is never cut, whether it fits or not.
+
+    >>> split_text("One two. Three four five.", lambda part: len(part) < 20)
+    ['One two.', 'Three four five.']
+    """
+    text = text.strip()
+    if len(text) < 2 or fits(text):
+        return [text] if text else []
+    end, start = cut_near_middle(text)
+    return split_text(text[:end], fits) + split_text(text[start:], fits)
+
+
+def cut_near_middle(text: str) -> tuple[int, int]:
+    """Where the first part ends and the second starts.
+
+    At a sentence end in the middle half of the text, else at the blank nearest to the middle, else there.
+    """
+    middle = len(text) // 2
+    sentence_end, blank = nearest_cut(text, SENTENCE_END), nearest_cut(text, BLANK)
+    if sentence_end and abs(sentence_end[0] - middle) <= len(text) // 4:
+        return sentence_end
+    return blank or (middle, middle)
+
+
+def nearest_cut(text: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
+    """The cut nearest to the middle of a text that leaves something on both sides."""
+    cuts = (match.span(match.lastindex or 0) for match in pattern.finditer(text))
+    inside = (cut for cut in cuts if cut[0] > 0 and cut[1] < len(text))
+    return min(inside, key=lambda cut: abs(cut[0] - len(text) // 2), default=None)
+
+
+def leading_mark(text: str, declared: Iterable[str]) -> str:
+    """The declared token that a text begins with, and the blanks after it; empty if there is none.
+
+    >>> leading_mark("<2de> a dog", ["<2de>"])
+    '<2de> '
+    """
+    token = next((token for token in declared if text.startswith(token)), "")
+    rest = text[len(token) :]
+    return token + rest[: len(rest) - len(rest.lstrip())] if token else ""

@@ -1,0 +1,202 @@
+"""The picture that the demo leaves behind: cross-attention (section 3.2.3) of one translation.
+
+A still image of where each target piece looked in the source. Recording the weights is `inspect`'s work, and
+so is the page to explore them on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+    import matplotlib.image
+
+BLANK = "▁"  # how a tokenizer shows the blank in front of a piece
+INK, GREY, LINE = "#1b2530", "#7d8894", "#d5dae0"
+PAPER_TO_INK = ("#f3f5f8", "#a9cbe6", "#3b82c4", "#14305c")
+
+# All lengths in inches.
+CELL = 0.30
+MARGIN = 0.30
+TITLE = 0.45
+AXIS_NAME = 0.30
+SCALE = 0.75  # height of the strip with the colour scale
+GAP = 0.34  # between the panels of the heads; holds a panel's title
+LETTER = 0.078  # mean width of a letter at 9 points, generously
+TITLE_LETTER = 0.100  # the same at 12 points
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything stands, in inches from the lower left corner of the figure."""
+
+    width: float
+    height: float
+    left: float
+    bottom: float
+    main_width: float
+    main_height: float
+    n_columns: int
+    n_rows: int
+
+    @property
+    def panel_height(self) -> float:
+        """The heads' panels together are as high as the main one, and have its proportions."""
+        return (self.main_height - (self.n_rows - 1) * GAP) / self.n_rows
+
+    @property
+    def panel_width(self) -> float:
+        return self.panel_height * self.main_width / self.main_height
+
+    def panel(self, number: int) -> tuple[float, float]:
+        """The lower left corner of a head's panel, counted from 0 row by row."""
+        row, column = divmod(number, self.n_columns)
+        left = self.left + self.main_width + 2 * GAP + column * (self.panel_width + GAP)
+        top = self.bottom + self.main_height - row * (self.panel_height + GAP)
+        return left, top - self.panel_height
+
+
+def save_cross_attention(
+    weights: Float[np.ndarray, "heads tgt src"],
+    src_pieces: Sequence[str],
+    tgt_pieces: Sequence[str],
+    path: Path,
+    title: str,
+) -> None:
+    """Write a PNG: the mean of the heads large, each head small beside it; rows target, columns source.
+
+    `weights` are probabilities over the source pieces, for each head and target piece. A blank in front of a
+    piece is not drawn; pieces without one, which continue the word before, are grey. Latin, Greek and
+    Cyrillic script only: the font that comes with matplotlib has no other.
+    """
+    n_heads, n_tgt, n_src = weights.shape
+    if (n_tgt, n_src) != (len(tgt_pieces), len(src_pieces)):
+        raise ValueError(f"weights {weights.shape} for {len(tgt_pieces)} target and {len(src_pieces)} source pieces")
+    sources, targets = [_label(piece) for piece in src_pieces], [_label(piece) for piece in tgt_pieces]
+    layout = _lay_out(n_heads, sources, targets, title)
+    figure = _figure_class()(figsize=(layout.width, layout.height), dpi=200, facecolor="white")
+    figure.text(MARGIN / layout.width, 1 - MARGIN / layout.height, title, color=INK, fontsize=12, va="top")
+    image = _draw_mean(figure, layout, weights.mean(axis=0), sources, targets)
+    _colour_labels(image.axes, src_pieces, tgt_pieces)
+    _draw_heads(figure, layout, weights)
+    _draw_scale(figure, layout, image)
+    figure.savefig(path, format="png")
+
+
+def _lay_out(n_heads: int, sources: Sequence[str], targets: Sequence[str], title: str) -> Layout:
+    n_rows = max(2, ceil(sqrt(n_heads)))
+    n_columns = ceil(n_heads / n_rows)
+    main_width, main_height = len(sources) * CELL, len(targets) * CELL
+    left = MARGIN + AXIS_NAME + LETTER * max(map(len, targets))
+    over = TITLE + AXIS_NAME + LETTER * max(map(len, sources)) + MARGIN
+    body = Layout(0.0, main_height + over + SCALE, left, SCALE, main_width, main_height, n_columns, n_rows)
+    right_edge = body.panel(n_columns - 1)[0] + body.panel_width
+    width = max(right_edge + MARGIN, TITLE_LETTER * len(title) + 2 * MARGIN)
+    return replace(body, width=width)
+
+
+def _place(
+    figure: "matplotlib.figure.Figure",
+    layout: Layout,
+    left: float,
+    bottom: float,
+    width: float,
+    height: float,
+) -> "matplotlib.axes.Axes":
+    w, h = layout.width, layout.height
+    return figure.add_axes((left / w, bottom / h, width / w, height / h))
+
+
+def _draw_mean(
+    figure: "matplotlib.figure.Figure",
+    layout: Layout,
+    mean: Float[np.ndarray, "tgt src"],
+    sources: Sequence[str],
+    targets: Sequence[str],
+) -> "matplotlib.image.AxesImage":
+    axes = _place(figure, layout, layout.left, layout.bottom, layout.main_width, layout.main_height)
+    image = _draw_weights(axes, mean)
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=9)
+    axes.set_yticks(range(len(targets)), targets, fontsize=9)
+    axes.set_xlabel("source", color=GREY, fontsize=9, labelpad=8, loc="left")
+    axes.set_ylabel("translation", color=GREY, fontsize=9, labelpad=8, loc="top")
+    # White lines between the cells, as on squared paper.
+    axes.set_xticks(np.arange(1, len(sources)) - 0.5, minor=True)
+    axes.set_yticks(np.arange(1, len(targets)) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=0.8)
+    axes.tick_params(which="both", length=0)
+    return image
+
+
+def _colour_labels(axes: "matplotlib.axes.Axes", src_pieces: Sequence[str], tgt_pieces: Sequence[str]) -> None:
+    """Dark where a word begins (and for marks like `</s>`), grey where it goes on."""
+    labels = [*axes.get_xticklabels(), *axes.get_yticklabels()]
+    for label, piece in zip(labels, [*src_pieces, *tgt_pieces], strict=True):
+        label.set_color(INK if piece.startswith((BLANK, "<")) else GREY)
+
+
+def _draw_heads(
+    figure: "matplotlib.figure.Figure", layout: Layout, weights: Float[np.ndarray, "heads tgt src"]
+) -> None:
+    for number, head in enumerate(weights):
+        axes = _place(figure, layout, *layout.panel(number), layout.panel_width, layout.panel_height)
+        _draw_weights(axes, head)
+        axes.set_title(f"head {number + 1}", color=GREY, fontsize=8, pad=4, loc="left")
+        axes.set_xticks([])
+        axes.set_yticks([])
+
+
+def _draw_weights(axes: "matplotlib.axes.Axes", weights: Float[np.ndarray, "tgt src"]) -> "matplotlib.image.AxesImage":
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("ink", PAPER_TO_INK)
+    for spine in axes.spines.values():
+        spine.set(color=LINE, linewidth=0.6)
+    return axes.imshow(weights, cmap=colours, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="auto")
+
+
+def _draw_scale(figure: "matplotlib.figure.Figure", layout: Layout, image: "matplotlib.image.AxesImage") -> None:
+    axes = _place(figure, layout, layout.left, SCALE - 0.30, 2.0, 0.09)
+    scale = figure.colorbar(image, cax=axes, orientation="horizontal")
+    scale.set_ticks([0.0, 0.5, 1.0], labels=["0", "½", "1"])
+    axes.tick_params(length=0, labelsize=8, labelcolor=GREY)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.text(
+        1.05,
+        0.5,
+        "share of the attention; large: mean of the heads",
+        transform=axes.transAxes,
+        color=GREY,
+        fontsize=8,
+        va="center",
+    )
+
+
+def _label(piece: str) -> str:
+    """The piece without the mark for its blank; a blank that is a piece of its own stays visible.
+
+    >>> [_label(piece) for piece in ["▁Mar", "ch", "▁", "</s>"]]
+    ['Mar', 'ch', '␣', '</s>']
+    """
+    return piece.removeprefix(BLANK).replace(BLANK, "␣") or "␣"
+
+
+def _figure_class() -> "type[matplotlib.figure.Figure]":
+    """The bare figure, without pyplot: no window system, no global list of open figures."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError('the picture needs matplotlib: pip install "sightline[demo]"') from None
+    return Figure

@@ -1,0 +1,92 @@
+"""`sightline demo`: generate, train, test, show. Uses the public road all the way: files, recipe, model directory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sightline.api import Model, load
+from sightline.data.batch import collate
+from sightline.demo.corpus import SPECIAL_TOKENS, Pair, generate, write
+from sightline.demo.picture import save_cross_attention
+from sightline.inspect.record import cross_attentions, recording
+from sightline.pipeline import TrainRequest, train_model
+
+SHOWN = 12  # translations printed, three for each language
+DRAWN = "<2de>5 March 2021 at 3:07 pm"
+
+
+def demo(folder: Path) -> float:
+    """Train the demo model into `folder`, print what it does, and return its exact match on unseen dates, 0 to 1.
+
+    A model that is in `folder` already is shown without training it again; an interrupted training goes on.
+    """
+    corpus = generate()
+    files = write(corpus, folder / "corpus")
+    if not (folder / "done").exists():
+        print(f"Training on {len(corpus.train):,} generated pairs; about two minutes on two CPU cores.")
+        request = TrainRequest(
+            recipe="demo",
+            train=[str(path) for path in files["train"]],
+            valid=[str(path) for path in files["valid"]],
+            out=str(folder),
+            resume=(folder / "config.json").exists(),
+            device="cpu",
+            special=SPECIAL_TOKENS,
+        )
+        if train_model(request).startswith("SIG"):
+            raise KeyboardInterrupt
+        (folder / "done").touch()
+    model = load(folder, "cpu")
+    share = _show(model, corpus.test)
+    picture = folder / "cross-attention.png"
+    draw_cross_attention(model, DRAWN, picture)
+    _say_what_next(folder, files["test"], picture)
+    return share
+
+
+def draw_cross_attention(model: Model, text: str, path: Path) -> None:
+    """A picture of which source pieces each piece of the translation of `text` attended to, in the last layer."""
+    translation = model.translate([text])[0]
+    tokenizer = model.tokenizer
+    src, tgt = tokenizer.encode(text), tokenizer.encode(translation.text)
+    batch = collate([(src, tgt)], tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+    attentions = cross_attentions(model.network)
+    last = list(attentions)[-1]
+    with torch.inference_mode(), recording({last: attentions[last]}) as weights:
+        model.network(batch.src, batch.tgt_in, batch.src_mask)
+    src_pieces, tgt_pieces = (
+        tokenizer.pieces(batch.src[0].tolist()),
+        tokenizer.pieces(batch.tgt_out[0].tolist()),
+    )
+    title = f"Cross-attention, last decoder layer: {translation.text}"
+    save_cross_attention(np.asarray(weights[last][0]), src_pieces, tgt_pieces, path, title)
+
+
+def _show(model: Model, test: Sequence[Pair]) -> float:
+    outputs = [translation.text for translation in model.translate([source for source, _ in test])]
+    right = [output == target for output, (_, target) in zip(outputs, test, strict=True)]
+    for token in SPECIAL_TOKENS:
+        rows = [row for row, (source, _) in enumerate(test) if source.startswith(token)]
+        for row in rows[: SHOWN // len(SPECIAL_TOKENS)]:
+            mark = "" if right[row] else f"   (should be: {test[row][1]})"
+            print(f"  {test[row][0]:<58} {outputs[row]}{mark}")
+    share = sum(right) / len(right)
+    print(f"\nExact match on {len(right):,} dates never seen in training: {share:.1%}")
+    return share
+
+
+def _say_what_next(folder: Path, test_files: tuple[Path, Path], picture: Path) -> None:
+    source, reference = test_files
+    print(
+        f"""
+Model directory: {folder}
+Cross-attention of one translation: {picture}
+
+Next, on your own files:
+  sightline train --recipe small --train SOURCE TARGET --valid SOURCE TARGET --out runs/mine
+  sightline translate runs/mine INPUT -o OUTPUT
+  sightline evaluate runs/mine --source SOURCE --reference REFERENCE
+(or on this one: sightline evaluate {folder} --source {source} --reference {reference})"""
+    )

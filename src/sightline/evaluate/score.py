@@ -1,0 +1,124 @@
+"""Forced decoding: the probability a model gives to a translation that somebody else wrote.
+
+The target is fed as in training and nothing is searched for (that is `decode`'s work); metrics of text
+against text are in `bleu.py`. All logarithms are natural. The end mark is part of every target, so an empty
+one has a score too.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sightline.data.batch import Batch, Tokens, collate
+from sightline.data.batching import cut
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.engine import EncoderDecoder
+from sightline.errors import UserError
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """What the model thinks of one pair."""
+
+    token_log_probs: list[float]
+    """log p(piece | source, pieces before it), for each target piece and for the end mark."""
+
+    @property
+    def log_prob(self) -> float:
+        """log p(target | source)."""
+        return math.fsum(self.token_log_probs)
+
+    @property
+    def perplexity(self) -> float:
+        """Of this pair alone; 1 is certainty.
+
+        >>> PairScore([math.log(0.5), math.log(0.125)]).perplexity
+        4.0
+        """
+        return _perplexity(self.log_prob, len(self.token_log_probs))
+
+
+def corpus_perplexity(scores: Sequence[PairScore]) -> float:
+    """Over all target pieces, end marks included: exp(-sum of log-probabilities / number of pieces).
+
+    Two models compare only if they have the same tokenizer.
+    """
+    n_tokens = sum(len(score.token_log_probs) for score in scores)
+    return _perplexity(math.fsum(score.log_prob for score in scores), n_tokens)
+
+
+def _perplexity(log_prob: float, n_tokens: int) -> float:
+    """Infinite where the exponential no longer fits into a float."""
+    entropy = -log_prob / n_tokens
+    return math.exp(entropy) if entropy < 709 else math.inf
+
+
+def score_texts(
+    model: EncoderDecoder,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    batch_tokens: int = 4096,
+) -> list[PairScore]:
+    """`score_pairs` for text; line n of `targets` is scored as a translation of line n of `sources`."""
+    if len(sources) != len(targets):
+        raise UserError(f"{len(sources)} source but {len(targets)} target lines; line n belongs to line n")
+    pairs = list(zip(tokenizer.encode_batch(sources), tokenizer.encode_batch(targets), strict=True))
+    return score_pairs(model, pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, batch_tokens)
+
+
+def score_pairs(
+    model: EncoderDecoder,
+    pairs: Sequence[tuple[Tokens, Tokens]],
+    pad_id: int = 0,
+    bos_id: int = 1,
+    eos_id: int = 2,
+    batch_tokens: int = 4096,
+) -> list[PairScore]:
+    """Score pairs of (source, target) ids without start and end marks, in the order in which they come.
+
+    Pairs of like length share a batch: rows x longest side stays within `batch_tokens` (a pair that is longer
+    on its own is a batch of its own). The batching changes no score beyond the rounding of floats. Works on
+    the model's device and without dropout, and leaves the model in the mode it was in.
+    """
+    scores: dict[int, PairScore] = {}
+    device = next(model.parameters()).device
+    with _without_dropout(model), torch.inference_mode():
+        for rows in _batches(pairs, batch_tokens):
+            batch = collate([pairs[row] for row in rows], pad_id, bos_id, eos_id)
+            log_probs = _target_log_probs(model, batch.to(device)).tolist()
+            for row, values in zip(rows, log_probs, strict=True):
+                scores[row] = PairScore(values[: len(pairs[row][1]) + 1])
+    return [scores[row] for row in range(len(pairs))]
+
+
+def _target_log_probs(model: EncoderDecoder, batch: Batch) -> Float[Tensor, "batch tgt_len"]:
+    memory = model.encode(batch.src, batch.src_mask)
+    logits = model.logits(model.decode(batch.tgt_in, memory, batch.src_mask)).float()
+    chosen = logits.gather(-1, batch.tgt_out.unsqueeze(-1)).squeeze(-1)
+    # The log softmax at the chosen pieces only, without a second tensor of the size of the vocabulary.
+    return chosen - logits.logsumexp(-1)
+
+
+def _batches(pairs: Sequence[tuple[Tokens, Tokens]], batch_tokens: int) -> Iterator[list[int]]:
+    """Rows in groups of like length, longest first, so that memory trouble shows at once."""
+    longer = np.array([max(len(src), len(tgt)) + 1 for src, tgt in pairs], dtype=np.int64)
+    order = np.argsort(longer, kind="stable")
+    for rows in reversed(cut(order, longer[order], batch_tokens)):
+        yield rows.tolist()
+
+
+@contextmanager
+def _without_dropout(model: EncoderDecoder) -> Iterator[None]:
+    was_training = model.training
+    model.train(False)
+    try:
+        yield
+    finally:
+        model.train(was_training)

@@ -1,0 +1,96 @@
+"""Keys and values of the positions already decoded, so that a step costs one position, not all of them.
+
+`DecoderCache` is the state of incremental decoding. Search moves it in two ways only: `reorder` when beams change
+places within their sentence, `select` when rows are kept, dropped or multiplied. Both work in place.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+class LayerCache:
+    """Keys and values of one attention, in a buffer that doubles when full.
+
+    Cross-attention is `complete` after its first call: the source does not grow.
+    """
+
+    def __init__(self, grows: bool) -> None:
+        self.grows = grows
+        self.length = 0
+        self._k: Tensor | None = None
+        self._v: Tensor | None = None
+
+    @property
+    def complete(self) -> bool:
+        """True when there is nothing to add any more."""
+        return not self.grows and self._k is not None
+
+    def read(self) -> tuple[Float[Tensor, "rows heads keys d_k"], Float[Tensor, "rows heads keys d_v"]]:
+        """All keys and values so far."""
+        assert self._k is not None and self._v is not None
+        return self._k[:, :, : self.length], self._v[:, :, : self.length]
+
+    def append(
+        self, k: Float[Tensor, "rows heads new d_k"], v: Float[Tensor, "rows heads new d_v"]
+    ) -> tuple[Float[Tensor, "rows heads keys d_k"], Float[Tensor, "rows heads keys d_v"]]:
+        """Add the new positions and return all of them."""
+        if not self.grows:
+            self._k, self._v, self.length = k.contiguous(), v.contiguous(), k.size(2)
+            return self.read()
+        end = self.length + k.size(2)
+        self._k = _room_for(self._k, k, self.length, end)
+        self._v = _room_for(self._v, v, self.length, end)
+        self._k[:, :, self.length : end] = k
+        self._v[:, :, self.length : end] = v
+        self.length = end
+        return self.read()
+
+    def select(self, index: Int[Tensor, " kept"]) -> None:
+        """Keep the rows of `index`, in its order, repeated where it repeats."""
+        if self._k is not None and self._v is not None:
+            self._k, self._v = self._k.index_select(0, index), self._v.index_select(0, index)
+
+
+def _room_for(buffer: Tensor | None, new: Tensor, used: int, wanted: int) -> Tensor:
+    if buffer is not None and buffer.size(2) >= wanted:
+        return buffer
+    capacity = max(16, 2 * used, wanted)
+    bigger = new.new_empty(new.size(0), new.size(1), capacity, new.size(3))
+    if buffer is not None:
+        bigger[:, :, :used] = buffer[:, :, :used]
+    return bigger
+
+
+@dataclass
+class DecoderCache:
+    """State of an incremental decoding over `rows` hypotheses."""
+
+    memory: Float[Tensor, "rows src_len d_model"]
+    src_mask: Bool[Tensor, "rows src_len"]
+    self_attn: list[LayerCache]  # one per decoder layer
+    cross_attn: list[LayerCache]  # one per decoder layer
+    length: int = 0  # target positions decoded so far
+
+    @classmethod
+    def start(
+        cls, memory: Float[Tensor, "rows src_len d_model"], src_mask: Bool[Tensor, "rows src_len"], n_layers: int
+    ) -> "DecoderCache":
+        """The empty cache of a decoder with `n_layers` layers."""
+        self_attn = [LayerCache(grows=True) for _ in range(n_layers)]
+        cross_attn = [LayerCache(grows=False) for _ in range(n_layers)]
+        return cls(memory, src_mask, self_attn, cross_attn)
+
+    def reorder(self, index: Int[Tensor, " rows"]) -> None:
+        """Row i becomes what row index[i] was, both being hypotheses of one sentence: the source side stays."""
+        for layer in self.self_attn:
+            layer.select(index)
+
+    def select(self, index: Int[Tensor, " kept"]) -> None:
+        """Keep the rows of `index`, whichever sentence they belong to."""
+        self.memory = torch.index_select(self.memory, 0, index)
+        self.src_mask = torch.index_select(self.src_mask, 0, index)
+        for layer in (*self.self_attn, *self.cross_attn):
+            layer.select(index)

@@ -1,0 +1,48 @@
+"""Section 3.5: where a token stands in its sequence."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def sinusoids(start: int, length: int, d_model: int) -> Float[Tensor, "length d_model"]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same, for `length` positions.
+
+    Computed in float64 and rounded once, so that a position has the same code whatever the length.
+    """
+    position = torch.arange(start, start + length, dtype=torch.float64).unsqueeze(1)
+    rate = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    angle = position * rate
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
+
+
+class SinusoidalPositions(nn.Module):
+    """The paper's fixed encoding; any length, no parameters. The table grows when a longer sequence comes."""
+
+    def __init__(self, d_model: int, length: int = 512) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoids(0, length, d_model), persistent=False)
+
+    def forward(self, start: int, length: int) -> Float[Tensor, "length d_model"]:
+        """Encodings of positions start ... start + length - 1."""
+        have, d_model = self.table.shape
+        if start + length > have:
+            with torch.inference_mode(False):  # or a table grown while decoding could not be trained with
+                more = sinusoids(have, max(have, start + length - have), d_model)
+                self.table = torch.cat([self.table, more.to(self.table)])
+        return self.table[start : start + length]
+
+
+class LearnedPositions(nn.Module):
+    """A trained vector per position (Table 3, row E); sequences beyond `max_len` are an error."""
+
+    def __init__(self, d_model: int, max_len: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(max_len, d_model))
+        nn.init.normal_(self.table, std=d_model**-0.5)
+
+    def forward(self, start: int, length: int) -> Float[Tensor, "length d_model"]:
+        """Encodings of positions start ... start + length - 1."""
+        if start + length > len(self.table):
+            raise ValueError(f"position {start + length} is beyond the {len(self.table)} that were learnt")
+        return self.table[start : start + length]

@@ -1,0 +1,117 @@
+"""The model directory: a folder that holds everything translation needs and points nowhere else.
+
+`config.json` (how it was made), `model.safetensors`, `tokenizer.json`, `generation_config.json` (how to decode) and
+`README.md` (the model card). Nothing in it is ever unpickled. Each file is replaced in one step, so that a reader
+never sees half of one.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from sightline.config import RunConfig, check, from_dict
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+from sightline.model.build import build_model
+from sightline.model.parameters import load_parameters
+from sightline.model.transformer import Transformer
+
+FORMAT = 1
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+GENERATION, CARD = "generation_config.json", "README.md"
+
+
+@dataclass(frozen=True)
+class ModelDirectory:
+    """What a model directory holds, read and checked."""
+
+    network: Transformer
+    tokenizer: Tokenizer
+    config: RunConfig
+    about: dict[str, Any]  # the rest of config.json: versions, recipe, corpus
+
+
+def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
+    """Everything but the weights and the card."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = replace(config, data=replace(config.data, tokenizer="")).as_dict()
+    _write(folder / TOKENIZER, tokenizer.save)
+    _write_json(folder / GENERATION, asdict(config.decode))
+    _write_json(folder / CONFIG, {"format": FORMAT, **about, **tables})
+
+
+def write_weights(folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
+    """The weights, in float32 and on no device, and the model card."""
+    tensors = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in parameters.items()}
+    _write(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    _write(folder / CARD, lambda path: path.write_text(card, encoding="utf-8"))
+
+
+def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration of a model directory, and what else its config.json says."""
+    tables = _read_json(folder / CONFIG)
+    if tables.get("format") != FORMAT:
+        raise UserError(f"{folder / CONFIG}: format {tables.get('format')!r} is not {FORMAT}; another version made it")
+    sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}
+    if (folder / GENERATION).is_file():
+        sections["decode"] = _read_json(folder / GENERATION)
+    return check(from_dict(sections, str(folder / CONFIG))), tables
+
+
+def read_model_directory(path: str | Path, device: str | torch.device = "cpu") -> ModelDirectory:
+    """Read the model in `path`; `UserError` names what is missing or does not fit."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UserError(f"{path}: no such model directory{_nearest(folder)}")
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{path}: has no {CONFIG}, so it is no model directory{_nearest(folder)}")
+    config, about = read_settings(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise UserError(f"{folder}: has no {WEIGHTS} yet; its training was stopped before the first validation")
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
+    network = build_model(config.model)
+    load_parameters(network, tensors, str(folder / WEIGHTS))
+    return ModelDirectory(network.to(device).eval(), Tokenizer.load(folder / TOKENIZER), config, about)
+
+
+def _nearest(folder: Path) -> str:
+    """A hint at a model directory of a similar name beside or below a wrong path."""
+    around = [folder.parent, folder] if folder.is_dir() else [folder.parent]
+    models = [str(found.parent) for place in around if place.is_dir() for found in place.glob(f"*/{CONFIG}")]
+    near = get_close_matches(str(folder), models, n=1, cutoff=0.0)
+    return f"; did you mean '{near[0]}'?" if near else "; give the folder that `sightline train --out` wrote"
+
+
+def _write(path: Path, writer: Callable[[Path], Any]) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        writer(draft)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    _write(path, lambda draft: draft.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8"))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: must be a JSON object")
+    return value

@@ -1,0 +1,230 @@
+"""From files and a recipe to a model directory: where data, model and trainer are put together.
+
+Every other module does one of these; this one only connects them, in the order in which data flows.
+"""
+
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import sightline
+from sightline.config import ModelConfig, RunConfig, apply_settings, check, flatten, load_recipe
+from sightline.data.batching import BatchStream, validation_batches
+from sightline.data.corpus import Corpus, parse_corpora
+from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare, spool
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import Translator
+from sightline.errors import UserError
+from sightline.evaluate.bleu import corpus_scores
+from sightline.model.build import build_model, longest_sequence
+from sightline.model.parameters import count_parameters
+from sightline.model.transformer import Transformer
+from sightline.model_card import model_card
+from sightline.model_directory import CONFIG, TOKENIZER, read_settings, write_settings, write_weights
+from sightline.train.allocator import keep_freed_memory
+from sightline.train.checkpoint import checkpoint_paths
+from sightline.train.step import validation_loss
+from sightline.train.trainer import CHECKPOINTS, Trainer
+
+# Settings a resumed run may change: they decide when something happens, not what is computed at a step.
+MAY_CHANGE = {
+    "train.max_steps",
+    "train.log_every",
+    "train.validate_every",
+    "train.validate_bleu",
+    "train.checkpoint_every",
+    "train.keep_last",
+    "train.patience",
+    "train.average",
+    "train.threads",
+}
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """What to train, on what, and where to."""
+
+    recipe: str  # name or path of a .toml file
+    train: Sequence[str]  # files, as `sightline.data.corpus.parse_corpora` takes them
+    valid: Sequence[str]
+    out: str
+    settings: Sequence[str] = ()  # "section.key=value"
+    resume: bool = False
+    device: str = "auto"
+    special: Sequence[str] = ()  # strings that are one piece wherever a text contains them, such as "<2de>"
+    show: bool = True
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class Material:
+    """Tokenizer and tokenised corpora of a run."""
+
+    tokenizer: Tokenizer
+    train: PreparedCorpus
+    valid: PreparedCorpus
+
+
+def train_model(request: TrainRequest) -> str:
+    """Train as asked and return how it ended: "finished", "patience" or the name of a signal.
+
+    The model directory is `request.out`; from the first validation on it holds the best model so far.
+    """
+    config = check(apply_settings(load_recipe(request.recipe), request.settings))
+    folder, device = Path(request.out), choose_device(request.device)
+    _refuse_to_overwrite(folder, request.resume)
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    keep_freed_memory()
+
+    material = _material(request, config, folder)
+    config = replace(config, model=_with_vocabulary(config.model, material.tokenizer))
+    about = _about(request, material)
+    if request.resume and (folder / CONFIG).is_file():
+        _check_same_run(folder, config, about)
+    write_settings(folder, config, material.tokenizer, about)
+
+    with torch.random.fork_rng():  # the caller's random state is his own
+        torch.manual_seed(config.train.seed)
+        trainer = _trainer(request, config, material, about, device)
+        _say(request, f"{count_parameters(trainer.model):,} parameters, on {device}, into {folder}")
+        if request.resume:
+            restored = trainer.restore(lambda message: _say(request, message))
+            step = trainer.progress.step
+            _say(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
+        reason = trainer.run()
+    _say(request, _farewell(reason, trainer.progress.step, folder))
+    return reason
+
+
+def choose_device(name: str) -> torch.device:
+    """ "auto" is the first CUDA device if there is one.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no CUDA device here; use --device cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise UserError(f"--device {name}: use auto, cpu or cuda") from None
+
+
+def _material(request: TrainRequest, config: RunConfig, folder: Path) -> Material:
+    train, valid = spool(parse_corpora(request.train)), spool(parse_corpora(request.valid))
+    tokenizer = _tokenizer(request, config, folder, train)
+    prepared = prepare(train, tokenizer, config.data, progress=request.show)
+    reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
+    _say(request, f"training on {len(prepared):,} of {prepared.read:,} pairs{reasons}")
+    return Material(tokenizer, prepared, prepare(valid, tokenizer, config.data, progress=request.show, clean=False))
+
+
+def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Corpus]) -> Tokenizer:
+    if request.resume and (folder / TOKENIZER).is_file():
+        return Tokenizer.load(folder / TOKENIZER)
+    if config.data.tokenizer:
+        return Tokenizer.load(config.data.tokenizer)
+    _say(request, f"learning {config.data.vocab_size:,} {config.data.subword} pieces")
+    return learn_tokenizer(train, config.data, request.special)
+
+
+def _with_vocabulary(model: ModelConfig, t: Tokenizer) -> ModelConfig:
+    return replace(model, vocab_size=t.vocab_size, pad_id=t.pad_id, bos_id=t.bos_id, eos_id=t.eos_id)
+
+
+def _trainer(
+    request: TrainRequest, config: RunConfig, material: Material, about: Mapping[str, Any], device: torch.device
+) -> Trainer:
+    network = build_model(config.model)
+    folder = Path(request.out)
+
+    def export(parameters: Mapping[str, Tensor], figures: Mapping[str, float], what: str) -> None:
+        write_weights(folder, parameters, model_card(config, about, count_parameters(network), figures, what))
+
+    def open_stream(state: Mapping[str, int] | None) -> BatchStream:
+        train = config.train
+        tokens = train.tokens_per_batch
+        return BatchStream(material.train, material.tokenizer, config.data, tokens, train.seed, state)
+
+    validate = _validation(network, material, config, device)
+    return Trainer(network, config, open_stream, validate, export, folder, device, request.show, request.tensorboard)
+
+
+def _validation(
+    network: Transformer, material: Material, config: RunConfig, device: torch.device
+) -> Callable[[], dict[str, float]]:
+    """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
+    corpus, tokenizer = material.valid, material.tokenizer
+    pairs = [corpus.text(row) for row in range(min(len(corpus), config.train.validate_bleu))]
+    translator = Translator(network, tokenizer, config.decode, longest_sequence(config.model))
+
+    def validate() -> dict[str, float]:
+        batches = validation_batches(corpus, tokenizer, config.train.tokens_per_batch)
+        figures = {"loss": validation_loss(network, batches, tokenizer.pad_id, device)}
+        if pairs:
+            hypotheses = [t.text for t in translator.translate([src for src, _ in pairs])]
+            scores = corpus_scores(hypotheses, [tgt for _, tgt in pairs], metrics=["BLEU"])
+            figures["bleu"] = scores["BLEU"].score
+        return figures
+
+    return validate
+
+
+def _about(request: TrainRequest, material: Material) -> dict[str, Any]:
+    """What config.json says beside the configuration: names, not paths, for the directory points nowhere else."""
+    return {
+        "sightline": sightline.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "recipe": Path(request.recipe).stem,
+        "corpus": {
+            "train": [Path(name).name for name in request.train],
+            "valid": [Path(name).name for name in request.valid],
+            "pairs": len(material.train),
+            "dropped": material.train.dropped,
+            "key": material.train.key,
+        },
+    }
+
+
+def _refuse_to_overwrite(folder: Path, resume: bool) -> None:
+    if folder.is_file():
+        raise UserError(f"--out {folder}: is a file; name a folder")
+    if not resume and (checkpoint_paths(folder / CHECKPOINTS) or (folder / CONFIG).exists()):
+        raise UserError(f"--out {folder}: holds a model already; add --resume to go on with it or name another folder")
+
+
+def _check_same_run(folder: Path, config: RunConfig, about: Mapping[str, Any]) -> None:
+    """Refuse to resume a run as another one."""
+    before, corpus = read_settings(folder)
+    old, new = flatten(before), flatten(config)
+    changed = [
+        key
+        for key in old
+        if old[key] != new[key] and key not in MAY_CHANGE and not key.startswith("decode.") and key != "data.tokenizer"
+    ]
+    if changed:
+        what = ", ".join(f"{key} was {old[key]!r}, now {new[key]!r}" for key in changed[:5])
+        raise UserError(f"--resume {folder}: {what}; give the run's own settings or train into another folder")
+    if corpus.get("corpus", {}).get("key") != about["corpus"]["key"]:
+        raise UserError(f"--resume {folder}: the training files are not those the run was started with")
+
+
+def _farewell(reason: str, step: int, folder: Path) -> str:
+    if reason.startswith("SIG"):
+        return f"stopped after step {step}; give the same command with --resume to go on"
+    because = "no better validation for a while" if reason == "patience" else "all steps are done"
+    return f"finished after step {step} ({because}): the model is in {folder}"
+
+
+def _say(request: TrainRequest, message: str) -> None:
+    if request.show:
+        print(message, file=sys.stderr)

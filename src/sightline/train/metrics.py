@@ -1,0 +1,159 @@
+"""What a run says while it goes: `metrics.jsonl`, `validation.jsonl`, TensorBoard if asked for, and the terminal."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, runtime_checkable
+
+from tqdm import tqdm
+
+from sightline.data.batch import Batch
+from sightline.errors import UserError
+
+TRAINING_LOG, VALIDATION_LOG = "metrics.jsonl", "validation.jsonl"
+
+
+class MetricsLog:
+    """Append-only logs of a run. On resume everything after the step resumed from is cut off first.
+
+    `metrics.jsonl` has a line `{"step": ..., "loss": ..., ...}` every `train.log_every` steps, `validation.jsonl` one
+    for every validation. Loss is in nats per target piece.
+    """
+
+    def __init__(self, folder: Path, after_step: int, tensorboard: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._paths = {name: folder / name for name in (TRAINING_LOG, VALIDATION_LOG)}
+        for path in self._paths.values():
+            _cut(path, after_step)
+        self._writer = _tensorboard_writer(folder) if tensorboard else None
+
+    def training(self, record: dict[str, Any]) -> None:
+        """Log one interval of training."""
+        self._append(TRAINING_LOG, record, "train")
+
+    def validation(self, record: dict[str, Any]) -> None:
+        """Log one validation."""
+        self._append(VALIDATION_LOG, record, "valid")
+
+    def _append(self, name: str, record: dict[str, Any], tag: str) -> None:
+        with self._paths[name].open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        if self._writer:
+            for key, value in record.items():
+                if isinstance(value, int | float) and key != "step":
+                    self._writer.add_scalar(f"{tag}/{key}", value, record["step"])
+
+    def close(self) -> None:
+        """Flush what TensorBoard holds back."""
+        if self._writer:
+            self._writer.close()
+
+
+def _cut(path: Path, after_step: int) -> None:
+    """Keep the whole lines up to `after_step`; a line torn by a crash goes too."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            if json.loads(line)["step"] <= after_step:
+                kept.append(line + "\n")
+        except (json.JSONDecodeError, KeyError, TypeError):
+            continue
+    draft = path.with_suffix(".draft")
+    draft.write_text("".join(kept), encoding="utf-8")
+    os.replace(draft, path)
+
+
+def _tensorboard_writer(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError("--tensorboard needs TensorBoard: pip install 'sightline[tensorboard]'") from None
+    return SummaryWriter(str(folder / "tensorboard"))
+
+
+class Terminal:
+    """Progress for the person who waits: a bar on a terminal, one line an interval in a log file."""
+
+    def __init__(self, total: int, done: int, show: bool = True) -> None:
+        live = show and sys.stderr.isatty()
+        self.show = show
+        self._bar = tqdm(total=total, initial=done, unit="step", disable=not live, dynamic_ncols=True, leave=True)
+        self._live = live
+
+    def step(self) -> None:
+        """One update is done."""
+        self._bar.update()
+
+    def interval(self, record: dict[str, Any]) -> None:
+        """Show the figures of the last interval."""
+        if self._live:
+            self._bar.set_postfix_str(
+                f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tok/s, "
+                f"padding {record['padding']:.0%}, waiting {record['data_wait']:.0%}"
+            )
+        else:
+            self.say(
+                f"step {record['step']}: loss {record['loss']:.4f}, perplexity {record['perplexity']:.2f}, "
+                f"{record['tokens_per_second']:,.0f} tokens/s, {_duration(record['seconds_left'])} left, "
+                f"padding {record['padding']:.1%}, waiting for data {record['data_wait']:.1%}"
+            )
+
+    def say(self, message: str) -> None:
+        """One line, above the bar where there is one."""
+        if self.show:
+            tqdm.write(message, file=sys.stderr)
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._bar.close()
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+@runtime_checkable
+class Waits(Protocol):
+    """Something that knows how long its consumer has waited, in seconds."""
+
+    wait_seconds: float
+
+
+class Clock:
+    """Speed, padding and waiting since the last logged line."""
+
+    def __init__(self, stream: Waits) -> None:
+        self._stream = stream
+        self._restart()
+
+    def _restart(self) -> None:
+        self._started, self._waited = time.monotonic(), self._stream.wait_seconds
+        self._real = self._cells = self._targets = 0
+
+    def count(self, batch: Batch) -> None:
+        """A batch has been trained on."""
+        self._real += batch.n_source_tokens + batch.n_target_tokens
+        self._cells += batch.src.numel() + batch.tgt_in.numel()
+        self._targets += batch.n_target_tokens
+
+    def figures(self, steps_left: int, steps: int) -> dict[str, float]:
+        """Figures of the interval of `steps` steps, which ends here."""
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        figures = {
+            "tokens_per_second": self._targets / seconds,
+            "padding": 1 - self._real / max(1, self._cells),
+            "data_wait": (self._stream.wait_seconds - self._waited) / seconds,
+            "seconds": seconds,
+            "seconds_left": seconds / steps * steps_left,
+        }
+        self._restart()
+        return figures

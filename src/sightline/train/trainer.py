@@ -1,0 +1,367 @@
+"""The one training loop (section 5).
+
+All its state is in three places: the model's parameters, the optimiser's moments, and `Progress`; together with the
+random state they make a checkpoint, and a run resumed from one repeats the uninterrupted run bit for bit on a CPU.
+The trainer knows any model with `forward` and `output` as in `sightline.model.transformer`, and no file but its own.
+"""
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from sightline.config import RunConfig
+from sightline.data.batch import Batch
+from sightline.errors import UserError
+from sightline.train.checkpoint import (
+    Checkpoint,
+    average_parameters,
+    checkpoint_paths,
+    load_checkpoint,
+    newest_checkpoint,
+    remove_old,
+    save_checkpoint,
+)
+from sightline.train.loss import Loss
+from sightline.train.metrics import Clock, MetricsLog, Terminal
+from sightline.train.optimizer import (
+    clip_gradients,
+    gradient_norm,
+    make_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+)
+from sightline.train.schedule import learning_rate, peak_learning_rate
+from sightline.train.step import batch_loss
+
+MAX_SKIPPED_IN_A_ROW = 10  # updates without a finite loss and gradient before the run gives up
+CHECKPOINTS = "checkpoints"
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """Where batches come from: `sightline.data.batching.BatchStream`."""
+
+    wait_seconds: float
+
+    def __iter__(self) -> Iterator[Batch]: ...
+    def state(self) -> dict[str, int]: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Progress:
+    """Counters of a run, as they stand in a checkpoint's `state.json`."""
+
+    step: int = 0
+    data: dict[str, int] = field(default_factory=dict)  # position of the stream
+    objective: float = 0.0  # sums since the last logged line
+    nll: float = 0.0
+    target_tokens: int = 0
+    skipped: int = 0  # updates skipped for a loss or gradient that was not finite
+    skipped_in_a_row: int = 0
+    best: float | None = None  # best validation figure, lower is better
+    best_step: int = 0
+    validations_since_best: int = 0
+
+
+Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
+
+
+class Trainer:
+    """Trains `model` on the stream until the steps, the patience or the user end it.
+
+    `validate()` returns the figures of a validation of `model` as it is then, "loss" and perhaps "bleu".
+    `export(parameters, figures, what)` is given every model better than those before it, and says what it is.
+    Files go to `folder`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: RunConfig,
+        open_stream: Callable[[dict[str, int] | None], Stream],
+        validate: Callable[[], dict[str, float]],
+        export: Export,
+        folder: Path,
+        device: torch.device,
+        show: bool = True,
+        tensorboard: bool = False,
+    ) -> None:
+        self.model = model.to(device)
+        self.config = config
+        self.device = device
+        self.validate = validate
+        self.export = export
+        self.folder = folder
+        self.progress = Progress()
+        self.optimizer = make_optimizer(model, config.train)
+        self.average = {k: v.clone() for k, v in self._parameters().items()} if config.train.ema else {}
+        self._open_stream = open_stream
+        self._forward = torch.compile(model) if config.train.compile else model
+        self._weight = model.get_parameter("output.weight")
+        self._pad_id = config.model.pad_id
+        self._peak = peak_learning_rate(config.train, config.model.d_model)
+        self._stop_signal = ""
+        self._show = show
+        self._tensorboard = tensorboard
+
+    def run(self) -> str:
+        """Train from where `progress` stands; "finished", "patience" or the name of the signal that ended it."""
+        log = MetricsLog(self.folder, self.progress.step, self._tensorboard)
+        stream = self._open_stream(self.progress.data or None)
+        with Terminal(self.config.train.max_steps, self.progress.step, self._show) as self.terminal, self._signals():
+            try:
+                reason = self._loop(stream, log)
+                if not self._stop_signal:
+                    self._finish(log)
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                raise self._explain(error) from error
+            finally:
+                stream.close()
+                log.close()
+        return reason
+
+    def _loop(self, stream: Stream, log: MetricsLog) -> str:
+        train, progress = self.config.train, self.progress
+        batches = iter(stream)
+        clock = Clock(stream)
+        while progress.step < train.max_steps:
+            self.batches = [next(batches) for _ in range(train.accumulate)]
+            self._update(self.batches, clock)
+            progress.data = stream.state()
+            self.terminal.step()
+            if progress.step % train.log_every == 0:
+                self._log(log, clock)
+            if progress.step % train.validate_every == 0 or progress.step == train.max_steps:
+                self._validate(log)
+            out_of_patience = 0 < train.patience <= progress.validations_since_best
+            last = out_of_patience or progress.step == train.max_steps or bool(self._stop_signal)
+            if last or progress.step % train.checkpoint_every == 0:
+                self._save()
+            if self._stop_signal:
+                return self._stop_signal
+            if out_of_patience:
+                return "patience"
+        return "finished"
+
+    def _update(self, batches: list[Batch], clock: Clock) -> None:
+        """One optimiser update from the gradients of `batches` together, or none if they are not finite."""
+        train, progress = self.config.train, self.progress
+        n_targets = sum(batch.n_target_tokens for batch in batches)
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        objective = nll = 0.0
+        for batch in batches:
+            with self._autocast():
+                loss = batch_loss(
+                    self._forward,
+                    self._weight,
+                    batch.to(self.device),
+                    self._pad_id,
+                    train.label_smoothing,
+                    train.r_drop,
+                )
+            (loss.objective / n_targets).backward()
+            objective += loss.objective.item()
+            nll += loss.nll.item()
+            clock.count(batch)
+        progress.step += 1
+        norm = gradient_norm(self.model)
+        if not (math.isfinite(objective) and bool(norm.isfinite())):
+            self._skip(objective)
+            return
+        if train.clip_norm:
+            clip_gradients(self.model, norm, train.clip_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(progress.step, self._peak, train)
+        self.optimizer.step()
+        self._advance_average()
+        progress.skipped_in_a_row = 0
+        progress.objective += objective
+        progress.nll += nll
+        progress.target_tokens += n_targets
+
+    def _loss(self, batch: Batch) -> Loss:
+        train = self.config.train
+        return batch_loss(self._forward, self._weight, batch, self._pad_id, train.label_smoothing, train.r_drop)
+
+    def _advance_average(self) -> None:
+        decay = self.config.train.ema
+        if decay:
+            own = self._parameters()
+            torch._foreach_lerp_([self.average[k] for k in own], list(own.values()), 1 - decay)
+
+    def _skip(self, objective: float) -> None:
+        progress = self.progress
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+        if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            what = "gradient" if math.isfinite(objective) else "loss"
+            good = [path.name for path in checkpoint_paths(self.folder / CHECKPOINTS)]
+            raise UserError(
+                f"step {progress.step}: the {what} has not been finite for {MAX_SKIPPED_IN_A_ROW} updates; lower "
+                f"train.learning_rate (now {self._peak:g}), raise train.warmup_steps, set train.clip_norm=1 or use "
+                f"model.norm_position=pre; the last good checkpoint is {good[-1] if good else 'none yet'}"
+            )
+
+    def _log(self, log: MetricsLog, clock: Clock) -> None:
+        train, progress = self.config.train, self.progress
+        tokens = max(1, progress.target_tokens)
+        record = {
+            "step": progress.step,
+            "loss": progress.objective / tokens if progress.target_tokens else math.nan,
+            "nll": progress.nll / tokens,
+            "perplexity": math.exp(min(progress.nll / tokens, 700.0)),
+            "learning_rate": learning_rate(progress.step, self._peak, train),
+            "epoch": progress.data["epoch"],
+            "skipped": progress.skipped,
+            **clock.figures(train.max_steps - progress.step, train.log_every),
+        }
+        progress.objective = progress.nll = 0.0
+        progress.target_tokens = 0
+        log.training(record)
+        self.terminal.interval(record)
+
+    def _validate(self, log: MetricsLog) -> None:
+        progress = self.progress
+        with self._averaged():
+            better = self._try(log, f"step {progress.step}")
+        progress.validations_since_best = 0 if better else progress.validations_since_best + 1
+
+    def _finish(self, log: MetricsLog) -> None:
+        """Section 6.1: the mean of the last checkpoints is a candidate too (a moving average has been one already)."""
+        paths = checkpoint_paths(self.folder / CHECKPOINTS)[-self.config.train.average :]
+        if self.average or len(paths) < 2:
+            return
+        try:
+            mean = average_parameters(load_checkpoint(path).model for path in paths)
+        except ValueError as error:  # damaged since it was written; the best model is safe already
+            self.terminal.say(f"the last checkpoints are not averaged: {error}")
+            return
+        _copy(mean, self._parameters())
+        self._try(log, f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
+
+    def _try(self, log: MetricsLog, what: str) -> bool:
+        """Validate the model as it stands and export it if it is the best so far."""
+        progress, metric = self.progress, self.config.train.best_metric
+        started = time.monotonic()
+        self.model.eval()
+        figures = self.validate()
+        value = -figures["bleu"] if metric == "bleu" and "bleu" in figures else figures["loss"]
+        better = progress.best is None or value < progress.best
+        if better:
+            progress.best, progress.best_step = value, progress.step
+            self.export(self._parameters(), figures, what)
+        seconds = round(time.monotonic() - started, 3)
+        log.validation({"step": progress.step, "what": what, **figures, "best": better, "seconds": seconds})
+        shown = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
+        self.terminal.say(f"{what}: validation {shown}{' (best so far)' if better else ''}")
+        return better
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {name: p.detach() for name, p in self.model.named_parameters()}
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Inside, the model has its moving average for parameters, if the run keeps one."""
+        if not self.average:
+            yield
+            return
+        own = self._parameters()
+        kept = {name: value.clone() for name, value in own.items()}
+        _copy(self.average, own)
+        try:
+            yield
+        finally:
+            _copy(kept, own)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        precision = self.config.train.precision
+        if precision == "bf16" or (precision == "auto" and self.device.type == "cuda"):
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        training = optimizer_tensors(self.optimizer, self.model)
+        training |= {f"ema.{name}": value for name, value in self.average.items()}
+        training["random.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            training["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        state = {**asdict(self.progress), "threads": torch.get_num_threads(), "torch": torch.__version__}
+        folder = self.folder / CHECKPOINTS
+        save_checkpoint(folder, Checkpoint(self._parameters(), training, state))
+        remove_old(folder, max(self.config.train.keep_last, self.config.train.average))
+
+    def restore(self, warn: Callable[[str], None]) -> bool:
+        """Take up the newest whole checkpoint in `folder`; False if there is none."""
+        checkpoint = newest_checkpoint(self.folder / CHECKPOINTS, warn)
+        if checkpoint is None:
+            return False
+        state = dict(checkpoint.state)
+        self.progress = Progress(**{name: state[name] for name in asdict(Progress())})
+        _copy(checkpoint.model, self._parameters())
+        restore_optimizer(self.optimizer, self.model, checkpoint.training)
+        for name, value in self.average.items():
+            value.copy_(checkpoint.training[f"ema.{name}"])
+        torch.set_rng_state(checkpoint.training["random.cpu"])
+        if self.device.type == "cuda" and "random.cuda" in checkpoint.training:
+            torch.cuda.set_rng_state(checkpoint.training["random.cuda"], self.device)
+        if (state["threads"], state["torch"]) != (torch.get_num_threads(), torch.__version__):
+            warn(
+                f"resuming under {torch.get_num_threads()} threads and torch {torch.__version__} what ran under "
+                f"{state['threads']} and {state['torch']}: losses will agree closely, not bit for bit"
+            )
+        return True
+
+    # The world outside
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM ask for an end after the update in progress; a second one ends at once."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            if self._stop_signal:
+                raise KeyboardInterrupt
+            self._stop_signal = signal.Signals(number).name
+            self.terminal.say(f"{self._stop_signal}: finishing this step and saving a checkpoint")
+
+        try:
+            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread: whoever owns it handles signals
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _explain(self, error: BaseException) -> BaseException:
+        """A `UserError` for memory trouble, anything else as it is."""
+        text = str(error)
+        out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
+        if not out_of_memory:
+            return error
+        batch = self.batches[-1]
+        rows, src_len = batch.src.shape
+        return UserError(
+            f"step {self.progress.step + 1}: out of memory on a batch of {rows} pairs, {src_len} source and "
+            f"{batch.tgt_in.size(1)} target pieces long; lower train.tokens_per_batch "
+            f"(now {self.config.train.tokens_per_batch}) and raise train.accumulate to make up for it"
+        )
+
+
+def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, value in target.items():
+            value.copy_(source[name])

@@ -1,0 +1,349 @@
+"""The shape of the package, held by the standard library's `ast`: nothing here runs the code it judges.
+
+Each rule is a function from the name and source of a module to its violations. A name is dotted and without
+the leading `sightline.`; the package itself is "". A rule is tested twice: on a line that breaks it, and on
+the tree. `docs/decisions.md` says why a rule departs from the first design.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "sightline"
+
+# Who may import whom: a module may import the names after it, what they contain, and its own package.
+# The longest name that fits a module decides. `errors` may be imported by all, `cli` by `__main__` alone.
+EVERYTHING = frozenset({""})
+GRAPH: dict[str, frozenset[str]] = {
+    "errors": frozenset(),
+    "config": frozenset(),
+    "model": frozenset({"config"}),
+    "baselines": frozenset({"model", "config"}),
+    "data": frozenset({"config"}),
+    "decode": frozenset({"config"}),
+    "decode.translator": frozenset({"config", "data"}),
+    "train": frozenset({"data", "decode", "config"}),
+    "evaluate": frozenset({"data", "decode", "config"}),
+    "families": frozenset({"config", "model.build"}),
+    "inspect": frozenset({"model", "config"}),
+    "serve": frozenset({"decode", "inspect", "config"}),
+    "model_card": frozenset({"config"}),
+    "model_directory": frozenset({"config", "data", "model"}),
+    "pipeline": EVERYTHING,
+    "api": EVERYTHING,
+    "demo": EVERYTHING,
+    "cli": EVERYTHING,
+    "__main__": EVERYTHING,
+    "": EVERYTHING,
+}
+
+CONFIG_READERS = ("model.build", "baselines.build")
+CONFIG_BLIND = ("model", "baselines", "data", "decode", "train", "evaluate", "inspect")
+COMPUTATIONS = frozenset({"forward", "encode", "decode", "logits", "start_cache", "step"})
+CONFIG_NAMES = frozenset({"config", "cfg", "_config", "_cfg", "model_config"})
+UNPICKLERS = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"})
+VAGUE_FILES = frozenset({"utils", "util", "helpers", "common", "misc"})
+VAGUE_CLASS = re.compile(r"^_?(Base|Abstract|Standard)[A-Z]|Manager$|Base$")
+MAX_LINES = 600
+
+
+def within(name: str, parent: str) -> bool:
+    """Whether `name` is `parent` or lies inside it.
+
+    >>> within("model.build", "model"), within("modelling", "model")
+    (True, False)
+    """
+    return not parent or name == parent or name.startswith(parent + ".")
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+# --- the rules
+
+
+def imports_of(module: str, tree: ast.AST, is_package: bool = False) -> Iterator[str]:
+    """Absolute dotted names of everything imported anywhere in the module, also inside functions."""
+    here = ["sightline", *module.split(".")] if module else ["sightline"]
+    package = here if is_package or not module else here[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            parent = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{parent}.{alias.name}" for alias in node.names)
+
+
+def forbidden_imports(module: str, source: str, is_package: bool = False) -> list[str]:
+    """Imports of our own that the graph does not allow."""
+    rule = max((name for name in GRAPH if name and within(module, name)), key=len, default=None)
+    if not module:
+        rule = ""
+    if rule is None:
+        return [f"{module}: has no entry in GRAPH; say what it may import"]
+    allowed = {"errors", *GRAPH[rule], *([top(module)] if module else [])}
+    names = imports_of(module, ast.parse(source), is_package)
+    ours = sorted({name.removeprefix("sightline").lstrip(".") for name in names if within(name, "sightline")})
+    return [
+        f"{module} may not import {name or 'sightline'}"
+        for name in ours
+        if not any(within(name, parent) for parent in allowed)
+        or (within(name, "cli") and module not in ("cli", "__main__"))
+    ]
+
+
+def config_readers(module: str, source: str, _: bool = False) -> list[str]:
+    """Mentions of ModelConfig where modules are used rather than built."""
+    if module in CONFIG_READERS or not any(within(module, name) for name in CONFIG_BLIND):
+        return []
+    code = ast.unparse(without_docstrings(ast.parse(source)))
+    return [f"{module} mentions ModelConfig"] if re.search(r"\bModelConfig\b", code) else []
+
+
+def without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body[0] = ast.Pass()
+    return tree
+
+
+def config_in_forward(module: str, source: str, _: bool = False) -> list[str]:
+    """Computations of a model that look at a config: the choice belongs into build.py, once."""
+    if top(module) not in ("model", "baselines") or module in CONFIG_READERS:
+        return []
+    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
+    return [
+        f"{module}.{function.name} reads a config (line {node.lineno})"
+        for function in functions
+        if function.name in COMPUTATIONS
+        for node in ast.walk(function)
+        if (isinstance(node, ast.Attribute) and node.attr in CONFIG_NAMES)
+        or (isinstance(node, ast.Name) and node.id in CONFIG_NAMES)
+    ]
+
+
+def optional_at_module_level(module: str, source: str, _: bool = False) -> list[str]:
+    """Third-party imports that run with the module and are no hard dependency."""
+    names = {top(name) for node in at_module_level(ast.parse(source)) for name in imports_of(module, node)}
+    known = sys.stdlib_module_names | hard_dependencies() | {"sightline"}
+    return [f"{module} imports {name} at module level: do so inside the function" for name in sorted(names - known)]
+
+
+def at_module_level(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Import statements that run when the module is imported; `if TYPE_CHECKING` does not."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting.extend(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def hard_dependencies() -> frozenset[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return frozenset(re.split(r"[^\w-]", line)[0].replace("-", "_") for line in project["dependencies"])
+
+
+def torch_free_core(module: str, source: str, _: bool = False) -> list[str]:
+    """`config` and `errors` need the standard library only, `model` torch and its shapes too."""
+    allowed = {"config": set(), "errors": set(), "model": {"torch", "jaxtyping"}}.get(top(module))
+    if allowed is None:
+        return []
+    names = {top(name) for name in imports_of(module, ast.parse(source))}
+    foreign = names - sys.stdlib_module_names - {"sightline"} - allowed
+    return [f"{module} may not import {name}" for name in sorted(foreign)]
+
+
+def unpickling(module: str, source: str, _: bool = False) -> list[str]:
+    """Ways to run code from a data file."""
+    tree = ast.parse(source)
+    imported = sorted({top(name) for name in imports_of(module, tree)} & UNPICKLERS)
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    keywords = {
+        node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and ast.unparse(node.value) == "True"
+    }
+    found = [*imported, *sorted(calls & {"torch.load", "torch.save"}), *sorted(keywords & {"allow_pickle"})]
+    return [f"{module} uses {name}: safetensors and JSON only" for name in found]
+
+
+def vague_names(module: str, source: str, _: bool = False) -> list[str]:
+    """Names that say nothing: utils.py, BaseX, XManager."""
+    file = [f"{module}: a file is named after what it does"] if module.rpartition(".")[2] in VAGUE_FILES else []
+    classes = (node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
+    return file + [f"{module}.{name}: a class is a noun of the paper" for name in classes if VAGUE_CLASS.search(name)]
+
+
+def long_files(module: str, source: str, _: bool = False) -> list[str]:
+    lines = source.count("\n")
+    return [f"{module} has {lines} lines, more than {MAX_LINES}: it is two modules"] if lines > MAX_LINES else []
+
+
+# --- the rules on code that breaks them
+
+Rule = Callable[[str, str, bool], list[str]]
+
+BROKEN: list[tuple[Rule, str, str]] = [
+    (forbidden_imports, "data.batch", "from sightline.model import masks"),
+    (forbidden_imports, "data.batch", "from sightline.model.masks import causal_mask"),
+    (forbidden_imports, "data.batch", "import sightline.model.masks as masks"),
+    (forbidden_imports, "data.batch", "from ..model import masks"),
+    (forbidden_imports, "data.batch", "from .. import model"),
+    (forbidden_imports, "data.batch", "from sightline import model"),
+    (forbidden_imports, "data.batch", "def late():\n    from sightline.model import masks"),
+    (forbidden_imports, "model.masks", "from sightline.data.batch import Batch"),
+    (forbidden_imports, "model.masks", "import sightline"),
+    (forbidden_imports, "model.masks", "from sightline import __version__"),
+    (forbidden_imports, "model.masks", "from sightline.baselines import rnn"),
+    (forbidden_imports, "config", "from sightline.model import build"),
+    (forbidden_imports, "errors", "from sightline.config import RunConfig"),
+    (forbidden_imports, "decode.search", "from sightline.data.tokenizer import Tokenizer"),
+    (forbidden_imports, "decode.search", "from sightline.model.cache import Cache"),
+    (forbidden_imports, "decode.translator", "from sightline.model.cache import Cache"),
+    (forbidden_imports, "train.trainer", "from sightline.model.transformer import Transformer"),
+    (forbidden_imports, "train.trainer", "from sightline.cli import main"),
+    (forbidden_imports, "pipeline", "from sightline import cli"),
+    (forbidden_imports, "model_directory", "from sightline.decode.translator import Translator"),
+    (forbidden_imports, "families.bert", "from sightline.model.layers import EncoderLayer"),
+    (forbidden_imports, "families.bert", "from sightline.model import layers"),
+    (forbidden_imports, "new_idea", "import os"),
+    (config_readers, "model.layers", "from sightline.config import ModelConfig"),
+    (config_readers, "train.trainer", "def f(model: 'config.ModelConfig'): ..."),
+    (config_readers, "baselines.rnn", "from sightline import config\nconfig.ModelConfig()"),
+    (config_in_forward, "model.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
+    (config_in_forward, "model.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
+    (config_in_forward, "baselines.rnn", "class A:\n  def decode(self, x):\n    return self.cfg"),
+    (optional_at_module_level, "demo.dates", "import babel.dates"),
+    (optional_at_module_level, "inspect.view", "from matplotlib import pyplot"),
+    (
+        optional_at_module_level,
+        "data.corpus",
+        "try:\n    import datasets\nexcept ImportError:\n    datasets = None",
+    ),
+    (optional_at_module_level, "data.corpus", "class A:\n    import datasets"),
+    (torch_free_core, "config", "def late():\n    import torch"),
+    (torch_free_core, "model.layers", "import numpy as np"),
+    (unpickling, "train.checkpoint", "def late():\n    import pickle"),
+    (unpickling, "train.checkpoint", "state = torch.load(path)"),
+    (unpickling, "data.corpus", "np.load(path, allow_pickle=True)"),
+    (vague_names, "data.utils", ""),
+    (vague_names, "utils", ""),
+    (vague_names, "model.layers", "class BaseLayer: ..."),
+    (vague_names, "train.checkpoint", "class CheckpointManager: ..."),
+    (long_files, "train.trainer", "\n" * (MAX_LINES + 1)),
+]
+
+SOUND: list[tuple[Rule, str, str]] = [
+    (
+        forbidden_imports,
+        "model.layers",
+        "from . import attention\nfrom .attention import x\nfrom ..config import y",
+    ),
+    (
+        forbidden_imports,
+        "model.layers",
+        "import sightline.config\nimport torch\nfrom sightline.errors import UserError",
+    ),
+    (forbidden_imports, "decode.translator", "from sightline.data.tokenizer import Tokenizer"),
+    (
+        forbidden_imports,
+        "families.bert",
+        "from sightline.model.build import ATTENTION\nfrom sightline.families import x",
+    ),
+    (forbidden_imports, "cli", "from sightline import train\nfrom sightline.model import build"),
+    (forbidden_imports, "", "from sightline.config import RunConfig\nfrom . import model"),
+    (config_readers, "model.build", "from sightline.config import ModelConfig"),
+    (
+        config_readers,
+        "model.layers",
+        "'''Built from a ModelConfig.'''\nclass A:\n  '''ModelConfig says how.'''",
+    ),
+    (
+        config_in_forward,
+        "model.layers",
+        "class A:\n  def __init__(self, config): self.n_heads = config.n_heads",
+    ),
+    (optional_at_module_level, "demo.dates", "def late():\n    import babel.dates"),
+    (
+        optional_at_module_level,
+        "demo.dates",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import babel",
+    ),
+    (
+        optional_at_module_level,
+        "data.corpus",
+        "import json\nimport numpy\nimport sightline.errors\nfrom . import batch",
+    ),
+    (
+        torch_free_core,
+        "model.layers",
+        "import math\nfrom jaxtyping import Float\nfrom torch import nn\nfrom . import x",
+    ),
+    (
+        unpickling,
+        "train.checkpoint",
+        "from safetensors.torch import load_file\nnp.load(path, allow_pickle=False)",
+    ),
+    (vague_names, "model.layers", "class Baseline: ...\nclass Database: ..."),
+    (long_files, "train.trainer", "\n" * MAX_LINES),
+]
+
+
+@pytest.mark.parametrize(("rule", "module", "source"), BROKEN)
+def test_rule_finds_what_breaks_it(rule: Rule, module: str, source: str) -> None:
+    assert rule(module, source, False)
+
+
+@pytest.mark.parametrize(("rule", "module", "source"), SOUND)
+def test_rule_lets_sound_code_pass(rule: Rule, module: str, source: str) -> None:
+    assert rule(module, source, False) == []
+
+
+def test_relative_imports_of_a_package_start_at_itself() -> None:
+    assert list(imports_of("model", ast.parse("from . import x"), is_package=True)) == ["sightline.model.x"]
+    assert list(imports_of("model.a", ast.parse("from . import x"))) == ["sightline.model.x"]
+
+
+# --- the rules on the tree
+
+
+def modules() -> Iterator[tuple[str, str, bool]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        is_package = path.stem == "__init__"
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        yield ".".join(parts[:-1] if is_package else parts), path.read_text(encoding="utf-8"), is_package
+
+
+@pytest.mark.parametrize("rule", sorted({rule for rule, _, _ in BROKEN}, key=lambda rule: rule.__name__))
+def test_whole_tree(rule: Rule) -> None:
+    assert [violation for module in modules() for violation in rule(*module)] == []
+
+
+def test_tree_is_not_empty() -> None:
+    assert {"", "cli", "config", "errors", "model.build"} <= {name for name, _, _ in modules()}
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param("import sightline", id="import"),
+        pytest.param("import sightline.cli\nsys.argv = ['sightline', '--help']\nsightline.cli.main()", id="help"),
+    ],
+)
+def test_start_does_without_torch(start: str) -> None:
+    """A newcomer's first command answers at once: importing torch alone takes seconds."""
+    code = f"import sys\ntry:\n  {start.replace(chr(10), chr(10) + '  ')}\nexcept SystemExit: pass\n"
+    code += "print(sorted({'torch', 'numpy', 'tokenizers', 'sacrebleu'} & set(sys.modules)), file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.strip()) == (0, "[]"), ran.stderr

@@ -1,0 +1,41 @@
+"""What every test relies on: checked shapes, one thread, a known random state, a cache of its own."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import install_import_hook
+
+install_import_hook("sightline", "beartype.beartype")  # before anything imports sightline
+
+torch.set_num_threads(1)  # a sum over several threads has no fixed order
+os.environ["OMP_NUM_THREADS"] = "1"  # the same for programs that tests start
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tokenised corpora go into a temporary folder, never into the user's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIGHTLINE_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def known_random_state() -> None:
+    """No test sees how many random numbers the tests before it drew."""
+    random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The real corpora beside the repository; a test that needs them is skipped where they are absent."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"needs the corpora in {SHARED_DATA}")
+    return SHARED_DATA

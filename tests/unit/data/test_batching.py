@@ -1,0 +1,189 @@
+"""Batches: each pair once an epoch, the budget kept, the plan a function of the seed, exact continuation."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sightline.config import DataConfig
+from sightline.data.batch import Batch
+from sightline.data.batching import BatchStream, plan_batches, validation_batches
+from sightline.data.corpus import Corpus
+from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from sightline.data.tokenizer import Tokenizer
+
+CONFIG = DataConfig(vocab_size=300)
+LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60)
+
+
+def columns(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    src, tgt = np.array(lengths, np.int32).T
+    return src, tgt
+
+
+@given(LENGTHS, st.integers(1, 200), st.integers(0, 9), st.integers(0, 9), st.booleans())
+def test_each_pair_once_and_the_budget_kept(lengths, budget, seed, epoch, largest_first):
+    src, tgt = columns(lengths)
+    plan = plan_batches(src, tgt, budget, seed, epoch, largest_first)
+    assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
+    for rows in plan:
+        assert len(rows) == 1 or len(rows) * max(src[rows].max(), tgt[rows].max()) <= budget
+    again = plan_batches(src, tgt, budget, seed, epoch, largest_first)
+    assert [rows.tolist() for rows in again] == [rows.tolist() for rows in plan]
+    if largest_first:
+        cells = [len(rows) * (src[rows].max() + tgt[rows].max()) for rows in plan]
+        assert cells[0] == max(cells)
+
+
+def random_lengths(n: int) -> tuple[np.ndarray, np.ndarray]:
+    src = np.random.default_rng(0).integers(2, 60, n, dtype=np.int32)
+    return src, np.maximum(1, src + np.random.default_rng(1).integers(-3, 4, n, dtype=np.int32))
+
+
+def test_order_and_company_change_with_seed_and_epoch():
+    lengths = random_lengths(2000)
+    plans = [plan_batches(*lengths, 1000, seed, epoch) for seed, epoch in ((1, 0), (1, 1), (2, 0))]
+    order = [[int(rows.max()) for rows in plan] for plan in plans]
+    company = [{frozenset(rows.tolist()) for rows in plan} for plan in plans]
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        assert order[i] != order[j]
+        assert len(company[i] & company[j]) < len(company[i]) / 2
+
+
+def test_batches_are_full_and_hardly_padded():
+    src, tgt = random_lengths(5000)
+    plan = plan_batches(src, tgt, 2000, seed=1, epoch=0)
+    cells = sum(len(rows) * (src[rows].max() + tgt[rows].max()) for rows in plan)
+    assert 1 - (src.sum() + tgt.sum()) / cells < 0.08
+    assert len(plan) < 1.1 * np.maximum(src, tgt).sum() / 2000
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreparedCorpus, Tokenizer]:
+    folder: Path = tmp_path_factory.mktemp("corpus")
+    lines = ["\t".join(" ".join([word] * (1 + i % 7)) for word in ("running", "laufend")) for i in range(60)]
+    (folder / "a.tsv").write_text("\n".join(lines), encoding="utf-8")
+    corpora = [Corpus((str(folder / "a.tsv"),))]
+    tokenizer = learn_tokenizer(corpora, CONFIG, cache_dir=folder)
+    return prepare(corpora, tokenizer, CONFIG, cache_dir=folder, progress=False), tokenizer
+
+
+def same(left: Batch, right: Batch) -> bool:
+    names = ("src", "tgt_in", "tgt_out", "src_mask", "index")
+    return all(torch.equal(getattr(left, name), getattr(right, name)) for name in names)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_a_stream_continues_exactly_from_its_state(corpus, dropout):
+    config = replace(CONFIG, bpe_dropout=dropout)
+    with BatchStream(*corpus, config, 60, seed=3) as whole:
+        batches, states = [], [whole.state()]
+        while whole.epoch < 3:
+            batches.append(next(whole))
+            states.append(whole.state())
+    assert states[-1] == {"epoch": 3, "position": 1}
+    for start in range(0, len(batches), 7):
+        with BatchStream(*corpus, config, 60, seed=3, state=states[start], prefetch=2) as rest:
+            following = list(islice(rest, 4))
+            assert all(map(same, following, batches[start : start + 4]))
+            assert rest.state() == states[min(start + 4, len(batches))] or start + 4 > len(batches)
+
+
+def test_every_epoch_has_every_pair_and_the_first_starts_largest(corpus):
+    prepared, tokenizer = corpus
+    with BatchStream(prepared, tokenizer, CONFIG, 60, seed=1) as stream:
+        epochs: dict[int, list[Batch]] = {0: [], 1: [], 2: []}
+        for batch in stream:
+            if stream.epoch == 2:
+                break
+            epochs[stream.epoch].append(batch)
+    for batches in (epochs[0], epochs[1]):
+        assert sorted(row for batch in batches for row in batch.index.tolist()) == list(range(len(prepared)))
+    cells = [batch.src.numel() + batch.tgt_out.numel() for batch in epochs[0]]
+    assert cells[0] == max(cells)
+
+
+def test_a_batch_holds_the_pairs_of_its_index(corpus):
+    prepared, tokenizer = corpus
+    for dropout in (0.0, 0.4):
+        with BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1) as stream:
+            for batch in islice(stream, 10):
+                for row, index in enumerate(batch.index.tolist()):
+                    texts = (
+                        tokenizer.decode(batch.src[row].tolist()),
+                        tokenizer.decode(batch.tgt_out[row].tolist()),
+                    )
+                    assert texts == prepared.text(index)
+
+
+def test_dropout_changes_with_epoch_and_seed_but_never_in_validation(corpus):
+    prepared, tokenizer = corpus
+    config = replace(CONFIG, bpe_dropout=0.3)
+
+    def epoch_sources(seed: int, epoch: int) -> dict[int, list[int]]:
+        with BatchStream(prepared, tokenizer, config, 60, seed, {"epoch": epoch, "position": 0}) as stream:
+            rows: dict[int, list[int]] = {}
+            while len(rows) < len(prepared):
+                batch = next(stream)
+                rows |= dict(zip(batch.index.tolist(), batch.src.tolist(), strict=True))
+            return rows
+
+    drawn = [epoch_sources(seed, epoch) for seed, epoch in ((1, 0), (1, 1), (2, 0))]
+    assert drawn[0] != drawn[1] != drawn[2] != drawn[0]
+    for batch in validation_batches(prepared, tokenizer, 60):
+        for row, index in enumerate(batch.index.tolist()):
+            assert batch.src[row][: prepared.src_lengths[index] - 1].tolist() == prepared.src(index).tolist()
+
+
+def test_dropout_never_makes_a_pair_too_long(corpus):
+    prepared, tokenizer = corpus
+    longest = int(max(prepared.src_lengths.max(), prepared.tgt_lengths.max()))
+    config = replace(CONFIG, bpe_dropout=0.9, max_length=longest)
+    with BatchStream(prepared, tokenizer, config, 60, seed=1) as stream:
+        assert all(max(batch.src.shape[1], batch.tgt_in.shape[1]) <= longest for batch in islice(stream, 20))
+
+
+def test_validation_has_every_pair_once_in_fixed_batches(corpus):
+    prepared, tokenizer = corpus
+    passes = [list(validation_batches(prepared, tokenizer, 60)) for _ in range(2)]
+    assert sorted(row for batch in passes[0] for row in batch.index.tolist()) == list(range(len(prepared)))
+    assert all(map(same, *passes))
+
+
+class Failing(PreparedCorpus):
+    """A corpus whose text cannot be read."""
+
+    def text(self, row: int) -> tuple[str, str]:
+        raise OSError(f"row {row} is gone")
+
+
+def threads() -> Iterator[threading.Thread]:
+    return (thread for thread in threading.enumerate() if thread.daemon and "fill" in thread.name)
+
+
+def test_an_error_in_the_thread_reaches_the_consumer(corpus):
+    prepared, tokenizer = corpus
+    failing = Failing(prepared.columns, prepared.read, prepared.dropped, prepared.key)
+    stream = BatchStream(failing, tokenizer, replace(CONFIG, bpe_dropout=0.1), 60, seed=1)
+    with pytest.raises(OSError, match="is gone"):
+        next(stream)
+    assert list(stream) == []
+    assert not list(threads())
+
+
+def test_the_thread_ends_with_the_stream(corpus):
+    stream = BatchStream(*corpus, CONFIG, 60, seed=1, prefetch=1)
+    next(stream)
+    assert len(list(threads())) == 1
+    stream.close()
+    assert not list(threads())
+    assert list(stream) == []
+    assert stream.state() == {"epoch": 0, "position": 1}
+    assert stream.wait_seconds > 0

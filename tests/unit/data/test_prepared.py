@@ -1,0 +1,220 @@
+"""The tokenised corpus on disk: complete, cleaned, found again, rebuilt when damaged, never half-written."""
+
+import io
+import os
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sightline.config import DataConfig
+from sightline.data import prepared as module
+from sightline.data.corpus import Corpus, parse_corpora
+from sightline.data.prepared import learn_tokenizer, prepare, spool
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+
+CONFIG = DataConfig(vocab_size=280, max_length=20, max_length_ratio=3.0)
+PAIRS = [("A dog.", "Ein Hund."), ("a  \u2028b", "日本\u0085"), ("dog", "Hund"), ("", "leer"), ("x", " \t")]
+PAIRS += [("word " * 20, "word"), ("a", "a b c d"), ("a", "a b c"), ("e\u0301", "\u00e9")]
+TOKENIZER = Tokenizer.learn((side for pair in PAIRS for side in pair), CONFIG)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def aligned(folder: Path, pairs: list[tuple[str, str]]) -> list[Corpus]:
+    for name, lines in zip(("a.en", "a.de"), zip(*pairs, strict=True), strict=True):
+        (folder / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
+    return parse_corpora([str(folder / "a.en"), str(folder / "a.de")])
+
+
+def test_everything_is_there_without_cleaning(tmp_path, cache):
+    corpus = prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, cache, progress=False, clean=False)
+    assert (len(corpus), corpus.read, corpus.dropped) == (len(PAIRS), len(PAIRS), {})
+    assert [corpus.text(row) for row in range(len(corpus))] == PAIRS
+    assert [corpus.src(row).tolist() for row in range(len(corpus))] == [TOKENIZER.encode(src) for src, _ in PAIRS]
+    assert [corpus.tgt(row).tolist() for row in range(len(corpus))] == [TOKENIZER.encode(tgt) for _, tgt in PAIRS]
+    assert corpus.src_lengths.tolist() == [len(TOKENIZER.encode(src)) + 1 for src, _ in PAIRS]
+    assert corpus.tgt_lengths.tolist() == [len(TOKENIZER.encode(tgt)) + 1 for _, tgt in PAIRS]
+
+
+def test_cleaning_drops_both_sides_and_counts_reasons(tmp_path, cache):
+    pairs = [pair for pair in PAIRS if "\u2028" not in pair[0]]
+    limits = replace(CONFIG, max_length_ratio=3.5)
+    corpus = prepare(aligned(tmp_path, pairs), TOKENIZER, limits, cache, progress=False)
+    assert corpus.dropped == {"empty side": 2, "too long": 1, "length ratio": 1}
+    kept = [corpus.text(row) for row in range(len(corpus))]
+    assert kept == [PAIRS[0], PAIRS[2], PAIRS[7], PAIRS[8]]
+    assert corpus.read == len(pairs)
+
+
+def test_max_length_counts_the_end_mark(tmp_path, cache):
+    n_pieces = len(TOKENIZER.encode(PAIRS[0][1]))
+    pairs = [PAIRS[0], ("a", "a")]
+    for max_length, n_kept in ((n_pieces, 1), (n_pieces + 1, 2)):
+        limits = replace(CONFIG, max_length=max_length)
+        assert len(prepare(aligned(tmp_path, pairs), TOKENIZER, limits, cache, progress=False)) == n_kept
+
+
+def test_chunks_follow_each_other(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 2)
+    pairs = [("", "all of this chunk"), ("is dropped", ""), *PAIRS[:3] * 3]
+    corpus = prepare(aligned(tmp_path, pairs), TOKENIZER, CONFIG, cache, progress=False)
+    assert [corpus.text(row) for row in range(len(corpus))] == PAIRS[:3] * 3
+    assert [corpus.tgt(row).tolist() for row in (0, 8)] == [TOKENIZER.encode(PAIRS[i][1]) for i in (0, 2)]
+
+
+@pytest.fixture
+def builds(monkeypatch) -> list[Path]:
+    """The folders that are built from now on."""
+    seen: list[Path] = []
+    original = module.build
+
+    def counting(target: Path, *rest: object) -> None:
+        seen.append(target)
+        original(target, *rest)
+
+    monkeypatch.setattr(module, "build", counting)
+    return seen
+
+
+def test_the_same_content_is_found_again(tmp_path, cache, builds):
+    corpora = aligned(tmp_path, PAIRS)
+    first = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
+    (tmp_path / "other").mkdir()
+    again = prepare(aligned(tmp_path / "other", PAIRS), TOKENIZER, CONFIG, cache, progress=False)
+    assert len(builds) == 1
+    assert (again.key, again.read, again.dropped) == (first.key, first.read, first.dropped)
+    assert [again.text(row) for row in range(len(again))] == [first.text(row) for row in range(len(first))]
+
+
+def test_what_changes_the_result_changes_the_key(tmp_path, cache, builds):
+    def run(pairs=PAIRS, tokenizer=TOKENIZER, config=CONFIG, clean=True) -> str:
+        return prepare(aligned(tmp_path, pairs), tokenizer, config, cache, progress=False, clean=clean).key
+
+    keys = {
+        run(),
+        run(pairs=PAIRS[:-1]),
+        run(tokenizer=Tokenizer.learn(["a"], CONFIG)),
+        run(config=replace(CONFIG, max_length=19)),
+        run(config=replace(CONFIG, max_length_ratio=2.0)),
+        run(clean=False),
+    }
+    assert len(keys) == len(builds) == 6
+    run(config=replace(CONFIG, bpe_dropout=0.1))
+    assert len(builds) == 6
+
+
+@pytest.mark.parametrize("name", [*module.file_names(), module.META])
+@pytest.mark.parametrize("damage", ["shorter", "longer", "absent"])
+def test_a_damaged_cache_is_rebuilt(tmp_path, cache, builds, name, damage):
+    corpora = aligned(tmp_path, PAIRS)
+    first = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
+    path = cache / first.key / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "absent":
+        path.write_bytes(content[:-1] if damage == "shorter" else content + b"}")
+    again = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
+    assert len(builds) == 2
+    assert path.read_bytes() == content
+    assert [again.text(row) for row in range(len(again))] == [first.text(row) for row in range(len(first))]
+
+
+@pytest.mark.parametrize("bad", [b"a\tb\nno tab\n", b"a\tb\n\xff\tb\n", b"\tb\n"])
+def test_a_failure_leaves_nothing_behind(tmp_path, cache, bad):
+    (tmp_path / "a.tsv").write_bytes(bad)
+    with pytest.raises(UserError, match=r"a\.tsv"):
+        prepare([Corpus((str(tmp_path / "a.tsv"),))], TOKENIZER, CONFIG, cache, progress=False)
+    assert list(cache.iterdir()) == []
+
+
+def test_nothing_left_names_the_reasons(tmp_path, cache):
+    with pytest.raises(UserError, match=r"all 2 pairs were dropped \(empty side: 1, too long: 1\)"):
+        prepare(aligned(tmp_path, [PAIRS[3], PAIRS[5]]), TOKENIZER, CONFIG, cache, progress=False)
+
+
+def test_misaligned_files_are_found_before_any_work(tmp_path, cache, builds):
+    corpora = aligned(tmp_path, PAIRS)
+    with (tmp_path / "a.de").open("a") as more:
+        more.write("one more\n")
+    for work in (
+        lambda: prepare(corpora, TOKENIZER, CONFIG, cache),
+        lambda: learn_tokenizer(corpora, CONFIG),
+    ):
+        with pytest.raises(UserError, match=r"a\.en has 9 lines but .*a\.de has 10"):
+            work()
+    assert builds == []
+
+
+def test_progress_goes_to_standard_error(tmp_path, cache, capsys):
+    prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, cache, progress=True)
+    shown = capsys.readouterr()
+    assert f"{len(PAIRS)}/{len(PAIRS)}" in shown.err
+    assert shown.out == ""
+
+
+def test_standard_input_is_read_once_and_used_twice(cache, monkeypatch):
+    content = "".join(f"{src}\t{tgt}\n" for src, tgt in PAIRS[:3]).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    corpora = spool(parse_corpora(["-"]), cache)
+    tokenizer = learn_tokenizer(corpora, CONFIG, cache_dir=cache)
+    corpus = prepare(corpora, tokenizer, CONFIG, cache, progress=False, clean=False)
+    assert [corpus.text(row) for row in range(len(corpus))] == PAIRS[:3]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_read_once_and_used_twice(tmp_path, cache):
+    pipe = tmp_path / "a.tsv"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"a\tb\n",))
+    writer.start()
+    corpora = spool([Corpus((str(pipe),))], cache)
+    writer.join()
+    assert [corpus.text(0) for corpus in [prepare(corpora, TOKENIZER, CONFIG, cache, False)] * 2] == [("a", "b")] * 2
+
+
+def test_a_learnt_tokenizer_is_found_again(tmp_path, cache, monkeypatch):
+    corpora = aligned(tmp_path, PAIRS)
+    config = replace(CONFIG, subword="unigram", vocab_size=262)  # whose training is not repeatable
+    first = learn_tokenizer(corpora, config, ["<2de>"], cache)
+    key = prepare(corpora, first, config, cache, progress=False).key
+    monkeypatch.setattr(Tokenizer, "learn", None)
+    again = learn_tokenizer(corpora, config, ["<2de>"], cache)
+    assert prepare(corpora, again, config, cache, progress=False).key == key
+
+
+def test_a_damaged_learnt_tokenizer_is_learnt_again(tmp_path, cache):
+    corpora = aligned(tmp_path, PAIRS)
+    first = learn_tokenizer(corpora, CONFIG, cache_dir=cache)
+    (path,) = cache.glob("tokenizer-*.json")
+    path.write_bytes(path.read_bytes()[:100])
+    assert learn_tokenizer(corpora, CONFIG, cache_dir=cache).fingerprint == first.fingerprint
+    assert Tokenizer.load(path).fingerprint == first.fingerprint
+
+
+def test_the_cache_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "elsewhere"))
+    corpus = prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, progress=False)
+    assert (tmp_path / "elsewhere" / corpus.key).is_dir()
+
+
+def test_an_unusable_cache_is_named(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match=r"the cache cannot be used .*set SIGHTLINE_CACHE"):
+        prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, tmp_path / "file", progress=False)
+
+
+def test_real_messy_corpus(shared_data, cache):
+    corpora = [Corpus((str(shared_data / "messy-tsv" / "lafand-eng-pcm.train.tsv"),))]
+    corpus = prepare(
+        corpora, TOKENIZER, replace(CONFIG, max_length=10_000, max_length_ratio=1e9), cache, progress=False
+    )
+    assert (corpus.read, corpus.dropped, len(corpus)) == (5048, {"empty side": 257}, 4791)
+    assert corpus.src(0).dtype == np.int32

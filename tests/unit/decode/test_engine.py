@@ -1,0 +1,211 @@
+"""A small random Transformer under the search: caches, batches, order, limits."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sightline.config import DecodeConfig, ModelConfig
+from sightline.decode.engine import (
+    SpecialIds,
+    batches,
+    check_decoding,
+    decode_tokens,
+    random_stream,
+    to_limits,
+)
+from sightline.decode.search import length_penalty
+from sightline.errors import UserError
+from sightline.model.build import build_model
+
+VOCAB = 10
+EOS = 2
+SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=1)
+
+
+@pytest.fixture
+def model():
+    config = ModelConfig(
+        vocab_size=VOCAB, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=2, dropout=0.5
+    )
+    model = build_model(config).double()
+    with torch.no_grad():  # far from uniform, so that sentences end at different lengths
+        model.output.weight *= 2.5
+    return model
+
+
+@pytest.fixture
+def sources():
+    generator = torch.Generator().manual_seed(1)
+    lengths = [1, 6, 4, 0, 5, 2, 3, 8]
+    return [torch.randint(4, VOCAB, (n,), generator=generator).tolist() for n in lengths]
+
+
+def full_log_probs(model, source, words):
+    """Log-probabilities after each prefix of `words`, computed without a cache and without padding."""
+    src = torch.tensor([[*source, EOS]])
+    mask = torch.ones_like(src, dtype=torch.bool)
+    with torch.no_grad():
+        hidden = model.decode(torch.tensor([[1, *words]]), model.encode(src, mask), mask)
+        return model.logits(hidden).log_softmax(-1)[0].tolist()
+
+
+def log_probs_of(model, source, written):
+    """Log-probability of each token of an output."""
+    rows = full_log_probs(model, source, written[:-1])
+    return [row[token] for row, token in zip(rows, written, strict=True)]
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def longest(source):
+    return len(source) + 1 + 1
+
+
+def test_greedy_equals_full_recomputation(model, sources):
+    model.eval()
+    found = decode_tokens(model, sources, replace(SHORT, beam_size=1))
+    for source, [h] in zip(sources, found, strict=True):
+        words: list[int] = []
+        while source and len(words) < longest(source):
+            log_probs = full_log_probs(model, source, words)[-1]
+            token = max((t for t in range(VOCAB) if t not in (0, 1, 3)), key=lambda t: log_probs[t])
+            if token == EOS:
+                break
+            words.append(token)
+        assert h.tokens == words
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"beam_size": 1}, {"sample": True, "n_best": 3}, {"beam_size": 6, "n_best": 6}]
+)
+def test_log_probs_equal_full_recomputation_and_n_best_is_sorted(model, sources, settings):
+    found = decode_tokens(model, sources, replace(SHORT, **settings))
+    model.eval()
+    for source, hypotheses in zip(sources, found, strict=True):
+        assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+        for h in hypotheses if source else []:
+            written = h.tokens if len(h.token_log_probs) == len(h.tokens) else [*h.tokens, EOS]
+            expected = log_probs_of(model, source, written)
+            assert h.token_log_probs == pytest.approx(expected, abs=1e-5)
+            assert h.score == pytest.approx(sum(expected) / length_penalty(len(written), 0.6), abs=1e-5)
+            assert len(written) <= longest(source)
+
+
+def test_wide_beam_equals_enumeration(model):
+    model.eval()
+    source, config = [5, 7], DecodeConfig(beam_size=49, n_best=5, max_length_factor=0.0, max_length_extra=3)
+    scores = {}
+    for length in range(4):
+        for words in itertools.product(range(4, VOCAB), repeat=length):
+            written = [*words, EOS] if length < 3 else list(words)
+            scores[words] = sum(log_probs_of(model, source, written)) / length_penalty(len(written), 0.6)
+    [hypotheses] = decode_tokens(model, [source], config)
+    expected = sorted(scores, key=lambda words: -scores[words])[:5]
+    assert [tuple(h.tokens) for h in hypotheses] == expected
+
+
+@pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sample": True, "temperature": 2.0}, {"n_best": 4}])
+def test_a_sentence_gives_the_same_alone_in_any_order_and_any_batch(model, sources, settings):
+    config = replace(SHORT, **settings)
+    together = decode_tokens(model, sources, config)
+    backwards = decode_tokens(model, sources[::-1], config)[::-1]
+    small_batches = decode_tokens(model, sources, replace(config, batch_tokens=60))
+    alone = [decode_tokens(model, [source], config)[0] for source in sources]
+    tokens = [[h.tokens for h in hypotheses] for hypotheses in together]
+    for other in (backwards, small_batches, alone):
+        assert tokens == [[h.tokens for h in hypotheses] for hypotheses in other]
+
+
+def test_float32_gives_the_same_tokens_alone_and_in_a_batch(model, sources):
+    model.float()
+    together = decode_tokens(model, sources, SHORT)
+    alone = [decode_tokens(model, [source], SHORT)[0] for source in sources]
+    assert [[h.tokens for h in x] for x in together] == [[h.tokens for h in x] for x in alone]
+
+
+def test_an_empty_source_never_reaches_the_model(model):
+    model.encode = interrupted
+    assert [h.tokens for [h] in decode_tokens(model, [[], []], SHORT)] == [[], []]
+    assert decode_tokens(model, [], SHORT) == []
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_mode_of_the_model_is_restored_even_after_an_interruption(model, training):
+    model.train(training)
+    decode_tokens(model, [[5]], SHORT)
+    assert model.training is training
+
+    model.encode = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        decode_tokens(model, [[5]], SHORT)
+    assert model.training is training
+
+
+def test_another_numbering_of_the_special_ids(model):
+    special = SpecialIds(pad_id=9, bos_id=8, eos_id=7, unk_id=6)
+    for [h] in decode_tokens(model, [[4, 5, 3], [4]], SHORT, special):
+        assert not {6, 7, 8, 9} & set(h.tokens)
+
+
+def test_prefixes_and_the_longest_output_of_the_model(model, sources):
+    filled = [source for source in sources if source]
+    prefixes = [[5, 6] if i % 2 else [] for i in range(len(filled))]
+    found = decode_tokens(model, filled, SHORT, prefixes=prefixes, max_len=7)
+    for prefix, [h] in zip(prefixes, found, strict=True):
+        assert h.tokens[: len(prefix)] == prefix and len(h.tokens) <= 7
+
+
+def test_limits_grow_with_source_and_prefix():
+    config = DecodeConfig(max_length_factor=1.5, max_length_extra=3, min_length_factor=0.5)
+    limits = to_limits([4, 10], [[], [5, 6]], config, None)
+    assert limits.max_length.tolist() == [9, 20] and limits.min_length.tolist() == [2, 5]
+    limits = to_limits([4], [[]], DecodeConfig(max_length_factor=0.0, max_length_extra=0, min_length_factor=9.0), None)
+    assert limits.max_length.tolist() == [1] and limits.min_length.tolist() == [0]
+
+
+def test_a_model_that_gives_no_numbers_is_named(model):
+    with torch.no_grad():
+        model.output.weight.fill_(math.nan)
+    for search in ({"beam_size": 1}, {"beam_size": 3}, {"sample": True}):
+        with pytest.raises(UserError, match="not finite"):
+            decode_tokens(model, [[5, 6]], replace(SHORT, **search))
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 400), st.integers(1, 5))
+def test_batches_hold_every_source_once_within_the_budget(lengths, batch_tokens, beam_size):
+    cut = list(batches(lengths, DecodeConfig(batch_tokens=batch_tokens, beam_size=beam_size)))
+    assert sorted(i for batch in cut for i in batch) == [i for i, length in enumerate(lengths) if length]
+    for batch in cut:
+        size = len(batch) * (max(lengths[i] for i in batch) + 1) * beam_size
+        assert size <= batch_tokens or len(batch) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_best": 5},
+        {"top_p": 0.0},
+        {"top_p": 1.1},
+        {"temperature": 0.0},
+        {"temperature": math.nan},
+        {"beam_size": 0},
+        {"max_source_length": 7},
+        {"length_penalty": -1.0},
+    ],
+)
+def test_settings_without_meaning_are_refused(settings):
+    with pytest.raises(UserError, match=next(iter(settings))):
+        check_decoding(DecodeConfig(**settings))
+
+
+def test_random_streams_differ_between_sentences():
+    streams = {random_stream(source) for source in ([5], [5, 6], [6, 5], [], [5, 0])}
+    assert len(streams) == 5 and all(-(2**63) <= s < 2**63 for s in streams)

@@ -1,0 +1,50 @@
+"""Selection with ties, against Python's sort."""
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sightline.decode.ranking import best, order_keys, sort_descending
+
+FEW_VALUES = st.sampled_from([-float("inf"), -2.5, -(2.0**-100), -0.0, 0.0, 2.0**-100, 3.0, float("inf")])
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(st.lists(FEW_VALUES, min_size=1, max_size=200), st.integers(1, 20))
+@example([-0.0, 0.0, -0.0], 3)
+def test_best_is_a_stable_sort(values, count):
+    count = min(count, len(values))
+    expected = sorted(range(len(values)), key=lambda i: (-values[i], i))[:count]
+    chosen, index = best(torch.tensor([values]), count)
+    assert index[0].tolist() == expected
+    assert chosen[0].tolist() == [values[i] for i in expected]
+    assert sort_descending(torch.tensor([values]), count)[1][0].tolist() == expected
+
+
+def test_best_is_a_stable_sort_over_many_blocks_full_of_ties():
+    scores = torch.randint(0, 3, (6, 1500)).float()
+    expected = scores.sort(dim=1, descending=True, stable=True).indices[:, :12]
+    assert torch.equal(best(scores, 12)[1], expected)
+    sparse = torch.zeros(1, 1500).index_fill(1, torch.tensor([1400, 700, 69, 65]), 1.0)
+    assert best(sparse, 6)[1].tolist() == [[65, 69, 700, 1400, 0, 1]]
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 1000])
+def test_best_equals_topk_without_ties(n):
+    scores = torch.randn(5, n)
+    count = min(8, n)
+    values, index = best(scores, count)
+    expected = scores.topk(count)
+    assert torch.equal(values, expected.values) and torch.equal(index, expected.indices)
+
+
+@pytest.mark.parametrize("nan", [float("nan"), -float("nan")])
+def test_indices_stay_valid_without_numbers(nan):
+    _, index = best(torch.full((2, 70), nan), 5)
+    assert index.min() >= 0 and index.max() < 70
+
+
+def test_keys_order_as_floats_do():
+    scores = torch.randn(1, 500) * 10.0 ** torch.randint(-30, 30, (1, 500))
+    assert torch.equal(order_keys(scores).argsort(), scores.argsort())

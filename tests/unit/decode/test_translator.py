@@ -1,0 +1,186 @@
+"""Line in = line out, with a model that copies its source: anything lost or moved shows in the text."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from sightline.config import DataConfig, DecodeConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import Translator, override, split_text
+from sightline.errors import UserError
+from sightline.model.cache import DecoderCache
+
+
+class CopyModel(nn.Module):
+    """Writes its source: the memory is the source, one-hot, and a step reads the position it is at."""
+
+    def __init__(self, vocab: int) -> None:
+        super().__init__()
+        self.vocab = vocab
+        self.device_of = nn.Parameter(torch.zeros(1))
+        self.longest = 0
+
+    def encode(self, src, src_mask):
+        self.longest = max(self.longest, src.size(1))
+        assert bool((src != 0).any(1).all())
+        return 20.0 * nn.functional.one_hot(src, self.vocab).float()
+
+    def start_cache(self, memory, src_mask):
+        return DecoderCache.start(memory, src_mask, 0)
+
+    def decode(self, tgt_in, memory, src_mask, cache=None):
+        position = min(cache.length, memory.size(1) - 1)
+        cache.length += 1
+        return memory[:, position : position + 1]
+
+    def logits(self, hidden):
+        return hidden
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    lines = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."] * 20
+    return Tokenizer.learn(lines, DataConfig(vocab_size=300, normalization="none"), special=["<2de>"])
+
+
+@pytest.fixture
+def model(tokenizer):
+    return CopyModel(tokenizer.vocab_size)
+
+
+@pytest.fixture
+def translator(model, tokenizer):
+    return Translator(model, tokenizer, DecodeConfig(beam_size=2))
+
+
+ODD_LINES = [
+    *("A dog runs.", "", "   ", "\t", "\u00a0\u3000", "The dog", "x", "a\tb", "\x00\x01\x1b[31m", "e\u0301"),
+    *("🐕\u200d🦺 👩🏽\u200d🚀", "\u2028", "a\u2028b\x85c\x0bd", "</s> <pad> <s>", "日本語。", "\ufeffdog"),
+    *("ß" * 50, "end"),
+]
+
+
+def test_line_in_is_line_out_in_order(translator):
+    translations = translator.translate(ODD_LINES)
+    assert [t.text for t in translations] == [line.strip() for line in ODD_LINES]
+    assert [t.parts for t in translations] == [int(bool(line.strip())) for line in ODD_LINES]
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(texts=st.lists(st.text(max_size=60), max_size=6))
+def test_any_text_gives_one_line(tokenizer, texts):
+    found = Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=1)).translate(texts)
+    assert len(found) == len(texts)
+    for text, translation in zip(texts, found, strict=True):
+        assert "\n" not in translation.text and "\r" not in translation.text
+        assert translation.text.split() == text.split()
+
+
+def test_lone_surrogates_and_line_ends_inside_do_no_harm(translator):
+    assert [t.text for t in translator.translate(["a \ud800 b", "a\r\nb\nc"])] == ["a ? b", "a b c"]
+
+
+def test_blank_lines_are_not_shown_to_the_model(translator, model):
+    model.encode = pytest.fail
+    [t] = translator.translate([" \t "])
+    assert (t.text, t.score, t.log_prob, t.pieces, t.alternatives) == ("", 0.0, 0.0, [], ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The dog sees the men . " * 200, "dog " * 2_000, "x" * 10_000, "日本語です。" * 100, "🐕" * 300],
+)
+def test_long_lines_are_translated_in_parts_and_nothing_is_lost(translator, model, text):
+    [t] = translator.translate([text], max_source_length=64, beam_size=1)
+    assert "".join(t.text.split()) == "".join(text.split())
+    assert model.longest <= 64
+    assert t.parts > 1 and len(t.pieces) == len(t.token_log_probs)
+
+
+def test_parts_follow_sentences_and_keep_their_language_token(translator, model, tokenizer):
+    text = "<2de> Two men are talking . The dog sees the men ."
+    limit = len(tokenizer.encode(text))  # one too few for all of it and the end mark
+    [t] = translator.translate([text], max_source_length=limit)
+    assert t.text == "<2de> Two men are talking . <2de> The dog sees the men ."
+    assert t.parts == 2
+
+
+def test_learned_positions_bound_the_parts(model, tokenizer):
+    [t] = Translator(model, tokenizer, max_len=20).translate(["The dog sees the men . " * 20])
+    assert model.longest <= 20 and t.text == ("The dog sees the men . " * 20).strip()
+
+
+def test_alternatives_are_the_rest_of_the_n_best(translator):
+    [t] = translator.translate(["The dog"], n_best=2)
+    assert [a.text == t.text for a in t.alternatives] == [False]
+    assert t.alternatives[0].score <= t.score and t.alternatives[0].source_pieces == t.source_pieces
+    assert t.pieces == ["▁The", "▁dog"]
+
+
+def test_alternatives_of_a_long_line_stay_ranked(translator):
+    [t] = translator.translate(["The dog sees the men . " * 30], n_best=2, max_source_length=32)
+    assert t.parts > 1 and t.alternatives[0].parts == t.parts and t.alternatives[0].score <= t.score
+
+
+def test_prefix_begins_every_output_but_blank_ones(translator):
+    texts = [t.text for t in translator.translate(["men dog men", "", "x y z"], prefix="The dog ")]
+    assert texts[0].startswith("The dog") and texts[1] == "" and texts[2].startswith("The dog")
+
+
+def test_lines_are_streamed(translator):
+    read = 0
+
+    def lines():
+        nonlocal read
+        for i in range(10):
+            read += 1
+            yield f"dog {i}\n"
+
+    stream = translator.translate_lines(lines(), chunk_lines=4)
+    assert next(stream).text == "dog 0" and read == 4
+    assert [t.text for t in stream] == [f"dog {i}" for i in range(1, 10)]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"beam_sise": 2}, "did you mean 'beam_size'"),
+        ({"beam_size": "four"}, "beam_size"),
+        ({"beam_size": 0}, "beam_size"),
+        ({"n_best": 9}, "n_best = 9 is more than"),
+        ({"top_p": 2.0}, "top_p"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"length_penalty": -0.5}, "length_penalty"),
+    ],
+)
+def test_wrong_settings_are_named(translator, overrides, message):
+    with pytest.raises(UserError, match=message):
+        translator.translate(["dog"], **overrides)
+
+
+def test_one_string_instead_of_a_list_is_explained(translator):
+    with pytest.raises(UserError, match="list"):
+        translator.translate("dog")
+
+
+def test_overrides_leave_the_configuration_alone(translator):
+    assert override(translator.config, {"beam_size": 1, "length_penalty": 1}).length_penalty == 1.0
+    assert translator.config == DecodeConfig(beam_size=2)
+
+
+def test_split_prefers_sentence_ends_then_blanks_then_the_middle():
+    def fits(part):
+        return len(part) <= 12
+
+    assert split_text("Aaa bbb ccc. Ddd eee.", fits) == ["Aaa bbb ccc.", "Ddd eee."]
+    assert split_text('He said "No." She left.', lambda part: len(part) < 20) == [
+        'He said "No."',
+        "She left.",
+    ]
+    assert split_text("aaaa bbbb cccc dddd", fits) == ["aaaa bbbb", "cccc dddd"]
+    assert split_text("a" * 20, fits) == ["a" * 10, "a" * 10]
+    assert split_text("一二三四五六。七八九十一二三", fits) == ["一二三四五六。", "七八九十一二三"]
+    assert split_text("x", lambda part: False) == ["x"]
+    assert split_text("  ", fits) == []

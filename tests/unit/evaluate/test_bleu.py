@@ -1,0 +1,213 @@
+"""Metrics against known answers: sacreBLEU's own on real system output, and cases worked out by hand."""
+
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sightline.errors import UserError
+from sightline.evaluate.bleu import (
+    Score,
+    as_json,
+    comparison_as_json,
+    corpus_scores,
+    multi30k_tokenized_bleu,
+    paired_bootstrap,
+)
+
+REFERENCES = [
+    "The cat sat on the mat .",
+    "There is a dog in the garden .",
+    "Two children are playing with a red ball .",
+    "It was raining all day yesterday .",
+]
+HYPOTHESES = [
+    "The cat sat on a mat .",
+    "There is a dog in the garden .",
+    "Two kids play with a red ball .",
+    "Yesterday it was raining all day .",
+]
+
+
+def lines(path: Path) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        return file.read().removesuffix("\n").split("\n")
+
+
+def without_version(signature: str) -> str:
+    return re.sub(r"version:[^|]*", "version", signature)
+
+
+@pytest.fixture(scope="module")
+def known(shared_data: Path) -> dict[str, Any]:
+    path = shared_data / "metrics" / "expected.json"
+    if not path.is_file():
+        pytest.skip(f"needs {path}")
+    return json.loads(path.read_text(encoding="utf-8"))["sets"]
+
+
+def check(score: Score, expected: dict[str, Any]) -> None:
+    assert score.score == pytest.approx(expected["score"], abs=1e-4)
+    assert without_version(score.signature) == without_version(expected["signature"])
+
+
+def test_known_answers_one_reference(known: dict[str, Any], shared_data: Path) -> None:
+    folder, name = shared_data / "metrics", "newstest2016.de-en"
+    scores = corpus_scores(lines(folder / f"{name}.hyp.gz"), lines(folder / f"{name}.ref.gz"))
+    assert list(scores) == ["BLEU", "chrF++", "TER"]
+    for ours, theirs in {"BLEU": "BLEU-13a", "chrF++": "chrF2++", "TER": "TER"}.items():
+        check(scores[ours], known[name][theirs])
+
+
+@pytest.mark.parametrize(
+    ("key", "tokenize", "lowercase"),
+    [
+        ("BLEU-intl", "intl", False),
+        ("BLEU-char", "char", False),
+        ("BLEU-none", "none", False),
+        ("BLEU-lc", "13a", True),
+    ],
+)
+def test_known_answers_other_settings(
+    known: dict[str, Any], shared_data: Path, key: str, tokenize: str, lowercase: bool
+) -> None:
+    folder, name = shared_data / "metrics", "newstest2016.de-en"
+    hypotheses, references = lines(folder / f"{name}.hyp.gz"), lines(folder / f"{name}.ref.gz")
+    scores = corpus_scores(hypotheses, references, ["BLEU"], tokenize, lowercase)
+    check(scores["BLEU"], known[name][key])
+
+
+def test_known_answers_three_references(known: dict[str, Any], shared_data: Path) -> None:
+    expected = known["hi-en.dev: hyp = .en.0, refs = .en.1 .en.2 .en.3"]
+    system, *references = (lines(shared_data / "metrics" / f"hi-en.dev.en.{n}.gz") for n in range(4))
+    scores = corpus_scores(system, references, ["BLEU", "chrF++"])
+    check(scores["BLEU"], expected["BLEU-13a"])
+    check(scores["chrF++"], expected["chrF2++"])
+
+
+def test_multi30k_reference_has_the_published_length(shared_data: Path) -> None:
+    """The literature prints reflen 12103 for test_2016; all prepared lines together must have as many."""
+    pytest.importorskip("sacremoses")
+    from sightline.evaluate.bleu import _moses
+
+    prepare, _ = _moses("de")
+    references = lines(shared_data / "multi30k" / "test_2016_flickr.de.gz")
+    assert sum(len(prepare(line).split()) for line in references) == 12103
+
+
+def test_perfect_and_empty_output() -> None:
+    assert {name: round(s.score) for name, s in corpus_scores(REFERENCES, REFERENCES).items()} == {
+        "BLEU": 100,
+        "chrF++": 100,
+        "TER": 0,
+    }
+    assert corpus_scores(["", ""], ["a b", "c d"])["TER"].score == 100.0
+
+
+def test_ter_worked_out_by_hand() -> None:
+    """One word of seven is replaced: one edit, seven reference words."""
+    assert corpus_scores(HYPOTHESES[:1], REFERENCES[:1])["TER"].score == pytest.approx(100 / 7)
+
+
+def test_best_of_several_references_counts() -> None:
+    one = corpus_scores(HYPOTHESES, [REFERENCES])["BLEU"]
+    two = corpus_scores(HYPOTHESES, [REFERENCES, HYPOTHESES])["BLEU"]
+    assert one == corpus_scores(HYPOTHESES, REFERENCES)["BLEU"]
+    assert two.score == pytest.approx(100.0)
+    assert "nrefs:2" in two.signature
+
+
+def test_json_form() -> None:
+    report = json.loads(json.dumps(as_json(corpus_scores(HYPOTHESES, REFERENCES))))
+    assert list(report) == ["BLEU", "chrF++", "TER"]
+    assert set(report["BLEU"]) == {"score", "signature"}
+    assert "nw:2" in report["chrF++"]["signature"]
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        (["a"], ["a", "b"], "1 hypotheses but the reference has 2 lines"),
+        (["a", "b"], [["a", "b"], ["a"]], "2 hypotheses but reference 2 has 1 lines"),
+        (["a"], [], "the reference has 0"),
+        ([], [], "no hypotheses"),
+    ],
+)
+def test_unequal_counts_are_refused(hypotheses: list[str], references: list[Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        corpus_scores(hypotheses, references)
+
+
+def test_unknown_names_get_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'ja-mecab'"):
+        corpus_scores(["a"], ["a"], tokenize="ja_mecab")
+    with pytest.raises(UserError, match=r"did you mean 'chrF\+\+'"):
+        corpus_scores(["a"], ["a"], ["chrf++"])
+
+
+# --- Multi30k
+
+
+def test_multi30k_figure_ignores_case_and_spacing_of_punctuation() -> None:
+    pytest.importorskip("sacremoses")
+    score = multi30k_tokenized_bleu(["ein  Mann fährt „Rad“, Hund."], ['Ein Mann fährt "Rad" , Hund .'], "de")
+    assert score.score == pytest.approx(100.0)
+    assert "Multi30k" in score.name and "tokenized, lowercased" in score.name
+    for step in ("tok:none", "smooth:none", "prep:lc+norm+tok", "moses:de", "sacremoses:"):
+        assert step in score.signature
+
+
+def test_multi30k_figure_is_not_smoothed() -> None:
+    """Without a common word sequence of four, `multi-bleu.perl` gives zero."""
+    pytest.importorskip("sacremoses")
+    assert multi30k_tokenized_bleu(["a b c x e f"], ["a b c d e f"], "en").score == 0.0
+    assert corpus_scores(["a b c x e f"], ["a b c d e f"], ["BLEU"])["BLEU"].score > 0.0
+
+
+# --- comparison
+
+
+def test_a_system_does_not_differ_from_itself() -> None:
+    for result in paired_bootstrap(HYPOTHESES, HYPOTHESES, REFERENCES, n_samples=50).values():
+        assert result.a.score == result.b.score
+        assert result.p_value == 1.0
+
+
+def test_a_clear_difference_is_seen() -> None:
+    better, references = HYPOTHESES * 15, REFERENCES * 15
+    worse = [line.replace(" a ", " some ") if n % 2 else line[::-1] for n, line in enumerate(better)]
+    for result in paired_bootstrap(better, worse, references, n_samples=100).values():
+        assert result.p_value < 0.05
+        assert abs(result.a.mean - result.a.score) < 5
+        assert result.a.ci > 0
+
+
+def test_comparison_scores_are_the_corpus_scores() -> None:
+    compared = paired_bootstrap(HYPOTHESES, REFERENCES, REFERENCES, n_samples=10)
+    for name, score in corpus_scores(HYPOTHESES, REFERENCES).items():
+        assert compared[name].a.score == pytest.approx(score.score)
+        assert compared[name].b.score == pytest.approx(0.0 if name == "TER" else 100.0)
+        assert "bs:10" in compared[name].signature
+
+
+def test_seed_decides_and_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "99")
+    one, again, other = (
+        comparison_as_json(paired_bootstrap(HYPOTHESES, REFERENCES, REFERENCES, ["BLEU"], 20, seed))
+        for seed in (5, 5, 6)
+    )
+    assert os.environ["SACREBLEU_SEED"] == "99"
+    assert one == again != other
+    assert "seed:5" in str(one["BLEU"]["signature"])
+    json.dumps(one)
+
+
+def test_comparison_refuses_what_does_not_pair_up() -> None:
+    with pytest.raises(UserError, match="3 hypotheses but the reference has 4"):
+        paired_bootstrap(HYPOTHESES, HYPOTHESES[1:], REFERENCES)
+    with pytest.raises(UserError, match="at least 1"):
+        paired_bootstrap(HYPOTHESES, HYPOTHESES, REFERENCES, seed=0)

@@ -1,0 +1,118 @@
+"""Attention seen from outside: the right weights, and a model that does not notice."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.config import ModelConfig
+from sightline.inspect.record import cross_attentions, recording
+from sightline.model.attention import MultiHeadAttention
+from sightline.model.build import build_model
+from sightline.model.masks import padding_mask
+from sightline.model.transformer import Transformer
+
+SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
+SRC_MASK = padding_mask(SRC, 0)
+TGT_IN = torch.tensor([[1, 8, 8, 4], [1, 3, 6, 0]])
+
+
+@pytest.fixture
+def model() -> Transformer:
+    shape = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
+    return build_model(ModelConfig(vocab_size=11, **shape)).eval()
+
+
+def attentions(model: Transformer) -> dict[str, MultiHeadAttention]:
+    return {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
+
+
+def record(model: Transformer, modules: dict[str, MultiHeadAttention]) -> dict[str, Tensor]:
+    with recording(modules) as weights:
+        model(SRC, TGT_IN, SRC_MASK)
+    return weights
+
+
+def test_cross_attentions_are_the_decoders_first_layer_first(model: Transformer) -> None:
+    layers = model.decoder.layers
+    assert [*cross_attentions(model).items()] == [
+        ("decoder.layers.0.cross_attn", layers[0].cross_attn),
+        ("decoder.layers.1.cross_attn", layers[1].cross_attn),
+    ]
+
+
+def test_weights_are_a_distribution_over_real_tokens(model: Transformer) -> None:
+    weights = record(model, cross_attentions(model))
+    assert [*weights] == [*cross_attentions(model)]
+    for layer in weights.values():
+        assert layer.shape == (2, 2, 4, 5)  # sentences, heads, target positions, source positions
+        torch.testing.assert_close(layer.sum(-1), torch.ones(2, 2, 4))
+        assert layer[~SRC_MASK[:, None, None].expand_as(layer)].count_nonzero() == 0
+
+
+def test_self_attention_of_the_decoder_is_causal(model: Transformer) -> None:
+    weights = record(model, attentions(model))["decoder.layers.1.self_attn"]
+    assert weights.triu(1).count_nonzero() == 0
+    assert (weights.tril() > 0).sum() == 2 * 2 * (1 + 2 + 3 + 4)
+
+
+def test_weights_are_those_of_the_projections(model: Transformer) -> None:
+    """Layer 0 of the encoder by hand: its input is the embeddings, whatever the rest of the model does."""
+    attention = model.encoder.layers[0].self_attn
+    x = model.src_embeddings(SRC)
+    q, k = (projection(x).view(2, 5, 2, 4).transpose(1, 2) for projection in (attention.q_proj, attention.k_proj))
+    scores = (q @ k.mT / math.sqrt(4)).masked_fill(~SRC_MASK[:, None, None], -math.inf)
+    weights = record(model, {"first": attention})["first"]
+    torch.testing.assert_close(weights, scores.softmax(-1))
+
+
+def test_weights_explain_the_output_of_the_module(model: Transformer) -> None:
+    attention, seen = model.decoder.layers[1].cross_attn, []
+    handle = attention.register_forward_hook(lambda module, inputs, output: seen.append((inputs[1], output)))
+    weights = record(model, {"last": attention})["last"]
+    handle.remove()
+    ((memory, output),) = seen
+    values = attention.v_proj(memory).view(2, 5, 2, 4).transpose(1, 2)
+    mixed = (weights @ values).transpose(1, 2).reshape(2, 4, 8)
+    torch.testing.assert_close(attention.o_proj(mixed), output)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_output_and_random_state_are_bit_identical(model: Transformer, training: bool) -> None:
+    model.train(training)
+
+    def run() -> tuple[Tensor, Tensor]:
+        torch.manual_seed(3)
+        return model(SRC, TGT_IN, SRC_MASK), torch.get_rng_state()
+
+    plain = run()
+    with recording(attentions(model)):
+        recorded = run()
+    assert all(map(torch.equal, plain, recorded))
+
+
+def test_recording_leaves_no_hook_and_no_graph_behind(model: Transformer) -> None:
+    weights = record(model, attentions(model))
+    assert not any(layer.requires_grad for layer in weights.values())
+    assert not any(module._forward_hooks for module in model.modules())
+    before = {name: layer.clone() for name, layer in weights.items()}
+    model(SRC.flip(0), TGT_IN, SRC_MASK.flip(0))
+    assert all(torch.equal(weights[name], before[name]) for name in before)
+
+
+def test_hooks_go_when_the_model_fails(model: Transformer) -> None:
+    with pytest.raises(RuntimeError, match="stop"), recording(attentions(model)):
+        raise RuntimeError("stop")
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_last_call_of_a_module_is_the_one_kept(model: Transformer) -> None:
+    """Step by step with a cache, the cross-attention of the newest position."""
+    full = record(model, cross_attentions(model))
+    cache = model.start_cache(model.encode(SRC, SRC_MASK), SRC_MASK)
+    with recording(cross_attentions(model)) as weights:
+        for step in range(4):
+            model.decode(TGT_IN[:, step : step + 1], cache.memory, cache.src_mask, cache)
+            for name, layer in weights.items():
+                torch.testing.assert_close(layer, full[name][:, :, step : step + 1])

@@ -1,0 +1,232 @@
+"""The command line as such: one line for a mistake, the nearest valid name, help at once, output that is whole."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import sightline
+from sightline import cli
+from sightline.config import DecodeConfig
+from sightline.decode.translator import Translation
+from sightline.errors import UserError
+
+TRAIN = ["train", "--recipe", "tiny", "--train", "a", "b", "--valid", "a", "b", "--out", "x"]
+
+
+def settings(*values: str) -> list[str]:
+    return [*TRAIN, "--set", *values]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ([], "required: COMMAND; see `sightline --help`"),
+        (["tranlate", "m"], "unknown command 'tranlate'; did you mean 'translate'?"),
+        (["--verbose"], "required: COMMAND"),
+        (["translate"], "required: MODEL; see `sightline translate --help`"),
+        (["translate", "m", "--beem-size", "3"], "no use for '--beem-size'; did you mean '--beam-size'?"),
+        (["translate", "m", "--beem-size=3"], "did you mean '--beam-size'?"),
+        (["translate", "m", "--qqqqqq"], "see `sightline translate --help`"),
+        (["translate", "m", "--beam-size", "four"], "argument --beam-size: invalid int value: 'four'"),
+        (["translate", "m", "--format", "xml"], "choose from"),
+        (["info", "runs/absent-model"], "runs/absent-model: no such model directory"),
+        (["train"], "required: --recipe, --train, --valid, --out"),
+        ([*TRAIN, "--tensorbord"], "did you mean '--tensorboard'?"),
+        ([*TRAIN, "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        ([*TRAIN, "--device", "gpu"], "--device gpu: use auto, cpu or cuda"),
+        ([*TRAIN[:2], "tinny", *TRAIN[3:]], "unknown recipe 'tinny'; did you mean 'tiny'? (valid: base, big"),
+        ([*TRAIN[:2], "absent.toml", *TRAIN[3:]], "absent.toml: no such recipe file"),
+        (settings("train.max_stepz=3"), "unknown key 'train.max_stepz'; did you mean 'train.max_steps'?"),
+        (settings("max_steps=3"), "unknown key 'max_steps'; did you mean 'train.max_steps'?"),
+        (settings("train.max_steps"), "write it as section.key=value"),
+        (settings("train.max_steps=many"), "train.max_steps = 'many': must be of type int"),
+        (settings("train.max_steps=0"), "train.max_steps = 0: must be greater than 0"),
+        (settings("train.schedule=cosin"), "did you mean 'cosine'?"),
+        (settings("model.dropout=1.5"), "model.dropout = 1.5: must be at least 0 and less than 1"),
+        (settings("model.d_model=130"), "is not a multiple of model.n_heads = 4"),
+        (settings("train.betas=[0.9]"), "must be two numbers"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    arguments: Sequence[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("sightline: error: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    assert hint in err
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("[model\n", "not valid TOML"),
+        ("[modell]\n", "unknown section 'modell'; did you mean 'model'?"),
+        ("[model]\nd_modell = 8\n", "did you mean 'd_model'?"),
+        ("model = 3\n", "'model' must be a table"),
+    ],
+)
+def test_a_bad_recipe_file_is_named(
+    content: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(content, encoding="utf-8")
+    assert cli.main([*TRAIN[:2], str(recipe), *TRAIN[3:]]) == 2
+    err = capsys.readouterr().err
+    assert str(recipe) in err
+    assert hint in err
+
+
+def test_debug_shows_the_traceback() -> None:
+    with pytest.raises(UserError):
+        cli.main(["--debug", "info", "absent"])
+    with pytest.raises(UserError):
+        cli.main(["info", "absent", "--debug"])
+
+
+def test_a_message_of_several_lines_becomes_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_options: Namespace) -> None:
+        raise UserError("first\n  second")
+
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=fail))
+    assert cli.main(["info"]) == 2
+    assert capsys.readouterr().err == "sightline: error: first second\n"
+
+
+def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(_options: Namespace) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=interrupt))
+    assert cli.main(["info"]) == 130
+    assert capsys.readouterr().err == "sightline: interrupted\n"
+
+
+# Help -----------------------------------------------------------------------------------------------------------------
+
+COMMANDS = ["demo", "train", "translate", "score", "evaluate", "info"]
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert all(re.search(rf"^    {command}\b", out, re.MULTILINE) for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: sightline {command} ")
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate"])
+def test_every_decoding_setting_is_an_option(command: str) -> None:
+    _, commands = cli.build_parser()
+    explained = {option for action in commands[command]._actions if action.help for option in action.option_strings}
+    assert explained >= {"--" + field.name.replace("_", "-") for field in fields(DecodeConfig)}
+
+
+def test_options_not_given_leave_the_setting_of_the_model() -> None:
+    options = cli.parse(["translate", "m", "--length-penalty", "1", "--sample"])
+    assert cli._decode_overrides(options) == {"length_penalty": 1.0, "sample": True}
+    assert cli._decode_overrides(cli.parse(["translate", "m"])) == {}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"], ["tranlate"]])
+def test_help_needs_no_torch_and_no_time(arguments: list[str]) -> None:
+    program = (
+        "import sys, time\n"
+        "from sightline.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'tokenizers', 'sacrebleu'} & set(sys.modules)\n"
+        "print(sorted(heavy), time.process_time() < 0.5)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[] True"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"sightline {sightline.__version__}\n"
+
+
+def test_the_package_shows_its_verbs() -> None:
+    assert {"load", "train", "Model", "Translation", "UserError"} <= set(dir(sightline))
+    assert sightline.UserError is UserError
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = sightline.trian  # type: ignore[attr-defined]
+
+
+# Output ---------------------------------------------------------------------------------------------------------------
+
+
+def translation(text: str, *others: str) -> Translation:
+    alternatives = tuple(translation(other) for other in others)
+    return Translation(text, -0.5, -1.0, ["▁a"], [-1.0], ["▁b"], 1, alternatives)
+
+
+def test_text_output_keeps_a_tab_but_separates_alternatives_by_tabs() -> None:
+    assert cli._format(translation("a\tb"), "text") == "a\tb"
+    assert cli._format(translation("a\tb", "c", ""), "text") == "a b\tc\t"
+
+
+def test_jsonl_output_carries_everything() -> None:
+    line = cli._format(translation("ä\u2028", "b"), "jsonl")
+    assert "ä" in line
+    record = json.loads(line)
+    assert record["text"] == "ä\u2028"
+    assert record["alternatives"][0]["text"] == "b"
+    assert record.keys() == {field.name for field in fields(Translation)}
+
+
+def test_an_output_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("before", encoding="utf-8")
+    with pytest.raises(UserError, match="half way"), cli._output(str(target)) as file:
+        file.write("half")
+        file.flush()
+        raise UserError("half way")
+    assert target.read_text(encoding="utf-8") == "before"
+    with cli._output(str(target)) as file:
+        file.write("ä\n")
+    assert target.read_bytes() == "ä\n".encode()
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_output_file_may_be_a_link_or_a_device(tmp_path: Path) -> None:
+    real, link, null = tmp_path / "real.txt", tmp_path / "link.txt", tmp_path / "null"
+    real.write_text("before", encoding="utf-8")
+    link.symlink_to(real)
+    null.symlink_to(os.devnull)
+    for path in (link, null):
+        with cli._output(str(path)) as file:
+            file.write("after")
+    assert link.is_symlink()
+    assert real.read_text(encoding="utf-8") == "after"
+    assert null.is_symlink()
+    assert null.is_char_device()
+
+
+@pytest.mark.parametrize(("name", "cause"), [("", "is a folder"), ("absent/out.txt", "its folder does not exist")])
+def test_an_output_file_must_be_possible(tmp_path: Path, name: str, cause: str) -> None:
+    with pytest.raises(UserError, match=cause), cli._output(str(tmp_path / name)):
+        pytest.fail("nothing may be written")

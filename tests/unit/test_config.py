@@ -1,0 +1,289 @@
+"""Configuration: what is written is what is meant, and what is not understood is refused with a hint."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sightline.config import (
+    CHOICES,
+    RunConfig,
+    apply_settings,
+    check,
+    flatten,
+    from_dict,
+    load_recipe,
+    recipe_names,
+)
+from sightline.errors import UserError
+
+ANOTHER_VALUE = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v / 2 + 0.25, str: lambda v: v + "x"}
+
+
+def value_of(config: RunConfig, key: str) -> Any:
+    return flatten(config)[key]
+
+
+@pytest.fixture
+def recipe_file(tmp_path: Path) -> Path:
+    return tmp_path / "mine.toml"
+
+
+# --- recipes
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_recipe_makes_sense(name: str) -> None:
+    config = load_recipe(name)
+    assert check(config) is config
+    assert config.train.keep_last >= config.train.average
+
+
+def test_recipes_the_documents_name_exist() -> None:
+    assert {"tiny", "small", "base", "big", "demo"} <= {*recipe_names()}
+
+
+PAPER = {
+    "model.d_model": 512,  # Table 3, base
+    "model.d_ff": 2048,
+    "model.n_heads": 8,
+    "model.d_k": 0,  # that is d_model / n_heads = 64
+    "model.d_v": 0,
+    "model.n_encoder_layers": 6,
+    "model.n_decoder_layers": 6,
+    "model.dropout": 0.1,
+    "model.norm_position": "post",
+    "model.positions": "sinusoidal",
+    "model.tied_embeddings": "all",
+    "data.vocab_size": 37_000,  # section 5.1
+    "train.tokens_per_batch": 25_000,
+    "train.max_steps": 100_000,  # section 5.2
+    "train.learning_rate": 0.0,  # section 5.3: by the formula
+    "train.warmup_steps": 4000,
+    "train.schedule": "inverse_sqrt",
+    "train.betas": (0.9, 0.98),
+    "train.eps": 1e-9,
+    "train.weight_decay": 0.0,
+    "train.clip_norm": 0.0,
+    "train.label_smoothing": 0.1,  # section 5.4
+    "train.r_drop": 0.0,
+    "train.ema": 0.0,
+    "data.bpe_dropout": 0.0,
+    "train.average": 5,  # section 6.1
+    "decode.beam_size": 4,
+    "decode.length_penalty": 0.6,
+    "decode.max_length_factor": 1.0,  # input length + 50
+    "decode.max_length_extra": 50,
+}
+BIG = {  # last row of Table 3, sections 5.2 and 6.1
+    "model.d_model": 1024,
+    "model.d_ff": 4096,
+    "model.n_heads": 16,
+    "model.dropout": 0.3,
+    "train.max_steps": 300_000,
+    "train.average": 20,
+}
+
+
+@pytest.mark.parametrize(("name", "paper"), [("base", PAPER), ("big", PAPER | BIG)])
+def test_recipe_is_the_papers(name: str, paper: dict[str, Any]) -> None:
+    values = flatten(load_recipe(name))
+    assert {key: values[key] for key in paper} == paper
+
+
+def test_recipe_at_a_path(recipe_file: Path) -> None:
+    recipe_file.write_text("[model]\nd_model = 64  # narrow\n[train]\neps = 1e-8\nbetas = [0.9, 0.999]\n")
+    expected = apply_settings(RunConfig(), ["model.d_model=64", "train.eps=1e-8", "train.betas=[0.9,0.999]"])
+    assert load_recipe(str(recipe_file)) == expected
+
+
+def test_recipe_may_be_empty(recipe_file: Path) -> None:
+    recipe_file.touch()
+    assert load_recipe(str(recipe_file)) == RunConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[modle]\nd_model = 8", "unknown section 'modle'; did you mean 'model'?"),
+        ("[model]\nd_modle = 8", "unknown key in [model] 'd_modle'; did you mean 'd_model'?"),
+        ("d_model = 8", "unknown section 'd_model'"),
+        ("model = 8", "'model' must be a table, write [model] and its keys below it"),
+        ("[model]\nd_model = '8'", "model.d_model = '8': must be of type int"),
+        ("[model]\nd_model = 8.5", "model.d_model = 8.5: must be of type int"),
+        ("[model]\nd_model = true", "model.d_model = True: must be of type int"),
+        ("[model]\ndropout = true", "model.dropout = True: must be of type float"),
+        ("[model]\npositions = 1", "model.positions = 1: must be of type str"),
+        ("[data]\nlowercase = 1", "data.lowercase = 1: must be of type bool"),
+        ("[train]\nbetas = [0.9]", "train.betas = [0.9]: must be two numbers, for example [0.9, 0.98]"),
+        ("[train]\nbetas = [0.9, 'x']", "train.betas = 'x': must be of type float"),
+        ("[model\n", "not valid TOML: "),
+        ("[model]\nd_model = 8\nd_model = 9", "not valid TOML: "),
+    ],
+    ids=lambda text: text.replace("\n", " ")[:30],
+)
+def test_bad_recipe_names_file_key_and_fix(recipe_file: Path, text: str, message: str) -> None:
+    recipe_file.write_text(text)
+    with pytest.raises(UserError) as error:
+        load_recipe(str(recipe_file))
+    assert str(error.value).startswith(f"{recipe_file}: {message}")
+    assert "\n" not in str(error.value)
+
+
+def test_recipe_in_another_encoding(recipe_file: Path) -> None:
+    recipe_file.write_bytes("[model] # schmäler".encode("latin-1"))
+    with pytest.raises(UserError, match=r"mine\.toml: not valid TOML: .*utf-8"):
+        load_recipe(str(recipe_file))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tinny", "unknown recipe 'tinny'; did you mean 'tiny'? (valid: "),
+        ("absent/mine.toml", "absent/mine.toml: no such recipe file; check the path or use one of: "),
+    ],
+)
+def test_absent_recipe(name: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_recipe(name)
+    assert str(error.value).startswith(message)
+    assert str(error.value).count("tiny") >= 1
+
+
+# --- settings
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("train.max_steps=10", 10),
+        ("train.max_steps=1_000", 1000),
+        ("train.max_steps=1e3", 1000),
+        (" train.max_steps = 10 ", 10),
+        ("train.seed=-1", -1),
+        ("model.dropout=0.25", 0.25),
+        ("model.dropout=0", 0.0),
+        ("train.eps=1e-6", 1e-6),
+        ("train.compile=true", True),
+        ("train.betas=[0.8, 1e-1]", (0.8, 0.1)),
+        ("train.betas=[0, 0]", (0.0, 0.0)),
+        ("model.norm_position=pre", "pre"),
+        ("model.norm_position='pre'", "pre"),
+        ("data.tokenizer=some folder/tokenizer.json", "some folder/tokenizer.json"),
+        ("data.tokenizer=a=b", "a=b"),
+        ("data.tokenizer=", ""),
+    ],
+)
+def test_setting_is_parsed(setting: str, value: Any) -> None:
+    key = setting.partition("=")[0].strip()
+    changed = value_of(apply_settings(RunConfig(), [setting]), key)
+    assert (changed, type(changed)) == (value, type(value))
+
+
+def test_later_setting_wins_and_the_rest_stays() -> None:
+    config = load_recipe("tiny")
+    changed = apply_settings(config, ["train.max_steps=10", "train.max_steps=20", "model.d_model=64"])
+    assert flatten(changed) == flatten(config) | {"train.max_steps": 20, "model.d_model": 64}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("max_steps=10", "--set: unknown key 'max_steps'; did you mean 'train.max_steps'?"),
+        ("model.max_steps=10", "--set: unknown key 'model.max_steps'; did you mean 'train.max_steps'?"),
+        ("train.max_step=10", "--set: unknown key 'train.max_step'; did you mean 'train.max_steps'?"),
+        ("quite.another=10", "--set: unknown key 'quite.another'"),
+        (
+            "train.max_steps",
+            "--set train.max_steps: write it as section.key=value, for example train.max_steps=1000",
+        ),
+        ("train.max_steps=", "--set train.max_steps=: train.max_steps = '': must be of type int"),
+        ("train.max_steps=many", "--set train.max_steps=many: train.max_steps = 'many': must be of type int"),
+        ("train.compile=yes", "--set train.compile=yes: train.compile = 'yes': must be of type bool"),
+    ],
+)
+def test_bad_setting_is_told_the_fix(setting: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        apply_settings(RunConfig(), [setting])
+    assert str(error.value) == message
+
+
+# --- sense
+
+
+@pytest.mark.parametrize("key", CHOICES)
+def test_choice_is_checked_with_a_suggestion(key: str) -> None:
+    nearest = CHOICES[key][0]
+    with pytest.raises(UserError, match=f"unknown value for {key} '{nearest}x'; did you mean '{nearest}'"):
+        check(apply_settings(RunConfig(), [f"{key}={nearest}x"]))
+
+
+@pytest.mark.parametrize(("key", "valid"), CHOICES.items())
+def test_every_choice_passes(key: str, valid: tuple[str, ...]) -> None:
+    for value in valid:
+        check(apply_settings(RunConfig(), [f"{key}={value}"]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["model.d_model=0"], "model.d_model = 0: must be greater than 0"),
+        (["train.max_steps=-5"], "train.max_steps = -5: must be greater than 0"),
+        (["decode.temperature=0"], "decode.temperature = 0.0: must be greater than 0"),
+        (["model.dropout=1"], "model.dropout = 1.0: must be at least 0 and less than 1"),
+        (["data.bpe_dropout=-0.1"], "data.bpe_dropout = -0.1: must be at least 0 and less than 1"),
+        (["train.clip_norm=-1"], "train.clip_norm = -1.0: must not be negative"),
+        (["model.n_heads=7"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
+        (["model.n_heads=7", "model.d_k=64"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
+        (["model.d_model=9", "model.n_heads=3"], "model.d_model = 9: sinusoidal positions need an even width"),
+    ],
+    ids=str,
+)
+def test_nonsense_names_its_key(settings: list[str], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        check(apply_settings(RunConfig(), settings))
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["model.n_heads=7", "model.d_k=64", "model.d_v=64"],
+        ["model.d_model=9", "model.n_heads=3", "model.positions=learned"],
+        ["model.dropout=0"],
+        ["train.seed=-1"],
+    ],
+    ids=str,
+)
+def test_sense_passes(settings: list[str]) -> None:
+    config = apply_settings(RunConfig(), settings)
+    assert check(config) is config
+
+
+# --- saved and read back
+
+
+def test_round_trip_through_json_keeps_every_field() -> None:
+    """Each field away from its default, so that none can be forgotten."""
+    default = RunConfig()
+    config = default
+    for part in fields(RunConfig):
+        table = getattr(default, part.name)
+        changes = {
+            field.name: tuple(v / 2 for v in value) if isinstance(value, tuple) else ANOTHER_VALUE[type(value)](value)
+            for field in fields(table)
+            for value in [getattr(table, field.name)]
+        }
+        config = replace(config, **{part.name: replace(table, **changes)})
+    assert all(flatten(config)[key] != value for key, value in flatten(default).items())
+    assert from_dict(json.loads(json.dumps(config.as_dict())), "config.json") == config
+
+
+def test_tables_stand_on_top_of_a_base() -> None:
+    tiny = load_recipe("tiny")
+    changed = from_dict({"model": {"d_ff": 99}}, "here", tiny)
+    assert flatten(changed) == flatten(tiny) | {"model.d_ff": 99}
+    assert tiny == load_recipe("tiny")

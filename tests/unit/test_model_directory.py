@@ -1,0 +1,192 @@
+"""The model directory: whole, movable, pointing nowhere, and every misfit of it one line that names the file."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from sightline import model_directory as module
+from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import Translator
+from sightline.errors import UserError
+from sightline.model.build import build_model
+from sightline.model.parameters import parameters_of
+from sightline.model.transformer import Transformer
+from sightline.model_directory import read_model_directory, write_settings, write_weights
+
+FILES = ["README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
+TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本"]
+TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
+SHAPE = ModelConfig(
+    vocab_size=TOKENIZER.vocab_size, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
+)
+CONFIG = RunConfig(model=SHAPE, decode=DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3))
+
+
+def network() -> Transformer:
+    torch.manual_seed(3)
+    return build_model(SHAPE).eval()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model directory as a run in /tmp/... with a tokenizer given by its path would write it."""
+    path = tmp_path / "runs" / "ende"
+    data = DataConfig(tokenizer=str(tmp_path / "mine" / "tokenizer.json"))
+    write_settings(path, replace(CONFIG, data=data), TOKENIZER, {"recipe": "tiny", "torch": torch.__version__})
+    write_weights(path, parameters_of(network()), "# A model\n")
+    return path
+
+
+def translate(model: Transformer, tokenizer: Tokenizer, config: DecodeConfig) -> list[tuple[str, float]]:
+    return [(t.text, t.log_prob) for t in Translator(model, tokenizer, config).translate(TEXTS)]
+
+
+def test_what_is_written_is_read(folder: Path) -> None:
+    read = read_model_directory(folder)
+    assert not read.network.training
+    assert read.config == CONFIG
+    assert read.about == {"format": 1, "recipe": "tiny", "torch": torch.__version__}
+    expected = parameters_of(network())
+    assert all(torch.equal(value, expected[name]) for name, value in parameters_of(read.network).items())
+    assert translate(read.network, read.tokenizer, read.config.decode) == translate(network(), TOKENIZER, CONFIG.decode)
+
+
+def test_a_moved_directory_is_the_same_model(folder: Path, tmp_path: Path) -> None:
+    before = read_model_directory(folder)
+    moved = shutil.move(folder, tmp_path / "elsewhere")
+    after = read_model_directory(moved)
+    assert after.config == before.config
+    assert translate(after.network, after.tokenizer, after.config.decode) == translate(
+        before.network, before.tokenizer, before.config.decode
+    )
+
+
+def test_five_files_that_point_nowhere(folder: Path, tmp_path: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    for path in folder.iterdir():
+        assert str(tmp_path).encode() not in path.read_bytes(), path.name
+
+
+def test_weights_are_float32_whatever_they_were(folder: Path) -> None:
+    write_weights(folder, {name: value.bfloat16() for name, value in parameters_of(network()).items()}, "")
+    assert {value.dtype for value in load_file(folder / "model.safetensors").values()} == {torch.float32}
+
+
+def test_shared_embeddings_are_stored_once(folder: Path) -> None:
+    names = load_file(folder / "model.safetensors").keys()
+    assert sum(name.endswith(("tokens.weight", "output.weight")) for name in names) == 1
+
+
+def test_a_generation_config_changed_by_hand_counts(folder: Path) -> None:
+    path = folder / "generation_config.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"beam_size": 2', '"beam_size": 3'), encoding="utf-8")
+    assert read_model_directory(folder).config.decode == replace(CONFIG.decode, beam_size=3)
+
+
+def test_a_crash_while_writing_leaves_the_model_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def crash(_tensors: object, path: Path, metadata: object) -> None:
+        path.write_bytes(b"torn")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "save_file", crash)
+    with pytest.raises(KeyboardInterrupt):
+        write_weights(folder, parameters_of(network()), "# Another\n")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+# What can be wrong ----------------------------------------------------------------------------------------------------
+
+
+def message(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        read_model_directory(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def edit(name: str, change: Callable[[dict], object]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        value = json.loads((folder / name).read_text(encoding="utf-8"))
+        change(value)
+        (folder / name).write_text(json.dumps(value), encoding="utf-8")
+
+    return apply
+
+
+def overwrite(name: str, content: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes(content) and None
+
+
+def truncate(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-50]) and None
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def other_weights(folder: Path) -> None:
+    save_file({"something": torch.zeros(1)}, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "file", "cause"),
+    [
+        (remove("config.json"), "ende", "has no config.json"),
+        (overwrite("config.json", b"{"), "config.json", "cannot be read as JSON"),
+        (overwrite("config.json", b"\xff\xfe"), "config.json", "cannot be read as JSON"),
+        (overwrite("config.json", b"[]"), "config.json", "must be a JSON object"),
+        (overwrite("config.json", b"{}"), "config.json", "format None is not 1"),
+        (edit("config.json", lambda c: c.update(format=2)), "config.json", "format 2 is not 1"),
+        (edit("config.json", lambda c: c["model"].update(d_mode=8)), "config.json", "did you mean 'd_model'"),
+        (edit("config.json", lambda c: c["model"].update(d_model="8")), "config.json", "must be of type int"),
+        (edit("config.json", lambda c: c["model"].update(n_heads=3)), "model.d_model = 8", "model.n_heads = 3"),
+        (edit("config.json", lambda c: c["model"].update(d_model=16)), "model.safetensors", "does not fit"),
+        (edit("config.json", lambda c: c.update(model=3)), "config.json", "'model' must be a table"),
+        (remove("generation_config.json"), "", ""),  # its settings are in config.json too
+        (overwrite("generation_config.json", b"{"), "generation_config.json", "cannot be read as JSON"),
+        (edit("generation_config.json", lambda c: c.update(beam=2)), "", "did you mean 'beam_size'"),
+        (remove("model.safetensors"), "ende", "has no model.safetensors yet"),
+        (truncate("model.safetensors"), "model.safetensors", "damaged"),
+        (overwrite("model.safetensors", b""), "model.safetensors", "damaged"),
+        (other_weights, "model.safetensors", "does not fit its configuration: missing"),
+        (remove("tokenizer.json"), "tokenizer.json", "no such file"),
+        (overwrite("tokenizer.json", b"{}"), "tokenizer.json", "is not a tokenizer.json"),
+        (overwrite("tokenizer.json", b"\xff"), "tokenizer.json", "is not a tokenizer.json"),
+    ],
+)
+def test_damage_is_one_line_that_names_the_file(
+    folder: Path, damage: Callable[[Path], None], file: str, cause: str
+) -> None:
+    damage(folder)
+    if not cause:
+        assert read_model_directory(folder).config == CONFIG
+        return
+    told = message(folder)
+    assert file in told
+    assert cause in told
+
+
+def test_the_tokenizer_of_another_model_is_refused(folder: Path) -> None:
+    Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=275)).save(folder / "tokenizer.json")
+    told = message(folder)
+    assert "tokenizer.json" in told
+    assert str(TOKENIZER.vocab_size) in told
+
+
+@pytest.mark.parametrize("name", ["runs/ened", "runs", "runs/ende2"])
+def test_the_nearest_model_directory_is_suggested(folder: Path, tmp_path: Path, name: str) -> None:
+    assert f"did you mean '{folder}'?" in message(tmp_path / name)
+
+
+def test_without_one_near_the_message_says_what_is_wanted(tmp_path: Path) -> None:
+    assert "give the folder that `sightline train --out` wrote" in message(tmp_path / "absent")

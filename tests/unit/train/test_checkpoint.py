@@ -1,0 +1,155 @@
+"""Checkpoints: whole or not there, damage found by checksum, the one before it used."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.train import checkpoint as module
+from sightline.train.checkpoint import (
+    Checkpoint,
+    average_parameters,
+    checkpoint_paths,
+    load_checkpoint,
+    newest_checkpoint,
+    remove_old,
+    save_checkpoint,
+)
+
+
+def make(step: int) -> Checkpoint:
+    shared = torch.randn(3, 4)
+    model = {"a": shared, "b": shared[1:], "c": torch.tensor(float(step))}
+    training = {"exp_avg.a": torch.randn(4, 3).T, "random.cpu": torch.get_rng_state()}
+    return Checkpoint(model, training, {"step": step, "objective": 0.1 + 0.2, "data": {"epoch": 1, "position": 7}})
+
+
+def save(folder: Path, *steps: int) -> list[Path]:
+    return [save_checkpoint(folder, make(step)) for step in steps]
+
+
+def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    checkpoint = make(12)
+    path = save_checkpoint(tmp_path / "checkpoints", checkpoint)
+    loaded = load_checkpoint(path)
+    assert path.name == "step-00000012"
+    assert same(loaded.model, checkpoint.model)
+    assert same(loaded.training, checkpoint.training)
+    assert checkpoint.state.items() <= loaded.state.items()
+    assert sorted(file.name for file in path.iterdir()) == ["model.safetensors", "state.json", "training.safetensors"]
+
+
+def test_a_step_saved_twice_is_replaced(tmp_path: Path) -> None:
+    save(tmp_path, 5)
+    checkpoint = make(5)
+    assert same(load_checkpoint(save_checkpoint(tmp_path, checkpoint)).model, checkpoint.model)
+
+
+def test_none_yet(tmp_path: Path) -> None:
+    assert newest_checkpoint(tmp_path / "absent", warn=pytest.fail) is None
+
+
+def test_the_newest_is_that_of_the_highest_step(tmp_path: Path) -> None:
+    save(tmp_path, 90, 1000, 200)
+    newest = newest_checkpoint(tmp_path, warn=pytest.fail)
+    assert newest is not None
+    assert newest.state["step"] == 1000
+
+
+@pytest.mark.parametrize("survives", [0, 1])
+def test_a_crash_while_saving_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: int
+) -> None:
+    save(tmp_path, 10)
+    save_file, calls = module.save_file, []
+
+    def crash(tensors: dict[str, Tensor], path: Path) -> None:
+        calls.append(path)
+        if len(calls) > survives:
+            path.write_bytes(b"torn")
+            raise KeyboardInterrupt
+        save_file(tensors, path)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "save_file", crash)
+        save_checkpoint(tmp_path, make(20))
+    assert [path.name for path in checkpoint_paths(tmp_path)] == ["step-00000010"]
+    newest = newest_checkpoint(tmp_path, warn=pytest.fail)
+    assert newest is not None
+    assert newest.state["step"] == 10
+
+    assert len(list(tmp_path.iterdir())) == 2  # the draft is still there ...
+    save(tmp_path, 20)
+    remove_old(tmp_path, keep_last=5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000010", "step-00000020"]  # ... until now
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def replaced(path: Path) -> None:
+    path.write_text("[]", encoding="utf-8")
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty, replaced, Path.unlink])
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "state.json"])
+def test_a_damaged_one_is_passed_over_with_a_message(tmp_path: Path, damage: Callable[[Path], None], name: str) -> None:
+    save(tmp_path, 10, 20)
+    damage(tmp_path / "step-00000020" / name)
+    warnings: list[str] = []
+    newest = newest_checkpoint(tmp_path, warnings.append)
+    assert newest is not None
+    assert newest.state["step"] == 10
+    assert len(warnings) == 1
+    assert "damaged" in warnings[0]
+    assert "step-00000020" in warnings[0]
+
+
+@pytest.mark.parametrize("key", ["step", "objective"])
+def test_a_wrong_counter_is_damage_too(tmp_path: Path, key: str) -> None:
+    (path,) = save(tmp_path, 10)
+    state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+    (path / "state.json").write_text(json.dumps({**state, key: state[key] + 1}), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"state\.json: checksum does not match"):
+        load_checkpoint(path)
+
+
+def test_none_whole(tmp_path: Path) -> None:
+    for path in save(tmp_path, 10, 20):
+        empty(path / "state.json")
+    warnings: list[str] = []
+    assert newest_checkpoint(tmp_path, warnings.append) is None
+    assert len(warnings) == 2
+
+
+def test_old_ones_go_but_those_to_keep(tmp_path: Path) -> None:
+    save(tmp_path, 1, 2, 3, 4, 5)
+    remove_old(tmp_path, keep_last=2, keep=[1])
+    assert [path.name[-1] for path in checkpoint_paths(tmp_path)] == ["1", "4", "5"]
+
+
+def test_the_average_is_the_mean_summed_in_float64() -> None:
+    models = [{"w": torch.tensor([value, 2 * value])} for value in (1.0, 2.0, 6.0)]
+    assert average_parameters(models)["w"].tolist() == [3.0, 6.0]
+    tiny = [{"w": torch.tensor([value])} for value in (1e8, 1.0, -1e8, 2.0)]  # in float32 the ones are lost
+    mean = average_parameters(tiny)["w"]
+    assert mean.dtype == torch.float32
+    assert mean.item() == 0.75

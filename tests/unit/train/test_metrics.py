@@ -1,0 +1,80 @@
+"""The logs of a run: appended to, cut on resume, never left with half a line."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sightline.errors import UserError
+from sightline.train.metrics import TRAINING_LOG, VALIDATION_LOG, MetricsLog, Terminal
+
+INTERVAL = {
+    "step": 20,
+    "loss": 1.5,
+    "perplexity": 4.0,
+    "tokens_per_second": 1234.5,
+    "seconds_left": 3723.0,
+    "padding": 0.05,
+    "data_wait": 0.25,
+}
+
+
+def steps(path: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text, encoding="utf-8")
+
+
+def test_a_line_for_every_record(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "new", after_step=0)
+    log.training({"step": 5, "loss": 0.1 + 0.2})
+    log.training({"step": 10, "loss": 0.25})
+    log.validation({"step": 10, "loss": 0.5})
+    log.close()
+    text = (tmp_path / "new" / TRAINING_LOG).read_text(encoding="utf-8")
+    assert text == '{"step": 5, "loss": 0.30000000000000004}\n{"step": 10, "loss": 0.25}\n'
+    assert steps(tmp_path / "new" / VALIDATION_LOG) == [10]
+
+
+@pytest.mark.parametrize("torn", ['{"step": 20, "lo', '{"loss": 2', "7", "\x00\x00\x00", ""])
+def test_resuming_cuts_later_and_torn_lines(tmp_path: Path, torn: str) -> None:
+    whole = "".join(json.dumps({"step": step, "loss": step / 7}) + "\n" for step in (5, 10, 15))
+    write(tmp_path, TRAINING_LOG, whole + torn)
+    write(tmp_path, VALIDATION_LOG, whole + torn)
+    log = MetricsLog(tmp_path, after_step=10)
+    assert (tmp_path / TRAINING_LOG).read_text(encoding="utf-8") == "".join(whole.splitlines(keepends=True)[:2])
+    log.training({"step": 12})
+    assert steps(tmp_path / TRAINING_LOG) == [5, 10, 12]
+    assert steps(tmp_path / VALIDATION_LOG) == [5, 10]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [TRAINING_LOG, VALIDATION_LOG]
+
+
+def test_starting_anew_forgets_everything(tmp_path: Path) -> None:
+    write(tmp_path, TRAINING_LOG, '{"step": 1}\n')
+    MetricsLog(tmp_path, after_step=0)
+    assert steps(tmp_path / TRAINING_LOG) == []
+
+
+def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UserError, match=r"pip install 'sightline\[tensorboard\]'"):
+        MetricsLog(tmp_path, after_step=0, tensorboard=True)
+
+
+def test_a_log_file_gets_one_line_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(total=100, done=0) as terminal:
+        terminal.step()
+        terminal.interval(INTERVAL)
+    assert capsys.readouterr().err == (
+        "step 20: loss 1.5000, perplexity 4.00, 1,234 tokens/s, 1:02:03 left, padding 5.0%, waiting for data 25.0%\n"
+    )
+
+
+def test_silence_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(total=100, done=0, show=False) as terminal:
+        terminal.interval(INTERVAL)
+        terminal.say("nothing")
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,432 @@
+"""The training loop, on a tiny model and batches made by hand: its arithmetic, its guards, its continuation."""
+
+import json
+import math
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sightline.config import ModelConfig, RunConfig, TrainConfig
+from sightline.data.batch import Batch, collate
+from sightline.errors import UserError
+from sightline.model.build import build_model
+from sightline.train.checkpoint import checkpoint_paths, load_checkpoint
+from sightline.train.loss import Loss
+from sightline.train.step import batch_loss, validation_loss
+from sightline.train.trainer import Trainer
+
+CPU = torch.device("cpu")
+SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
+MODEL = ModelConfig(vocab_size=11, dropout=0.0, **SHAPE)
+TRAIN = TrainConfig(max_steps=4, learning_rate=0.01, warmup_steps=2, log_every=1, validate_every=100, average=1)
+Figures = dict[str, float]
+
+
+def pairs(n: int, seed: int = 0) -> list[tuple[list[int], list[int]]]:
+    rng = Random(seed)
+    return [tuple([rng.randrange(4, 11) for _ in range(rng.randrange(1, 7))] for _ in "st") for _ in range(n)]  # type: ignore[misc]
+
+
+PAIRS = pairs(12)
+BATCHES = [collate(PAIRS[i : i + 4], 0, 1, 2) for i in (0, 4, 8)]
+
+
+class Circle:
+    """The stream of a few batches, round and round."""
+
+    wait_seconds = 0.0
+
+    def __init__(self, batches: Sequence[Batch], state: Mapping[str, int] | None) -> None:
+        self.batches, self.given = batches, state["given"] if state else 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            self.given += 1
+            yield self.batches[(self.given - 1) % len(self.batches)]
+
+    def state(self) -> dict[str, int]:
+        return {"epoch": self.given // len(self.batches), "given": self.given}
+
+    def close(self) -> None:
+        pass
+
+
+class Run:
+    """A trainer, and what it asked to have validated and exported."""
+
+    def __init__(
+        self,
+        folder: Path,
+        model: ModelConfig = MODEL,
+        batches: Sequence[Batch] = BATCHES,
+        validate: Callable[[], Figures] = lambda: {"loss": 1.0},
+        dtype: torch.dtype = torch.float32,
+        show: bool = False,
+        **train: Any,
+    ) -> None:
+        torch.manual_seed(5)
+        config = RunConfig(model=model, train=replace(TRAIN, **train))
+        self.folder = folder
+        self.network = build_model(model).to(dtype)
+        self.validated: list[dict[str, Tensor]] = []
+        self.exported: list[str] = []
+        self.start = self.parameters()
+
+        def judge() -> Figures:
+            assert not self.network.training
+            self.validated.append(self.parameters())
+            return validate()
+
+        self.trainer = Trainer(
+            self.network,
+            config,
+            lambda state: Circle(batches, state),
+            judge,
+            lambda _parameters, _figures, what: self.exported.append(what),
+            folder,
+            CPU,
+            show=show,
+        )
+
+    def parameters(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.network.named_parameters()}
+
+    def log(self, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / name).read_text(encoding="utf-8").splitlines()]
+
+
+def assert_equal(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> None:
+    torch.testing.assert_close(dict(left), dict(right), rtol=0, atol=0)
+
+
+def assert_different(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> None:
+    assert any(not torch.equal(left[name], right[name]) for name in left)
+
+
+def loss_of(network: nn.Module, batch: Batch, label_smoothing: float = 0.1, r_drop: float = 0.0) -> Loss:
+    return batch_loss(network, network.get_parameter("output.weight"), batch, 0, label_smoothing, r_drop)
+
+
+# The objective --------------------------------------------------------------------------------------------------------
+
+
+def test_padding_is_no_part_of_the_loss() -> None:
+    network = build_model(MODEL)
+    together = loss_of(network, BATCHES[0], 0.1)
+    alone = [loss_of(network, collate([pair], 0, 1, 2), 0.1) for pair in PAIRS[:4]]
+    torch.testing.assert_close(together.objective, torch.stack([loss.objective for loss in alone]).sum())
+    torch.testing.assert_close(together.nll, torch.stack([loss.nll for loss in alone]).sum())
+
+
+def test_r_drop_passes_every_pair_twice() -> None:
+    network = build_model(replace(MODEL, dropout=0.3)).train()
+    seen: list[Tensor] = []
+    network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    divided = loss_of(network, BATCHES[0], 0.1, r_drop=100.0)
+    first, second = seen[0].chunk(2)
+    assert torch.equal(first, second)
+    assert torch.equal(first, BATCHES[0].src)
+    assert divided.objective > 1.5 * loss_of(network, BATCHES[0], 0.1).objective  # two masks, so they diverge
+    network.eval()
+    torch.testing.assert_close(
+        loss_of(network, BATCHES[0], 0.1, r_drop=100.0).objective,
+        loss_of(network, BATCHES[0], 0.1).objective,
+    )
+
+
+def test_validation_is_the_mean_over_all_pieces() -> None:
+    network = build_model(replace(MODEL, dropout=0.5)).eval()
+    expected = sum(loss_of(network, batch, 0.0).nll.item() for batch in BATCHES)
+    n_pieces = sum(len(tgt) + 1 for _, tgt in PAIRS)
+    assert validation_loss(network, iter(BATCHES), 0, CPU) == pytest.approx(expected / n_pieces, rel=1e-6)
+
+
+# Updates --------------------------------------------------------------------------------------------------------------
+
+
+def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
+    uneven = [collate(PAIRS[:3], 0, 1, 2), collate(PAIRS[3:], 0, 1, 2)]
+    small = Run(tmp_path / "small", batches=uneven, dtype=torch.float64, accumulate=2)
+    large = Run(tmp_path / "large", batches=[collate(PAIRS, 0, 1, 2)], dtype=torch.float64)
+    for run in (small, large):
+        run.trainer.run()
+    assert_different(small.start, small.parameters())
+    torch.testing.assert_close(small.parameters(), large.parameters(), rtol=1e-9, atol=1e-10)
+    losses = [[line["loss"] for line in run.log()] for run in (small, large)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+
+
+def test_gradients_are_clipped(tmp_path: Path) -> None:
+    def last_norm(run: Run) -> float:
+        run.trainer.run()
+        return torch.cat([p.grad.flatten() for p in run.network.parameters() if p.grad is not None]).norm().item()
+
+    assert last_norm(Run(tmp_path / "free")) > 0.2
+    assert last_norm(Run(tmp_path / "clipped", clip_norm=0.05)) == pytest.approx(0.05, rel=1e-4)
+    assert last_norm(Run(tmp_path / "generous", clip_norm=1e6)) == last_norm(Run(tmp_path / "again"))
+
+
+def test_the_moving_average_by_hand(tmp_path: Path) -> None:
+    run = Run(tmp_path, ema=0.75, validate_every=1, checkpoint_every=1, keep_last=10)
+    run.trainer.run()
+    average = run.start
+    for path, validated in zip(checkpoint_paths(tmp_path / "checkpoints"), run.validated, strict=True):
+        checkpoint = load_checkpoint(path)
+        average = {name: 0.75 * average[name] + 0.25 * value for name, value in checkpoint.model.items()}
+        torch.testing.assert_close(validated, average)  # what is validated, and so exported, is the average ...
+        assert_equal(validated, {name: checkpoint.training[f"ema.{name}"] for name in average})
+    assert_equal(run.parameters(), checkpoint.model)  # ... and training goes on with the parameters themselves
+    assert run.exported == ["step 1"]  # later figures are no better, and no mean of checkpoints is tried
+
+
+def test_bfloat16_stays_close_to_float32(tmp_path: Path) -> None:
+    losses = {}
+    for precision in ("float32", "auto", "bf16"):
+        run = Run(tmp_path / precision, precision=precision, max_steps=6)
+        run.trainer.run()
+        losses[precision] = [line["loss"] for line in run.log()]
+    assert losses["auto"] == losses["float32"]
+    assert losses["bf16"] != losses["float32"]
+    assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.02)
+
+
+def test_the_log_averages_over_its_interval(tmp_path: Path) -> None:
+    every, fourth = Run(tmp_path / "1"), Run(tmp_path / "4", log_every=4)
+    for run in (every, fourth):
+        run.trainer.run()
+    n_pieces = [batch.n_target_tokens for batch in (*BATCHES, BATCHES[0])]
+    weighted = sum(line["loss"] * n for line, n in zip(every.log(), n_pieces, strict=True)) / sum(n_pieces)
+    (line,) = fourth.log()
+    assert (line["step"], line["epoch"], line["skipped"]) == (4, 1, 0)
+    assert line["loss"] == pytest.approx(weighted, rel=1e-6)
+    assert line["perplexity"] == pytest.approx(math.exp(line["nll"]))
+    assert line["learning_rate"] == pytest.approx(0.01 * (2 / 4) ** 0.5)
+    real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in (*BATCHES, BATCHES[0]))
+    cells = sum(batch.src.numel() + batch.tgt_in.numel() for batch in (*BATCHES, BATCHES[0]))
+    assert line["padding"] == pytest.approx(1 - real / cells)
+
+
+# Numbers that are not finite ------------------------------------------------------------------------------------------
+
+
+def spoil_hidden(run: Run, steps: set[int]) -> None:
+    """From the forward pass on, the given updates see NaN."""
+    calls = iter(range(1, 100))
+
+    def spoil(_module: nn.Module, _inputs: Any, hidden: Tensor) -> Tensor:
+        return hidden * math.nan if next(calls) in steps else hidden
+
+    run.network.register_forward_hook(spoil)
+
+
+def spoil_gradient(run: Run, steps: set[int]) -> None:
+    """The loss is fine, one gradient is not."""
+    calls = iter(range(1, 100))
+    run.network.output.weight.register_hook(lambda gradient: gradient * math.inf if next(calls) in steps else gradient)
+
+
+@pytest.mark.parametrize("spoil", [spoil_hidden, spoil_gradient])
+def test_a_bad_update_is_skipped_and_counted(tmp_path: Path, spoil: Callable[[Run, set[int]], None]) -> None:
+    run = Run(tmp_path, checkpoint_every=1, keep_last=10, ema=0.5)
+    spoil(run, {3})
+    assert run.trainer.run() == "finished"
+    after = [load_checkpoint(path) for path in checkpoint_paths(tmp_path / "checkpoints")]
+    assert_different(after[0].model, after[1].model)
+    assert_equal(after[1].model, after[2].model)
+    assert after[1].training.keys() == after[2].training.keys()
+    moments = [{k: v for k, v in checkpoint.training.items() if "random" not in k} for checkpoint in after]
+    assert_equal(moments[1], moments[2])
+    assert_different(after[2].model, after[3].model)
+    assert [line["skipped"] for line in run.log()] == [0, 0, 1, 1]
+    assert [math.isfinite(line["loss"]) for line in run.log()] == [True, True, False, True]
+
+
+@pytest.mark.parametrize(("spoil", "what"), [(spoil_hidden, "loss"), (spoil_gradient, "gradient")])
+def test_ten_in_a_row_end_the_run_and_say_why(
+    tmp_path: Path, spoil: Callable[[Run, set[int]], None], what: str
+) -> None:
+    run = Run(tmp_path, max_steps=50, checkpoint_every=2)
+    spoil(run, set(range(5, 50)))
+    with pytest.raises(UserError) as caught:
+        run.trainer.run()
+    message = str(caught.value)
+    assert message.startswith(f"step 14: the {what} has not been finite for 10 updates; lower train.learning_rate")
+    good = message.removesuffix(".").rsplit(" ", 1)[-1]
+    assert (tmp_path / "checkpoints" / good).is_dir()
+    assert all(bool(value.isfinite().all()) for value in run.parameters().values())
+
+
+def test_nine_in_a_row_do_not(tmp_path: Path) -> None:
+    run = Run(tmp_path, max_steps=19)
+    spoil_hidden(run, set(range(1, 20)) - {10})
+    assert run.trainer.run() == "finished"
+    assert run.log()[-1]["skipped"] == 18
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
+)
+def test_out_of_memory_names_the_batch_and_the_setting(tmp_path: Path, error: Exception) -> None:
+    run = Run(tmp_path)
+
+    def fail(_module: nn.Module, _inputs: Any) -> None:
+        raise error
+
+    run.network.register_forward_pre_hook(fail)
+    rows, src_len, tgt_len = *BATCHES[0].src.shape, BATCHES[0].tgt_in.size(1)
+    expected = f"batch of {rows} pairs, {src_len} source and {tgt_len} target pieces long; lower train.tokens_per_batch"
+    with pytest.raises(UserError, match=expected):
+        run.trainer.run()
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+
+    def fail(_module: nn.Module, _inputs: Any) -> None:
+        raise RuntimeError("a bug")
+
+    run.network.register_forward_pre_hook(fail)
+    with pytest.raises(RuntimeError, match=r"^a bug$"):
+        run.trainer.run()
+
+
+# Validation and the end -----------------------------------------------------------------------------------------------
+
+
+def figures(*values: float, name: str = "loss") -> Callable[[], Figures]:
+    rest = iter(values)
+    return lambda: {"loss": 1.0, name: next(rest)}
+
+
+def test_only_better_models_are_exported(tmp_path: Path) -> None:
+    run = Run(tmp_path, validate=figures(3.0, 2.0, 2.5, 1.0), validate_every=1)
+    assert run.trainer.run() == "finished"
+    assert run.exported == ["step 1", "step 2", "step 4"]
+    assert [line["best"] for line in run.log("validation.jsonl")] == [True, True, False, True]
+
+
+def test_higher_bleu_is_better(tmp_path: Path) -> None:
+    run = Run(tmp_path, validate=figures(3.0, 2.0, 2.5, 4.0, name="bleu"), validate_every=1, best_metric="bleu")
+    run.trainer.run()
+    assert run.exported == ["step 1", "step 4"]
+
+
+def test_patience_ends_the_run_with_a_checkpoint(tmp_path: Path) -> None:
+    run = Run(tmp_path, validate=figures(3.0, 2.0, 2.5, 2.5), validate_every=3, patience=2, max_steps=100)
+    assert run.trainer.run() == "patience"
+    assert [path.name for path in checkpoint_paths(tmp_path / "checkpoints")] == ["step-00000012"]
+
+
+def test_the_mean_of_the_last_checkpoints_is_a_candidate(tmp_path: Path) -> None:
+    run = Run(tmp_path, validate=figures(2.0, 1.0), average=3, checkpoint_every=1)
+    run.trainer.run()
+    models = [load_checkpoint(path).model for path in checkpoint_paths(tmp_path / "checkpoints")[-3:]]
+    mean = {name: torch.stack([model[name] for model in models]).mean(0) for name in models[0]}
+    torch.testing.assert_close(run.validated[-1], mean)
+    assert run.exported == ["step 4", "average of 3 checkpoints, step-00000002 to step-00000004"]
+
+
+def test_a_checkpoint_damaged_later_is_not_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def damage() -> Figures:
+        (checkpoint_paths(tmp_path / "checkpoints")[-1] / "model.safetensors").write_bytes(b"")
+        return {"loss": 1.0}
+
+    run = Run(tmp_path, validate=damage, average=3, checkpoint_every=1, show=True)
+    assert run.trainer.run() == "finished"
+    assert run.exported == ["step 4"]
+    assert "not averaged: " in capsys.readouterr().err
+
+
+def test_only_the_last_checkpoints_stay(tmp_path: Path) -> None:
+    Run(tmp_path, checkpoint_every=2, keep_last=2, max_steps=11).trainer.run()
+    assert [path.name[-2:] for path in checkpoint_paths(tmp_path / "checkpoints")] == ["10", "11"]
+    Run(tmp_path, checkpoint_every=2, keep_last=1, average=3, max_steps=11).trainer.run()
+    assert len(checkpoint_paths(tmp_path / "checkpoints")) == 3
+
+
+# Stopping and going on ------------------------------------------------------------------------------------------------
+
+EVERYTHING: dict[str, Any] = {
+    "model": replace(MODEL, dropout=0.2),
+    "ema": 0.9,
+    "r_drop": 1.0,
+    "accumulate": 2,
+    "log_every": 3,
+    "checkpoint_every": 4,
+    "validate_every": 5,
+    "keep_last": 10,
+    "average": 10,
+}
+
+
+def test_a_resumed_run_repeats_the_uninterrupted_one_exactly(tmp_path: Path) -> None:
+    whole = Run(tmp_path / "whole", **EVERYTHING, max_steps=13)
+    whole.trainer.run()
+    first = Run(tmp_path / "parts", **EVERYTHING, max_steps=8)
+    first.trainer.run()
+    torch.manual_seed(99)
+    second = Run(tmp_path / "parts", **EVERYTHING, max_steps=13)
+    assert second.trainer.restore(pytest.fail)
+    assert second.trainer.progress.step == 8
+    assert second.trainer.run() == "finished"
+    assert_equal(second.parameters(), whole.parameters())
+    assert_equal(second.trainer.average, whole.trainer.average)
+    figures = [[(line["step"], line["loss"], line["nll"]) for line in run.log()] for run in (whole, second)]
+    assert figures[0] == figures[1]
+    assert len(figures[0]) == 4
+
+
+def test_without_a_checkpoint_there_is_nothing_to_restore(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert not run.trainer.restore(pytest.fail)
+    assert_equal(run.parameters(), run.start)
+
+
+def test_another_number_of_threads_is_mentioned(tmp_path: Path) -> None:
+    Run(tmp_path).trainer.run()
+    warnings: list[str] = []
+    torch.set_num_threads(2)
+    try:
+        assert Run(tmp_path).trainer.restore(warnings.append)
+    finally:
+        torch.set_num_threads(1)
+    assert "2 threads" in warnings[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_after_its_step(tmp_path: Path, number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    run = Run(tmp_path, max_steps=50)
+    calls = iter(range(1, 50))
+
+    def raise_at_3(_module: nn.Module, _inputs: Any) -> None:
+        if next(calls) == 3:
+            signal.raise_signal(number)
+
+    run.network.register_forward_pre_hook(raise_at_3)
+    assert run.trainer.run() == number.name
+    (path,) = checkpoint_paths(tmp_path / "checkpoints")
+    assert load_checkpoint(path).state["step"] == 3
+    assert_equal(load_checkpoint(path).model, run.parameters())
+    assert run.validated == []
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+
+    def raise_twice(_module: nn.Module, _inputs: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    run.network.register_forward_pre_hook(raise_twice)
+    with pytest.raises(KeyboardInterrupt):
+        run.trainer.run()
