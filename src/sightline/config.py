@@ -6,6 +6,7 @@ every run, so a model directory says how it was made. Nothing here knows modules
 "The paper" is Vaswani et al. 2017, arXiv:1706.03762; defaults are its base model.
 """
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -24,8 +25,6 @@ class ModelConfig:
     architecture: str = "transformer"  # which entry of model/build.py
     vocab_size: int = 0  # pieces; 0 until a tokenizer is known
     pad_id: int = 0  # id of the padding piece
-    bos_id: int = 1  # id that starts every target
-    eos_id: int = 2  # id that ends every source and target
     d_model: int = 512  # width of the residual stream [d_model]
     d_ff: int = 2048  # inner width of the feed-forward network [d_ff]
     n_heads: int = 8  # attention heads [h]
@@ -119,6 +118,7 @@ class RunConfig:
         return asdict(self)
 
 
+DERIVED = ("model.vocab_size", "model.pad_id")  # they follow from the tokenizer
 CHOICES: dict[str, tuple[str, ...]] = {
     "model.norm_position": ("post", "pre"),
     "model.positions": ("sinusoidal", "learned"),
@@ -137,6 +137,7 @@ _POSITIVE = {
         "tokens_per_batch",
         "accumulate",
         "warmup_steps",
+        "eps",
         "average",
         "log_every",
         "validate_every",
@@ -156,12 +157,18 @@ def check(config: RunConfig) -> RunConfig:
             raise unknown(f"value for {key}", str(values[key]), valid)
     for key, value in values.items():
         section, name = key.split(".")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{key} = {value}: must be a finite number")
         if name in _POSITIVE[section] and value <= 0:
             raise UserError(f"{key} = {value}: must be greater than 0")
         if key in _PROBABILITIES and not 0 <= value < 1:
             raise UserError(f"{key} = {value}: must be at least 0 and less than 1")
         if isinstance(value, int | float) and value < 0 and key != "train.seed":
             raise UserError(f"{key} = {value}: must not be negative")
+    if not all(0 <= beta < 1 for beta in config.train.betas):
+        raise UserError(f"train.betas = {list(config.train.betas)}: both must be at least 0 and less than 1")
+    if config.decode.top_p > 1:
+        raise UserError(f"decode.top_p = {config.decode.top_p}: must be at most 1")
     model = config.model
     if model.d_model % model.n_heads and not (model.d_k and model.d_v):
         raise UserError(
@@ -199,7 +206,7 @@ def load_recipe(name: str) -> RunConfig:
             raise UserError(f"{name}: no such recipe file; check the path or use one of: {', '.join(recipe_names())}")
         raise unknown("recipe", name, recipe_names())
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: not valid TOML: {error}") from None
     return from_dict(tables, name)
@@ -216,7 +223,7 @@ def apply_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:
     >>> apply_settings(RunConfig(), ["train.max_steps=10", "model.norm_position=pre"]).model.norm_position
     'pre'
     """
-    valid = list(flatten(config))
+    valid = [key for key in flatten(config) if key not in DERIVED]
     for setting in settings:
         key, equals, text = setting.partition("=")
         key = key.strip()

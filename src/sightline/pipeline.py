@@ -137,7 +137,7 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Se
 
 
 def _with_vocabulary(model: ModelConfig, t: Tokenizer) -> ModelConfig:
-    return replace(model, vocab_size=t.vocab_size, pad_id=t.pad_id, bos_id=t.bos_id, eos_id=t.eos_id)
+    return replace(model, vocab_size=t.vocab_size, pad_id=t.pad_id)
 
 
 def _trainer(

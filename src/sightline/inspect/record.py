@@ -32,10 +32,10 @@ def recording(modules: Mapping[str, MultiHeadAttention]) -> Iterator[dict[str, T
 
     def hook(name: str) -> Any:
         def record(module: MultiHeadAttention, inputs: tuple[Any, ...], output: Tensor) -> None:
-            x, memory, mask = inputs[:3]
+            x, memory, mask, cache = (*inputs, None)[:4]
             with torch.no_grad():
                 q = module.split_heads(module.q_proj(x))
-                k, v = module.keys_and_values(memory, None)
+                k, v = cache.read() if cache else module.keys_and_values(memory, None)
                 weights[name] = scaled_dot_product_attention(q, k, v, mask)[1]
 
         return record

@@ -37,7 +37,7 @@ class Dropout(nn.Module):
 class _ByteDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        dropped = round(p * _LEVELS)
+        dropped = min(round(p * _LEVELS), _LEVELS - 1)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         keep = draws.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - _LEVELS // 2
         ctx.scale = _LEVELS / (_LEVELS - dropped)

@@ -24,7 +24,8 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], origin: str
         if name in tensors and tensors[name].shape != value.shape
     ]
     if problems:
-        raise UserError(f"{origin} does not fit its configuration: {'; '.join(problems[:20])}")
+        more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
+        raise UserError(f"{origin} does not fit its configuration: {'; '.join(problems[:20])}{more}")
     with torch.no_grad():
         for name, value in own.items():
             value.copy_(tensors[name])

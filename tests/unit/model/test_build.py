@@ -105,8 +105,6 @@ FLIPS: dict[str, tuple[dict[str, Any], Reader, Any, Any]] = {
 READ_ELSEWHERE = {
     "architecture",  # test_unknown_architecture_is_told_the_nearest
     "pad_id",  # the trainer
-    "bos_id",  # recorded for whoever opens the model directory
-    "eos_id",
 }
 
 

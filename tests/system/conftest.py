@@ -1,0 +1,151 @@
+"""The program as its users meet it: files in, files out, through the command line and the two public verbs.
+
+One small model, trained once to copy letters, serves every test that needs a model of any kind.
+"""
+
+import io
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import sightline
+from sightline import api
+from sightline.cli import main
+
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines of the output; each ends with a line feed."""
+        *lines, rest = self.out.split("\n")
+        assert rest == ""
+        return lines
+
+    @property
+    def complaint(self) -> str:
+        """The one line that an exit with code 2 owes its user; progress may stand before it, nothing behind it."""
+        assert self.code == 2, self
+        assert self.out == ""
+        assert "Traceback" not in self.err
+        assert self.err.count("sightline: error: ") == 1
+        assert self.err.endswith("\n")
+        line = self.err.replace("\r", "\n").splitlines()[-1]
+        assert line.startswith("sightline: error: ")
+        return line
+
+
+@pytest.fixture(scope="session")
+def cli() -> Callable[..., Ran]:
+    """Runs the command line in this process."""
+
+    def run(*arguments: Any, stdin: bytes = b"") -> Ran:
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n") for _ in range(2))
+        before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                code = main([str(argument) for argument in arguments])
+        finally:
+            sys.stdin = before
+        texts = []
+        for stream in (out, err):
+            stream.flush()
+            texts.append(stream.buffer.getvalue().decode("utf-8"))  # type: ignore[attr-defined]
+        return Ran(code, *texts)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def task() -> Callable[..., Pairs]:
+    """Makes pairs of a toy task: letters, and the same letters as `change` puts them."""
+
+    def make(n: int, seed: int, change: Callable[[list[str]], Sequence[str]] = list, longest: int = 6) -> Pairs:
+        rng = Random(seed)
+        words = [[rng.choice("abcdefghij") for _ in range(rng.randint(1, longest))] for _ in range(n)]
+        return [(" ".join(letters), " ".join(change(letters))) for letters in words]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def write() -> Callable[[Path, Pairs], list[Path]]:
+    """Writes pairs into two aligned files, `NAME.src` and `NAME.tgt`."""
+
+    def write_aligned(stem: Path, pairs: Pairs) -> list[Path]:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        paths = [stem.with_suffix(".src"), stem.with_suffix(".tgt")]
+        for path, side in zip(paths, zip(*pairs, strict=True), strict=True):
+            path.write_bytes("".join(line + "\n" for line in side).encode())
+        return paths
+
+    return write_aligned
+
+
+@pytest.fixture(scope="session")
+def learn(
+    tmp_path_factory: pytest.TempPathFactory, task: Callable[..., Pairs], write: Callable[[Path, Pairs], list[Path]]
+) -> Callable[..., tuple[sightline.Model, Path]]:
+    """Trains a model of one layer a side on a toy task."""
+
+    def train(change: Callable[[list[str]], Sequence[str]], steps: int) -> tuple[sightline.Model, Path]:
+        folder = tmp_path_factory.mktemp("learn")
+        settings = {
+            "model.d_model": 48,
+            "model.d_ff": 96,
+            "model.n_encoder_layers": 1,
+            "model.n_decoder_layers": 1,
+            "model.dropout": 0.0,
+            "data.vocab_size": 280,
+            "train.max_steps": steps,
+            "train.tokens_per_batch": 700,
+            "train.learning_rate": 0.007,
+            "train.warmup_steps": 50,
+            "train.schedule": "linear",
+            "train.label_smoothing": 0.0,
+            "train.validate_every": steps,
+            "train.validate_bleu": 0,
+            "train.best_metric": "loss",
+            "train.checkpoint_every": steps,
+            "train.average": 1,
+            "decode.max_length_factor": 1.0,
+            "decode.max_length_extra": 3,
+        }
+        model = api.train(
+            train=write(folder / "train", task(6000, 1, change)),
+            valid=write(folder / "valid", task(100, 2, change)),
+            out=folder / "model",
+            recipe="tiny",
+            settings=settings,
+            device="cpu",
+            show=False,
+        )
+        return model, folder / "model"
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def copying(learn: Callable[..., tuple[sightline.Model, Path]]) -> tuple[sightline.Model, Path]:
+    """A model that has learnt to copy, and its directory; read only."""
+    return learn(list, steps=400)
+
+
+@pytest.fixture(scope="session")
+def model_path(copying: tuple[sightline.Model, Path]) -> Path:
+    """The directory of the shared model; read only."""
+    return copying[1]

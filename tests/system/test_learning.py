@@ -1,0 +1,77 @@
+"""The whole chain learns: a task that only attention across positions can solve is solved, from files to text."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import sightline
+from sightline import api
+
+Learn = Callable[..., tuple[sightline.Model, Path]]
+
+
+def exact(model: sightline.Model, pairs: list[tuple[str, str]], **settings: Any) -> float:
+    outputs = model.translate([src for src, _ in pairs], **settings)
+    return sum(output.text == tgt for output, (_, tgt) in zip(outputs, pairs, strict=True)) / len(pairs)
+
+
+@pytest.mark.slow
+def test_copying_is_learnt(copying: tuple[sightline.Model, Path], task: Callable[..., Any]) -> None:
+    pairs = task(300, seed=3)
+    assert exact(copying[0], pairs, beam_size=1) >= 0.99
+    assert exact(copying[0], pairs, beam_size=4) >= 0.99
+
+
+@pytest.mark.slow
+def test_reversing_is_learnt(learn: Learn, task: Callable[..., Any]) -> None:
+    def backwards(letters: list[str]) -> list[str]:
+        return letters[::-1]
+
+    model, _ = learn(backwards, steps=800)
+    assert exact(model, task(300, 3, backwards), beam_size=1) >= 0.99
+
+
+def test_a_trained_model_is_loaded_as_it_was(copying: tuple[sightline.Model, Path]) -> None:
+    model, path = copying
+    again = sightline.load(path, device="cpu")
+    lines = ["a b c", "j", "", "d d d d d d"]
+    assert again.translate(lines) == model.translate(lines)
+    assert again.config == model.config
+    assert again.about["corpus"]["pairs"] == 6000
+
+
+def test_a_run_leaves_a_model_that_points_nowhere(copying: tuple[sightline.Model, Path]) -> None:
+    _, path = copying
+    files = [file for file in path.rglob("*") if file.is_file()]
+    assert {file.suffix for file in files} == {".json", ".jsonl", ".safetensors", ".md"}
+    for file in files:
+        assert str(path.parent).encode() not in file.read_bytes(), file.name
+    assert {file.name for file in path.iterdir()} == {
+        "README.md",
+        "checkpoints",
+        "config.json",
+        "generation_config.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "tokenizer.json",
+        "validation.jsonl",
+    }
+
+
+def test_the_card_tells_how_the_model_was_made(copying: tuple[sightline.Model, Path]) -> None:
+    card = (copying[1] / "README.md").read_text(encoding="utf-8")
+    for fact in ("train.src, train.tgt: 6,000 pairs", "recipe | tiny, seed 1", "1 + 1 layers", "step 400"):
+        assert fact in card
+
+
+def test_the_callers_random_state_is_his_own(
+    tmp_path: Path, task: Callable[..., Any], write: Callable[..., list[Path]]
+) -> None:
+    files = write(tmp_path / "few", task(20, 1))
+    before = torch.get_rng_state()
+    settings = ["train.max_steps=1", "data.vocab_size=280", "model.d_model=16", "train.validate_bleu=0"]
+    api.train(files, files, tmp_path / "model", "tiny", settings, device="cpu", show=False)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,231 @@
+"""Stop and go on: kill -9 at any moment, Ctrl-C, SIGTERM, a damaged checkpoint; the losses are those of one run."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STEPS = 80
+SETTINGS = [
+    "model.d_model=16",
+    "model.d_ff=32",
+    "model.n_heads=2",
+    "model.n_encoder_layers=1",
+    "model.n_decoder_layers=1",
+    "model.dropout=0.1",
+    "data.vocab_size=275",
+    "data.bpe_dropout=0.2",
+    f"train.max_steps={STEPS}",
+    "train.tokens_per_batch=300",
+    "train.accumulate=2",
+    "train.ema=0.9",
+    "train.r_drop=1.0",
+    "train.clip_norm=1.0",
+    "train.warmup_steps=10",
+    "train.log_every=3",
+    "train.checkpoint_every=5",
+    "train.validate_every=14",
+    "train.validate_bleu=3",
+    "train.average=3",
+    "train.keep_last=50",
+    "train.threads=1",
+    "decode.beam_size=2",
+    "decode.max_length_factor=1.0",
+    "decode.max_length_extra=3",
+]
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> list[str]:
+    """The command of the run, but for its model directory."""
+    folder = tmp_path_factory.mktemp("corpus")
+    train, valid = write(folder / "train", task(700, 1)), write(folder / "valid", task(8, 2))
+    files = ["--train", *map(str, train), "--valid", *map(str, valid)]
+    return ["train", "--recipe", "tiny", "--device", "cpu", *files, "--set", *SETTINGS]
+
+
+@pytest.fixture(scope="module")
+def whole(command: list[str], cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that nobody interrupts."""
+    out = tmp_path_factory.mktemp("whole") / "model"
+    assert cli(*command, "--out", out).code == 0
+    assert len(losses(out)) == STEPS // 3
+    assert epochs(out)[-1] >= 3
+    return out
+
+
+@pytest.fixture
+def start(command: list[str]) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts the run as a program of its own."""
+    programs: list[subprocess.Popen[str]] = []
+
+    def popen(out: Path, *more: str) -> "subprocess.Popen[str]":
+        arguments = [sys.executable, "-m", "sightline", *command, *more, "--out", str(out)]
+        programs.append(subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True))
+        return programs[-1]
+
+    yield popen
+    for program in programs:
+        program.kill()
+        program.communicate()
+
+
+def records(out: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / name).read_text(encoding="utf-8").splitlines()]
+
+
+def losses(out: Path) -> list[tuple[int, float, float]]:
+    return [(record["step"], record["loss"], record["nll"]) for record in records(out)]
+
+
+def epochs(out: Path) -> list[int]:
+    return [record["epoch"] for record in records(out)]
+
+
+def steps_done(out: Path) -> int:
+    """Steps logged so far, whole lines only."""
+    path = out / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return json.loads(lines[-1])["step"] if lines else 0
+
+
+def wait_for_step(program: "subprocess.Popen[str]", out: Path, step: int) -> None:
+    deadline = time.monotonic() + 120
+    while steps_done(out) < step:
+        assert program.poll() is None, program.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def assert_same_run(out: Path, whole: Path) -> None:
+    """Every loss, every validation and the exported model, bit for bit."""
+    assert losses(out) == losses(whole)
+    validations = [
+        [(v["step"], v["loss"], v["bleu"], v["best"]) for v in records(path, "validation.jsonl")]
+        for path in (out, whole)
+    ]
+    assert validations[0] == validations[1]
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_kill_9_twice_in_mid_epoch(whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    for step, more in ((12, []), (33, ["--resume"])):
+        program = start(out, *more)
+        wait_for_step(program, out, step)
+        program.kill()
+        _, err = program.communicate()
+        assert program.returncode == -signal.SIGKILL
+        assert ("resuming after step" in err) == bool(more)
+        assert step <= steps_done(out) < STEPS
+    ran = cli(*command, "--out", out, "--resume")
+    assert ran.code == 0
+    assert "resuming after step " in ran.err
+    assert_same_run(out, whole)
+
+
+@pytest.mark.slow
+def test_kill_9_before_the_first_checkpoint(
+    whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    program = start(out, "--set", "train.checkpoint_every=1000")
+    wait_for_step(program, out, 6)
+    program.kill()
+    program.communicate()
+    assert not (out / "checkpoints").exists()
+    refused = cli(*command, "--out", out)
+    assert "holds a model already; add --resume" in refused.complaint
+    ran = cli(*command, "--out", out, "--resume")
+    assert ran.code == 0
+    assert "no checkpoint yet: starting anew" in ran.err
+    assert_same_run(out, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_polite_signal_saves_and_exits_cleanly(
+    number: signal.Signals, whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    program = start(out, "--set", "train.checkpoint_every=1000")
+    wait_for_step(program, out, 6)
+    program.send_signal(number)
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 0
+    assert f"{number.name}: finishing this step and saving a checkpoint" in err
+    (checkpoint,) = (out / "checkpoints").iterdir()
+    step = int(checkpoint.name.removeprefix("step-"))
+    assert f"stopped after step {step}; give the same command with --resume to go on" in err
+    ran = cli(*command, "--out", out, "--resume")
+    assert ran.code == 0
+    assert f"resuming after step {step}\n" in ran.err
+    assert_same_run(out, whole)
+
+
+def test_a_damaged_checkpoint_is_passed_over(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    shutil.copytree(whole, out)
+    newest, before = sorted((out / "checkpoints").iterdir(), reverse=True)[:2]
+    content = bytearray((newest / "training.safetensors").read_bytes())
+    content[-100] ^= 1
+    (newest / "training.safetensors").write_bytes(content)
+    with (out / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 81, "lo')
+    ran = cli(*command, "--out", out, "--resume")
+    assert ran.code == 0
+    assert "checkpoint damaged, using the one before it" in ran.err
+    assert newest.name in ran.err
+    assert f"resuming after step {int(before.name.removeprefix('step-'))}\n" in ran.err
+    assert_same_run(out, whole)
+
+
+def test_resuming_a_finished_run_changes_nothing(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    shutil.copytree(whole, out)
+    ran = cli(*command, "--out", out, "--resume")
+    assert ran.code == 0
+    assert_same_run(out, whole)
+
+
+def test_more_steps_go_on_from_the_end(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    shutil.copytree(whole, out)
+    assert cli(*command, "--set", f"train.max_steps={STEPS + 4}", "--out", out, "--resume").code == 0
+    assert losses(out)[:-2] == losses(whole)
+    assert [step for step, *_ in losses(out)[-2:]] == [81, 84]
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (["--set", "model.d_model=32"], "model.d_model was 16, now 32"),
+        (["--seed", "2"], "train.seed was 1, now 2"),
+        (["--set", "data.vocab_size=300"], "data.vocab_size was 275, now 300"),
+    ],
+)
+def test_another_run_is_not_resumed_as_this_one(
+    more: list[str], complaint: str, whole: Path, command: list[str], cli: Any
+) -> None:
+    before = {file: file.read_bytes() for file in whole.rglob("*") if file.is_file()}
+    told = cli(*command, *more, "--out", whole, "--resume").complaint
+    assert complaint in told
+    assert str(whole) in told
+    assert {file: file.read_bytes() for file in whole.rglob("*") if file.is_file()} == before
+
+
+def test_other_files_are_not_resumed_with(
+    whole: Path, command: list[str], cli: Any, tmp_path: Path, task: Any, write: Any
+) -> None:
+    other = write(tmp_path / "other", task(700, 9))
+    at = command.index("--train") + 1
+    changed = [*command[:at], *map(str, other), *command[at + 2 :]]
+    assert "the training files are not those" in cli(*changed, "--out", whole, "--resume").complaint

@@ -1,0 +1,187 @@
+"""Translating files: line in, line out, whatever the lines are, by any way in and out, with one and the same text."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sightline
+
+# Short parts and outputs: the model has seen six letters in a row, and here comes a line of ten thousand.
+BRIEF = ["--beam-size", 2, "--max-source-length", 24, "--batch-tokens", 8192, "--device", "cpu"]
+LINES = [
+    "a b c",
+    "",
+    "   ",
+    "\t",
+    "d",
+    "e f " * 5000,
+    "a\tb\tc",
+    "\x00 \x01\x07\x1b[31m\x7f",
+    "😀 👨‍👩‍👧 ñ e\u0301",
+    "a\u2028b\u2029c\u0085d",
+    "a\rb\r",
+    "\x0b\x0c\x1c\x1d\x1e",
+    "\ufeffa \ufffd",
+    "<s> </s> <pad> <unk> ▁a",
+    "日本語のテキスト。مرحبا",
+    "\u00a0\u3000",
+    "x" * 500,
+    "a b c",
+]
+
+
+def as_bytes(lines: list[str]) -> bytes:
+    """A byte-order mark, line ends of both kinds, and none at the end."""
+    ends = ["\r\n" if number % 3 == 0 else "\n" for number in range(len(lines) - 1)]
+    return ("\ufeff" + "".join(map(str.__add__, lines, [*ends, ""]))).encode()
+
+
+@pytest.fixture(scope="module")
+def nasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("nasty") / "input.txt"
+    path.write_bytes(as_bytes(LINES))
+    return path
+
+
+@pytest.fixture(scope="module")
+def output(nasty: Path, model_path: Path, cli: Any) -> str:
+    ran = cli("translate", model_path, nasty, *BRIEF)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.out
+
+
+def test_line_in_line_out(output: str) -> None:
+    *lines, rest = output.split("\n")
+    assert rest == ""
+    assert len(lines) == len(LINES)
+    assert [line for text, line in zip(LINES, lines, strict=True) if not text.strip()] == [""] * 4
+    assert lines[0] == lines[-1] == "a b c"
+    assert lines[4] == "d"
+    assert len(lines[5].split()) > 5000  # nothing of the long line is lost but what the toy model itself loses
+
+
+def test_library_and_command_line_say_the_same(output: str, model_path: Path) -> None:
+    model = sightline.load(model_path, device="cpu")
+    settings: dict[str, Any] = {"beam_size": 2, "max_source_length": 24, "batch_tokens": 8192}
+    found = [translation.text for translation in model.translate(LINES, **settings)]
+    assert found == output.split("\n")[:-1]
+    streamed = model.translate_lines((line + "\n" for line in LINES), chunk_lines=4, **settings)
+    assert [translation.text for translation in streamed] == found
+
+
+def test_every_way_in_and_out_gives_the_same_bytes(
+    output: str, nasty: Path, model_path: Path, cli: Any, tmp_path: Path
+) -> None:
+    assert cli("translate", model_path, *BRIEF, stdin=nasty.read_bytes()).out == output
+    assert cli("translate", model_path, "-", *BRIEF, stdin=nasty.read_bytes() + b"\n").out == output
+    packed = tmp_path / "input.txt.gz"
+    packed.write_bytes(gzip.compress(nasty.read_bytes()))
+    target = tmp_path / "out.txt"
+    ran = cli("translate", model_path, packed, "-o", target, *BRIEF)
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert target.read_bytes() == output.encode()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["input.txt.gz", "out.txt"]
+
+
+def test_no_lines_in_no_lines_out(model_path: Path, cli: Any) -> None:
+    ran = cli("translate", model_path, stdin=b"")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_json_lines_carry_scores_pieces_and_alternatives(model_path: Path, cli: Any) -> None:
+    ran = cli("translate", model_path, "--format", "jsonl", "--n-best", 2, stdin="a b c\n\nä\n".encode())
+    records = [json.loads(line) for line in ran.lines]
+    assert [record["text"] for record in records[:2]] == ["a b c", ""]
+    assert [len(record["alternatives"]) for record in records] == [1, 0, 1]
+    for record in records:
+        assert record.keys() == {field.name for field in fields(sightline.Translation)}
+        assert len(record["pieces"]) == len(record["token_log_probs"])
+        assert all(value <= 0 for value in record["token_log_probs"])
+        assert all(other["score"] <= record["score"] for other in record["alternatives"])
+    assert records[0]["pieces"] == records[0]["source_pieces"] == ["▁a", "▁b", "▁c"]
+
+
+def test_alternatives_stand_on_one_line(model_path: Path, cli: Any) -> None:
+    ran = cli("translate", model_path, "--n-best", 3, "--beam-size", 3, stdin=b"a b c\nd\te\n\n")
+    columns = [line.split("\t") for line in ran.lines]
+    assert [len(column) for column in columns] == [3, 3, 1]
+    assert columns[0][0] == "a b c"
+    assert len(set(columns[0])) == 3
+
+
+def test_a_sentence_is_translated_alone_as_in_a_batch(copying: tuple[sightline.Model, Path]) -> None:
+    model, _ = copying
+    lines = ["a", "b c d e f", "x y z", "a b c d e f a b c", "j i"]
+    together = model.translate(lines)
+    for line, among in zip(lines, together, strict=True):
+        (alone,) = model.translate([line])
+        assert (alone.text, alone.pieces) == (among.text, among.pieces)
+        assert alone.token_log_probs == pytest.approx(among.token_log_probs, abs=1e-4)
+
+
+def test_a_prefix_and_a_setting_reach_the_search(model_path: Path, cli: Any) -> None:
+    assert cli("translate", model_path, "--prefix", "j", stdin=b"a b\n").out.startswith("j")
+    longer = cli("translate", model_path, "--min-length-factor", 1.5, stdin=b"a b c d\n").out
+    assert len(longer.split()) > 4
+
+
+def test_sampling_follows_its_seed(model_path: Path, cli: Any) -> None:
+    def sample(seed: int) -> str:
+        return cli("translate", model_path, "--sample", "--temperature", 3, "--seed", seed, stdin=b"a b\nc d e\n").out
+
+    assert sample(1) == sample(1) != sample(2)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"a\nb \xff c\n", "line 2 is not UTF-8 (byte 0xff at byte offset 4)"),
+        (gzip.compress(b"a\n" * 5000)[:-20], "the .gz is damaged"),
+    ],
+)
+def test_bad_input_leaves_no_output_behind(
+    content: bytes, complaint: str, model_path: Path, cli: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "input").write_bytes(content)
+    (tmp_path / "out.txt").write_bytes(b"before")
+    told = cli("translate", model_path, tmp_path / "input", "-o", tmp_path / "out.txt", "--beam-size", 1).complaint
+    assert complaint in told
+    assert str(tmp_path / "input") in told
+    assert (tmp_path / "out.txt").read_bytes() == b"before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "out.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--beam-size", 0], "decode.beam_size = 0: must be greater than 0"),
+        (["--n-best", 9, "--beam-size", 2], "decode.n_best = 9 is more than decode.beam_size = 2"),
+        (["--temperature", -1, "--sample"], "decode.temperature = -1.0"),
+        (["--top-p", 2, "--sample"], "decode.top_p = 2.0"),
+        (["absent.txt"], "absent.txt: no such file"),
+        (["."], ".: is a folder"),
+    ],
+)
+def test_a_setting_or_file_that_makes_no_sense(
+    arguments: list[Any], complaint: str, model_path: Path, cli: Any
+) -> None:
+    assert complaint in cli("translate", model_path, *arguments, stdin=b"a\n").complaint
+
+
+def test_a_reader_who_has_had_enough_is_no_error(model_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "input.txt").write_text("a b c\n" * 40, encoding="utf-8")
+    arguments = [sys.executable, "-m", "sightline", "translate", str(model_path), str(tmp_path / "input.txt")]
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ran = subprocess.run(arguments, stdout=write, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(write)
+    assert (ran.returncode, ran.stderr) == (0, b"")
