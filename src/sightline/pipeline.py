@@ -3,7 +3,9 @@
 Every other module does one of these; this one only connects them, in the order in which data flows.
 """
 
+import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,15 +85,16 @@ def train_model(request: TrainRequest) -> str:
     keep_freed_memory()
 
     material = _material(request, config, folder)
+    _check_material(request, config, material)
     config = replace(config, model=_with_vocabulary(config.model, material.tokenizer))
     about = _about(request, material)
     if request.resume and (folder / CONFIG).is_file():
         _check_same_run(folder, config, about)
-    write_settings(folder, config, material.tokenizer, about)
 
     with torch.random.fork_rng():  # the caller's random state is his own
         torch.manual_seed(config.train.seed)
         trainer = _trainer(request, config, material, about, device)
+        write_settings(folder, config, material.tokenizer, about)  # nothing before this leaves a trace
         _say(request, f"{count_parameters(trainer.model):,} parameters, on {device}, into {folder}")
         if request.resume:
             restored = trainer.restore(lambda message: _say(request, message))
@@ -110,12 +113,11 @@ def choose_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UserError(f"--device {name}: use auto, cpu or cuda")
+    if name != "cpu" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no CUDA device here; use --device cpu")
-    try:
-        return torch.device(name)
-    except RuntimeError:
-        raise UserError(f"--device {name}: use auto, cpu or cuda") from None
+    return torch.device(name)
 
 
 def _material(request: TrainRequest, config: RunConfig, folder: Path) -> Material:
@@ -125,6 +127,22 @@ def _material(request: TrainRequest, config: RunConfig, folder: Path) -> Materia
     reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
     _say(request, f"training on {len(prepared):,} of {prepared.read:,} pairs{reasons}")
     return Material(tokenizer, prepared, prepare(valid, tokenizer, config.data, progress=request.show, clean=False))
+
+
+def _check_material(request: TrainRequest, config: RunConfig, material: Material) -> None:
+    """Settings that turn out to be impossible once the text is cut into pieces."""
+    if config.data.bpe_dropout:
+        _ = material.tokenizer.merges  # a UserError if there is nothing to drop
+    limit = longest_sequence(config.model)
+    if limit is None:
+        return
+    way_out = "raise model.max_len or set model.positions=sinusoidal"
+    if config.data.max_length > limit:
+        raise UserError(f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}; {way_out}")
+    longest = max(material.valid.src_lengths.max(), material.valid.tgt_lengths.max())
+    if longest > limit:
+        files = " + ".join(request.valid)
+        raise UserError(f"{files}: a text has {longest} pieces, more than model.max_len = {limit}; {way_out}")
 
 
 def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Corpus]) -> Tokenizer:
@@ -196,8 +214,10 @@ def _about(request: TrainRequest, material: Material) -> dict[str, Any]:
 
 
 def _refuse_to_overwrite(folder: Path, resume: bool) -> None:
-    if folder.is_file():
-        raise UserError(f"--out {folder}: is a file; name a folder")
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        what = "is not writable" if place.is_dir() else "is a file"
+        raise UserError(f"--out {folder}: {place} {what}; name another folder")
     if not resume and (checkpoint_paths(folder / CHECKPOINTS) or (folder / CONFIG).exists()):
         raise UserError(f"--out {folder}: holds a model already; add --resume to go on with it or name another folder")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-STEPS = 80
+STEPS = 45
 SETTINGS = [
     "model.d_model=16",
     "model.d_ff=32",
@@ -74,7 +74,9 @@ def start(command: list[str]) -> Iterator[Callable[..., "subprocess.Popen[str]"]
     yield popen
     for program in programs:
         program.kill()
-        program.communicate()
+        program.wait()
+        assert program.stderr is not None
+        program.stderr.close()
 
 
 def records(out: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
@@ -118,7 +120,7 @@ def assert_same_run(out: Path, whole: Path) -> None:
 @pytest.mark.slow
 def test_kill_9_twice_in_mid_epoch(whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    for step, more in ((12, []), (33, ["--resume"])):
+    for step, more in ((6, []), (18, ["--resume"])):
         program = start(out, *more)
         wait_for_step(program, out, step)
         program.kill()
@@ -179,7 +181,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole: Path, command: list[str], cl
     content[-100] ^= 1
     (newest / "training.safetensors").write_bytes(content)
     with (out / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"step": 81, "lo')
+        file.write('{"step": 48, "lo')
     ran = cli(*command, "--out", out, "--resume")
     assert ran.code == 0
     assert "checkpoint damaged, using the one before it" in ran.err
@@ -200,8 +202,8 @@ def test_more_steps_go_on_from_the_end(whole: Path, command: list[str], cli: Any
     out = tmp_path / "model"
     shutil.copytree(whole, out)
     assert cli(*command, "--set", f"train.max_steps={STEPS + 4}", "--out", out, "--resume").code == 0
-    assert losses(out)[:-2] == losses(whole)
-    assert [step for step, *_ in losses(out)[-2:]] == [81, 84]
+    assert losses(out)[:-1] == losses(whole)
+    assert losses(out)[-1][0] == STEPS + 3
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Evaluating, scoring and describing a model from the command line."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def test_set(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> list[Path]:
+    return write(tmp_path_factory.mktemp("test") / "set", task(25, 4))
+
+
+def test_json_has_scores_signatures_and_settings(model_path: Path, test_set: list[Path], cli: Any) -> None:
+    source, reference = test_set
+    ran = cli("evaluate", model_path, "--source", source, "--reference", reference, "--json", "--beam-size", 2)
+    assert (ran.code, ran.err) == (0, "")
+    report = json.loads(ran.out)
+    for name, perfect in (("BLEU", 100.0), ("chrF++", 100.0), ("TER", 0.0)):
+        assert report[name].keys() == {"score", "signature"}
+        assert report[name]["score"] == pytest.approx(perfect, abs=5)
+        assert "version:" in report[name]["signature"]
+    assert (report["decoding"]["beam_size"], report["decoding"]["length_penalty"]) == (2, 0.6)
+    assert report["sentences"] == 25
+
+
+def test_against_another_model(model_path: Path, test_set: list[Path], cli: Any, tmp_path: Path) -> None:
+    source, reference = test_set
+    saved = tmp_path / "hypotheses.txt"
+    shared = ["evaluate", model_path, "--source", source, "--reference", reference, "--against", model_path]
+    ran = cli(*shared, "--json", "--save", saved)
+    comparison = json.loads(ran.out)["against"]["BLEU"]
+    assert comparison["a"] == comparison["b"]
+    assert comparison["p_value"] == 1.0
+    translated = cli("translate", model_path, source).out
+    assert saved.read_text(encoding="utf-8") == translated
+
+
+def test_the_report_for_people(model_path: Path, test_set: list[Path], cli: Any) -> None:
+    source, reference = test_set
+    ran = cli("evaluate", model_path, "--source", source, "--reference", reference, reference)
+    first, *_, last = ran.lines
+    assert first.startswith("BLEU")
+    assert "nrefs:2" in first
+    assert last == "25 sentences, beam 5, length penalty 0.6"
+
+
+def test_score_gives_log_probabilities_and_the_perplexity(
+    model_path: Path, test_set: list[Path], cli: Any, tmp_path: Path
+) -> None:
+    source, target = test_set
+    ran = cli("score", model_path, "--source", source, "--target", target)
+    records = [json.loads(line) for line in ran.lines]
+    assert len(records) == 25
+    n_pieces = sum(len(record["token_log_probs"]) for record in records)
+    total = sum(record["log_prob"] for record in records)
+    assert records[0]["log_prob"] == pytest.approx(sum(records[0]["token_log_probs"]))
+    assert ran.err == f"perplexity {math.exp(-total / n_pieces):.4f} over {n_pieces} pieces, 25 pairs\n"
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text("j j j\n" * 25, encoding="utf-8")
+    worse = cli("score", model_path, "--source", source, "--target", wrong, "-o", tmp_path / "scores.jsonl")
+    assert worse.out == ""
+    assert json.loads((tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()[0])["log_prob"] < -5
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_files_of_different_lengths_are_refused(
+    command: str, model_path: Path, test_set: list[Path], cli: Any, tmp_path: Path
+) -> None:
+    short = tmp_path / "short.txt"
+    short.write_text("a\nb\n", encoding="utf-8")
+    option = "--target" if command == "score" else "--reference"
+    told = cli(command, model_path, "--source", test_set[0], option, short).complaint
+    assert f"{test_set[0]} has 25 lines but {short} has 2" in told
+
+
+def test_info_says_what_the_model_is(model_path: Path, cli: Any) -> None:
+    lines = cli("info", model_path).lines
+    for expected in ('recipe = "tiny"', "d_model = 48", "max_steps = 400", "vocabulary = 280"):
+        assert any(line.startswith(expected) for line in lines)
