@@ -28,8 +28,8 @@ def test_demo_trains_shows_and_draws(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert all(shown.count(f"\n  {token}") == 3 for token in SPECIAL_TOKENS)
     assert f"Exact match on 40 dates never seen in training: {share:.1%}" in shown
     assert (tmp_path / "cross-attention.png").read_bytes().startswith(b"\x89PNG")
-    commands = [line for line in shown.splitlines() if line.startswith("  sightline ")]
-    assert [command.split()[1] for command in commands] == ["train", "translate", "evaluate"]
+    next_steps = shown.split("on your own files:\n")[1].splitlines()[:3]
+    assert [step.split("sightline ")[1].split()[0] for step in next_steps] == ["train", "translate", "evaluate"]
 
 
 def test_a_second_demo_does_not_train_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

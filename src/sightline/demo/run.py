@@ -1,5 +1,8 @@
 """`sightline demo`: generate, train, test, show. Uses the public road all the way: files, recipe, model directory."""
 
+import os
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,14 +84,15 @@ def _show(model: Model, test: Sequence[Pair]) -> float:
 
 def _say_what_next(folder: Path, test_files: tuple[Path, Path], picture: Path) -> None:
     source, reference = test_files
+    command = "sightline" if shutil.which("sightline") else f"{os.path.relpath(sys.executable)} -m sightline"
     print(
         f"""
 Model directory: {folder}
 Cross-attention of one translation: {picture}
 
 Next, on your own files:
-  sightline train --recipe small --train SOURCE TARGET --valid SOURCE TARGET --out runs/mine
-  sightline translate runs/mine INPUT -o OUTPUT
-  sightline evaluate runs/mine --source SOURCE --reference REFERENCE
-(or on this one: sightline evaluate {folder} --source {source} --reference {reference})"""
+  {command} train --recipe small --train SOURCE TARGET --valid SOURCE TARGET --out runs/mine
+  {command} translate runs/mine INPUT -o OUTPUT
+  {command} evaluate runs/mine --source SOURCE --reference REFERENCE
+(or on this one: {command} evaluate {folder} --source {source} --reference {reference})"""
     )
