@@ -62,9 +62,10 @@ def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     if tables.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: format {tables.get('format')!r} is not {FORMAT}; another version made it")
     sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}
+    config = from_dict(sections, str(folder / CONFIG))
     if (folder / GENERATION).is_file():
-        sections["decode"] = _read_json(folder / GENERATION)
-    return check(from_dict(sections, str(folder / CONFIG))), tables
+        config = from_dict({"decode": _read_json(folder / GENERATION)}, str(folder / GENERATION), config)
+    return check(config), tables
 
 
 def read_model_directory(path: str | Path, device: str | torch.device = "cpu") -> ModelDirectory:
@@ -83,7 +84,13 @@ def read_model_directory(path: str | Path, device: str | torch.device = "cpu") -
         raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
     network = build_model(config.model)
     load_parameters(network, tensors, str(folder / WEIGHTS))
-    return ModelDirectory(network.to(device).eval(), Tokenizer.load(folder / TOKENIZER), config, about)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise UserError(
+            f"{folder / TOKENIZER}: has {tokenizer.vocab_size} pieces, but the model was trained with "
+            f"{config.model.vocab_size}; put the model's own tokenizer back"
+        )
+    return ModelDirectory(network.to(device).eval(), tokenizer, config, about)
 
 
 def _nearest(folder: Path) -> str:

@@ -29,10 +29,10 @@ from sightline.model.parameters import count_parameters
 from sightline.model.transformer import Transformer
 from sightline.model_card import model_card
 from sightline.model_directory import CONFIG, TOKENIZER, read_settings, write_settings, write_weights
-from sightline.train.allocator import keep_freed_memory
-from sightline.train.checkpoint import checkpoint_paths
-from sightline.train.step import validation_loss
-from sightline.train.trainer import CHECKPOINTS, Trainer
+from sightline.training.allocator import keep_freed_memory
+from sightline.training.checkpoint import checkpoint_paths
+from sightline.training.step import validation_loss
+from sightline.training.trainer import CHECKPOINTS, Trainer
 
 # Settings a resumed run may change: they decide when something happens, not what is computed at a step.
 MAY_CHANGE = {

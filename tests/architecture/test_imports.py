@@ -29,7 +29,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "data": frozenset({"config"}),
     "decode": frozenset({"config"}),
     "decode.translator": frozenset({"config", "data"}),
-    "train": frozenset({"data", "decode", "config"}),
+    "training": frozenset({"data", "decode", "config"}),
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "model.build"}),
     "inspect": frozenset({"model", "config"}),
@@ -45,7 +45,7 @@ GRAPH: dict[str, frozenset[str]] = {
 }
 
 CONFIG_READERS = ("model.build", "baselines.build")
-CONFIG_BLIND = ("model", "baselines", "data", "decode", "train", "evaluate", "inspect")
+CONFIG_BLIND = ("model", "baselines", "data", "decode", "training", "evaluate", "inspect")
 COMPUTATIONS = frozenset({"forward", "encode", "decode", "logits", "start_cache", "step"})
 CONFIG_NAMES = frozenset({"config", "cfg", "_config", "_cfg", "model_config"})
 UNPICKLERS = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"})
@@ -211,15 +211,15 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (forbidden_imports, "decode.search", "from sightline.data.tokenizer import Tokenizer"),
     (forbidden_imports, "decode.search", "from sightline.model.cache import Cache"),
     (forbidden_imports, "decode.translator", "from sightline.model.cache import Cache"),
-    (forbidden_imports, "train.trainer", "from sightline.model.transformer import Transformer"),
-    (forbidden_imports, "train.trainer", "from sightline.cli import main"),
+    (forbidden_imports, "training.trainer", "from sightline.model.transformer import Transformer"),
+    (forbidden_imports, "training.trainer", "from sightline.cli import main"),
     (forbidden_imports, "pipeline", "from sightline import cli"),
     (forbidden_imports, "model_directory", "from sightline.decode.translator import Translator"),
     (forbidden_imports, "families.bert", "from sightline.model.layers import EncoderLayer"),
     (forbidden_imports, "families.bert", "from sightline.model import layers"),
     (forbidden_imports, "new_idea", "import os"),
     (config_readers, "model.layers", "from sightline.config import ModelConfig"),
-    (config_readers, "train.trainer", "def f(model: 'config.ModelConfig'): ..."),
+    (config_readers, "training.trainer", "def f(model: 'config.ModelConfig'): ..."),
     (config_readers, "baselines.rnn", "from sightline import config\nconfig.ModelConfig()"),
     (config_in_forward, "model.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
     (config_in_forward, "model.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
@@ -234,14 +234,14 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (optional_at_module_level, "data.corpus", "class A:\n    import datasets"),
     (torch_free_core, "config", "def late():\n    import torch"),
     (torch_free_core, "model.layers", "import numpy as np"),
-    (unpickling, "train.checkpoint", "def late():\n    import pickle"),
-    (unpickling, "train.checkpoint", "state = torch.load(path)"),
+    (unpickling, "training.checkpoint", "def late():\n    import pickle"),
+    (unpickling, "training.checkpoint", "state = torch.load(path)"),
     (unpickling, "data.corpus", "np.load(path, allow_pickle=True)"),
     (vague_names, "data.utils", ""),
     (vague_names, "utils", ""),
     (vague_names, "model.layers", "class BaseLayer: ..."),
-    (vague_names, "train.checkpoint", "class CheckpointManager: ..."),
-    (long_files, "train.trainer", "\n" * (MAX_LINES + 1)),
+    (vague_names, "training.checkpoint", "class CheckpointManager: ..."),
+    (long_files, "training.trainer", "\n" * (MAX_LINES + 1)),
 ]
 
 SOUND: list[tuple[Rule, str, str]] = [
@@ -292,11 +292,11 @@ SOUND: list[tuple[Rule, str, str]] = [
     ),
     (
         unpickling,
-        "train.checkpoint",
+        "training.checkpoint",
         "from safetensors.torch import load_file\nnp.load(path, allow_pickle=False)",
     ),
     (vague_names, "model.layers", "class Baseline: ...\nclass Database: ..."),
-    (long_files, "train.trainer", "\n" * MAX_LINES),
+    (long_files, "training.trainer", "\n" * MAX_LINES),
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sightline.errors import UserError
-from sightline.train.metrics import TRAINING_LOG, VALIDATION_LOG, MetricsLog, Terminal
+from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, MetricsLog, Terminal
 
 INTERVAL = {
     "step": 20,

@@ -17,10 +17,10 @@ from sightline.config import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.errors import UserError
 from sightline.model.build import build_model
-from sightline.train.checkpoint import checkpoint_paths, load_checkpoint
-from sightline.train.loss import Loss
-from sightline.train.step import batch_loss, validation_loss
-from sightline.train.trainer import Trainer
+from sightline.training.checkpoint import checkpoint_paths, load_checkpoint
+from sightline.training.loss import Loss
+from sightline.training.step import batch_loss, validation_loss
+from sightline.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}

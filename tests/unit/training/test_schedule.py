@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sightline.config import TrainConfig
-from sightline.train.schedule import learning_rate, peak_learning_rate
+from sightline.training.schedule import learning_rate, peak_learning_rate
 
 PAPER = TrainConfig()
 SHORT = TrainConfig(learning_rate=0.004, warmup_steps=10, max_steps=110)

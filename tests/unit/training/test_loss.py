@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.train import loss as module
-from sightline.train.loss import sequence_loss
+from sightline.training import loss as module
+from sightline.training.loss import sequence_loss
 
 ROWS, D_MODEL, VOCAB = 10, 6, 9
 
@@ -97,3 +97,9 @@ def test_in_bfloat16_the_loss_is_summed_in_float32() -> None:
     for gradient, exact in zip(torch.autograd.grad(loss, [hidden, weight]), wanted, strict=True):
         assert gradient.dtype == torch.float32
         assert (gradient - exact).norm() < 0.02 * exact.norm()
+
+
+def test_logits_in_bfloat16_lose_nothing_more() -> None:
+    hidden, weight, targets = (t.bfloat16() if t.is_floating_point() else t for t in operands(passes=1))
+    expected = F.cross_entropy((hidden[0] @ weight.T).float(), targets, reduction="sum")
+    assert sequence_loss(hidden, weight, targets, 0.0).nll.item() == pytest.approx(expected.item(), rel=1e-5)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batch import Batch
-from sightline.train.loss import Loss, sequence_loss
+from sightline.training.loss import Loss, sequence_loss
 
 
 def batch_loss(

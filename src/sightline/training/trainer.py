@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from sightline.config import RunConfig
 from sightline.data.batch import Batch
 from sightline.errors import UserError
-from sightline.train.checkpoint import (
+from sightline.training.checkpoint import (
     Checkpoint,
     average_parameters,
     checkpoint_paths,
@@ -30,17 +30,17 @@ from sightline.train.checkpoint import (
     remove_old,
     save_checkpoint,
 )
-from sightline.train.loss import Loss
-from sightline.train.metrics import Clock, MetricsLog, Terminal
-from sightline.train.optimizer import (
+from sightline.training.loss import Loss
+from sightline.training.metrics import Clock, MetricsLog, Terminal
+from sightline.training.optimizer import (
     clip_gradients,
     gradient_norm,
     make_optimizer,
     optimizer_tensors,
     restore_optimizer,
 )
-from sightline.train.schedule import learning_rate, peak_learning_rate
-from sightline.train.step import batch_loss
+from sightline.training.schedule import learning_rate, peak_learning_rate
+from sightline.training.step import batch_loss
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without a finite loss and gradient before the run gives up
 CHECKPOINTS = "checkpoints"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.config import TrainConfig
-from sightline.train.optimizer import (
+from sightline.training.optimizer import (
     clip_gradients,
     gradient_norm,
     make_optimizer,
