@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from sightline.model.cache import LayerCache
 from sightline.model.transformer import Transformer
 
 
@@ -32,10 +33,11 @@ def recording(modules: Mapping[str, MultiHeadAttention]) -> Iterator[dict[str, T
 
     def hook(name: str) -> Any:
         def record(module: MultiHeadAttention, inputs: tuple[Any, ...], output: Tensor) -> None:
-            x, memory, mask, cache = (*inputs, None)[:4]
+            x, memory, mask = inputs[:3]
+            cache: LayerCache | None = inputs[3] if len(inputs) > 3 else None
             with torch.no_grad():
                 q = module.split_heads(module.q_proj(x))
-                k, v = cache.read() if cache else module.keys_and_values(memory, None)
+                k, v = module.keys_and_values(memory, None) if cache is None else cache.read()
                 weights[name] = scaled_dot_product_attention(q, k, v, mask)[1]
 
         return record
