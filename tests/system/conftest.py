@@ -20,6 +20,36 @@ import sightline
 from sightline.cli import main
 
 Pairs = list[tuple[str, str]]
+RECIPE = """
+[model]
+d_model = 48
+d_ff = 96
+n_heads = 4
+n_encoder_layers = 1
+n_decoder_layers = 1
+dropout = 0.0
+norm_position = "post"
+
+[data]
+vocab_size = 280
+
+[train]
+tokens_per_batch = 700
+learning_rate = 0.007
+warmup_steps = 50
+schedule = "linear"
+label_smoothing = 0.0
+validate_bleu = 0
+average = 1
+threads = 1
+log_every = 50
+
+[decode]
+beam_size = 5
+length_penalty = 0.6
+max_length_factor = 1.0
+max_length_extra = 3
+"""
 PROGRAM = "import json, sightline, sys; sightline.train(**json.loads(sys.argv[1]))"
 
 
@@ -106,34 +136,14 @@ def learn(
 
     def train(change: Callable[[list[str]], Sequence[str]], steps: int) -> tuple[sightline.Model, Path]:
         folder = tmp_path_factory.mktemp("learn")
-        settings = {
-            "model.d_model": 48,
-            "model.d_ff": 96,
-            "model.n_encoder_layers": 1,
-            "model.n_decoder_layers": 1,
-            "model.dropout": 0.0,
-            "data.vocab_size": 280,
-            "train.max_steps": steps,
-            "train.tokens_per_batch": 700,
-            "train.learning_rate": 0.007,
-            "train.warmup_steps": 50,
-            "train.schedule": "linear",
-            "train.label_smoothing": 0.0,
-            "train.validate_every": steps,
-            "train.validate_bleu": 0,
-            "train.threads": 1,
-            "train.best_metric": "loss",
-            "train.checkpoint_every": steps,
-            "train.average": 1,
-            "decode.max_length_factor": 1.0,
-            "decode.max_length_extra": 3,
-        }
+        recipe = folder / "toy.toml"
+        recipe.write_text(RECIPE, encoding="utf-8")
         arguments = {
             "train": [str(path) for path in write(folder / "train", task(6000, 1, change))],
             "valid": [str(path) for path in write(folder / "valid", task(100, 2, change))],
             "out": str(folder / "model"),
-            "recipe": "tiny",
-            "settings": settings,
+            "recipe": str(recipe),
+            "settings": {"train.max_steps": steps},
             "device": "cpu",
             "show": False,
         }

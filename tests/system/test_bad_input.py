@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 TINY = [
@@ -170,6 +170,7 @@ FUZZ = settings(
 
 
 @FUZZ
+@example({"x.src": b"a\n\nb", "x.tgt": b"b\r\n\r\na\r\n"}, {"x.jsonl": JSON.encode()})
 @given(CORPUS, CORPUS)
 def test_any_files_train_or_are_refused(cli: Any, train_files: dict[str, bytes], valid_files: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -188,6 +189,7 @@ def test_any_files_train_or_are_refused(cli: Any, train_files: dict[str, bytes],
 
 
 @FUZZ
+@example(b"\xef\xbb\xbfa b\r\n\n\x00")
 @given(FILE)
 def test_any_bytes_are_translated_or_refused(cli: Any, model_path: Path, content: bytes) -> None:
     ran = cli("translate", model_path, "--beam-size", 1, "--device", "cpu", stdin=content)

@@ -78,5 +78,5 @@ def test_files_of_different_lengths_are_refused(
 
 def test_info_says_what_the_model_is(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path).lines
-    for expected in ('recipe = "tiny"', "d_model = 48", "max_steps = 400", "vocabulary = 270"):
+    for expected in ('recipe = "toy"', "d_model = 48", "max_steps = 400", "vocabulary = 270"):
         assert any(line.startswith(expected) for line in lines)

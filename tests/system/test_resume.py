@@ -13,33 +13,41 @@ from typing import Any
 import pytest
 
 STEPS = 45
-SETTINGS = [
-    "model.d_model=16",
-    "model.d_ff=32",
-    "model.n_heads=2",
-    "model.n_encoder_layers=1",
-    "model.n_decoder_layers=1",
-    "model.dropout=0.1",
-    "data.vocab_size=275",
-    "data.bpe_dropout=0.2",
-    f"train.max_steps={STEPS}",
-    "train.tokens_per_batch=300",
-    "train.accumulate=2",
-    "train.ema=0.9",
-    "train.r_drop=1.0",
-    "train.clip_norm=1.0",
-    "train.warmup_steps=10",
-    "train.log_every=3",
-    "train.checkpoint_every=5",
-    "train.validate_every=14",
-    "train.validate_bleu=3",
-    "train.average=3",
-    "train.keep_last=50",
-    "train.threads=1",
-    "decode.beam_size=2",
-    "decode.max_length_factor=1.0",
-    "decode.max_length_extra=3",
-]
+RECIPE = f"""
+[model]
+d_model = 16
+d_ff = 32
+n_heads = 2
+n_encoder_layers = 1
+n_decoder_layers = 1
+dropout = 0.1
+
+[data]
+vocab_size = 275
+bpe_dropout = 0.2
+
+[train]
+max_steps = {STEPS}
+tokens_per_batch = 300
+accumulate = 2
+learning_rate = 0.01
+warmup_steps = 10
+ema = 0.9
+r_drop = 1.0
+clip_norm = 1.0
+log_every = 3
+checkpoint_every = 5
+validate_every = 14
+validate_bleu = 3
+average = 3
+keep_last = 50
+threads = 1
+
+[decode]
+beam_size = 2
+max_length_factor = 1.0
+max_length_extra = 3
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +55,9 @@ def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> 
     """The command of the run, but for its model directory."""
     folder = tmp_path_factory.mktemp("corpus")
     train, valid = write(folder / "train", task(700, 1)), write(folder / "valid", task(8, 2))
+    (folder / "run.toml").write_text(RECIPE, encoding="utf-8")
     files = ["--train", *map(str, train), "--valid", *map(str, valid)]
-    return ["train", "--recipe", "tiny", "--device", "cpu", *files, "--set", *SETTINGS]
+    return ["train", "--recipe", str(folder / "run.toml"), "--device", "cpu", *files]
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +161,7 @@ def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
         program = start(out, *resumed, "--set", "train.checkpoint_every=1000")
         wait_for_step(program, out, step)
         program.send_signal(number)
-        _, err = program.communicate(timeout=60)
+        _, err = program.communicate(timeout=120)
         assert program.returncode == 0
         assert f"{number.name}: finishing this step and saving a checkpoint\n" in err
         last = max(int(path.name.removeprefix("step-")) for path in (out / "checkpoints").iterdir())
