@@ -82,7 +82,8 @@ def read_model_directory(path: str | Path, device: str | torch.device = "cpu") -
         tensors = load_file(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
-    network = build_model(config.model)
+    with torch.random.fork_rng(devices=[]):  # fresh parameters are drawn and overwritten: not at the caller's cost
+        network = build_model(config.model)
     load_parameters(network, tensors, str(folder / WEIGHTS))
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if tokenizer.vocab_size != config.model.vocab_size:

@@ -31,6 +31,7 @@ from sightline.model_card import model_card
 from sightline.model_directory import CONFIG, TOKENIZER, read_settings, write_settings, write_weights
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
+from sightline.training.metrics import check_tensorboard
 from sightline.training.step import validation_loss
 from sightline.training.trainer import CHECKPOINTS, Trainer
 
@@ -81,6 +82,8 @@ def train_model(request: TrainRequest) -> str:
     config = check(apply_settings(load_recipe(request.recipe), request.settings))
     folder, device = Path(request.out), choose_device(request.device)
     _refuse_to_overwrite(folder, request.resume)
+    if request.tensorboard:
+        check_tensorboard()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     keep_freed_memory()
 
@@ -90,6 +93,7 @@ def train_model(request: TrainRequest) -> str:
     about = _about(request, material)
     if request.resume and (folder / CONFIG).is_file():
         _check_same_run(folder, config, about)
+        _warn_of_another_schedule(request, config, folder)
 
     with torch.random.fork_rng():  # the caller's random state is his own
         torch.manual_seed(config.train.seed)
@@ -236,6 +240,12 @@ def _check_same_run(folder: Path, config: RunConfig, about: Mapping[str, Any]) -
         raise UserError(f"--resume {folder}: {what}; give the run's own settings or train into another folder")
     if corpus.get("corpus", {}).get("key") != about["corpus"]["key"]:
         raise UserError(f"--resume {folder}: the training files are not those the run was started with")
+
+
+def _warn_of_another_schedule(request: TrainRequest, config: RunConfig, folder: Path) -> None:
+    before = read_settings(folder)[0].train.max_steps
+    if config.train.schedule in ("linear", "cosine") and config.train.max_steps != before:
+        _say(request, f"train.max_steps was {before:,}: from here on the learning rate follows the new end")
 
 
 def _farewell(reason: str, step: int, folder: Path) -> str:

@@ -194,3 +194,9 @@ def test_the_nearest_model_directory_is_suggested(folder: Path, tmp_path: Path, 
 
 def test_without_one_near_the_message_says_what_is_wanted(tmp_path: Path) -> None:
     assert "give the folder that `sightline train --out` wrote" in message(tmp_path / "absent")
+
+
+def test_loading_leaves_the_callers_random_state_alone(folder: Path) -> None:
+    before = torch.get_rng_state()
+    read_model_directory(folder)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sightline.errors import UserError
+
 
 def sinusoids(start: int, length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same, for `length` positions.
@@ -44,5 +46,5 @@ class LearnedPositions(nn.Module):
     def forward(self, start: int, length: int) -> Float[Tensor, "length d_model"]:
         """Encodings of positions start ... start + length - 1."""
         if start + length > len(self.table):
-            raise ValueError(f"position {start + length} is beyond the {len(self.table)} that were learnt")
+            raise UserError(f"a sequence of {start + length} pieces is longer than model.max_len = {len(self.table)}")
         return self.table[start : start + length]

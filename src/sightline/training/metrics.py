@@ -68,11 +68,18 @@ def _cut(path: Path, after_step: int) -> None:
     os.replace(draft, path)
 
 
-def _tensorboard_writer(folder: Path) -> Any:
+def check_tensorboard() -> None:
+    """`UserError` where TensorBoard is not installed."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        import torch.utils.tensorboard  # noqa: F401
     except ImportError:
         raise UserError("--tensorboard needs TensorBoard: pip install 'sightline[tensorboard]'") from None
+
+
+def _tensorboard_writer(folder: Path) -> Any:
+    check_tensorboard()
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter(str(folder / "tensorboard"))
 
 
@@ -91,6 +98,9 @@ class Terminal:
 
     def interval(self, record: dict[str, Any]) -> None:
         """Show the figures of the last interval."""
+        if record["loss"] is None:
+            self.say(f"step {record['step']}: no update since the last line had a finite loss and gradient")
+            return
         if self._live:
             self._bar.set_postfix_str(
                 f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tok/s, "

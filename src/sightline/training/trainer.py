@@ -134,7 +134,7 @@ class Trainer:
         train, progress = self.config.train, self.progress
         batches = iter(stream)
         clock = Clock(stream)
-        while progress.step < train.max_steps:
+        while progress.step < train.max_steps and not self._out_of_patience():
             self.batches = [next(batches) for _ in range(train.accumulate)]
             self._update(self.batches, clock)
             progress.data = stream.state()
@@ -143,15 +143,15 @@ class Trainer:
                 self._log(log, clock)
             if progress.step % train.validate_every == 0 or progress.step == train.max_steps:
                 self._validate(log)
-            out_of_patience = 0 < train.patience <= progress.validations_since_best
-            last = out_of_patience or progress.step == train.max_steps or bool(self._stop_signal)
+            last = self._out_of_patience() or progress.step == train.max_steps or bool(self._stop_signal)
             if last or progress.step % train.checkpoint_every == 0:
                 self._save()
             if self._stop_signal:
                 return self._stop_signal
-            if out_of_patience:
-                return "patience"
-        return "finished"
+        return "patience" if progress.step < train.max_steps else "finished"
+
+    def _out_of_patience(self) -> bool:
+        return 0 < self.config.train.patience <= self.progress.validations_since_best
 
     def _update(self, batches: list[Batch], clock: Clock) -> None:
         """One optimiser update from the gradients of `batches` together, or none if they are not finite."""
@@ -215,12 +215,13 @@ class Trainer:
 
     def _log(self, log: MetricsLog, clock: Clock) -> None:
         train, progress = self.config.train, self.progress
-        tokens = max(1, progress.target_tokens)
+        tokens = progress.target_tokens  # 0 where no update of the interval was finite: then there is no loss either
+        nll = progress.nll / tokens if tokens else None
         record = {
             "step": progress.step,
-            "loss": progress.objective / tokens if progress.target_tokens else math.nan,
-            "nll": progress.nll / tokens,
-            "perplexity": math.exp(min(progress.nll / tokens, 700.0)),
+            "loss": progress.objective / tokens if tokens else None,
+            "nll": nll,
+            "perplexity": None if nll is None else math.exp(min(nll, 700.0)),
             "learning_rate": learning_rate(progress.step, self._peak, train),
             "epoch": progress.data["epoch"],
             "skipped": progress.skipped,
@@ -257,7 +258,7 @@ class Trainer:
         self.model.eval()
         figures = self.validate()
         value = -figures["bleu"] if metric == "bleu" and "bleu" in figures else figures["loss"]
-        better = progress.best is None or value < progress.best
+        better = math.isfinite(value) and (progress.best is None or value < progress.best)
         if better:
             progress.best, progress.best_step = value, progress.step
             self.export(self._parameters(), figures, what)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from sightline.errors import UserError
 from sightline.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
 from sightline.model.transformer import Transformer
 
@@ -49,7 +50,7 @@ def test_learned_positions_are_rows_of_their_table() -> None:
 
 @pytest.mark.parametrize(("start", "length"), [(0, 5), (4, 1), (3, 2)])
 def test_learned_positions_end(start: int, length: int) -> None:
-    with pytest.raises(ValueError, match=r"position 5 is beyond the 4 "):
+    with pytest.raises(UserError, match=r"5 pieces is longer than model.max_len = 4"):
         LearnedPositions(d_model=6, max_len=4)(start, length)
 
 
@@ -60,5 +61,5 @@ def test_learned_positions_end_in_incremental_decoding_too(build_small: Callable
     token = torch.tensor([[5]])
     for _ in range(3):
         model.decode(token, cache.memory, cache.src_mask, cache)
-    with pytest.raises(ValueError, match="position 4"):
+    with pytest.raises(UserError, match="4 pieces"):
         model.decode(token, cache.memory, cache.src_mask, cache)

@@ -245,7 +245,7 @@ def test_a_bad_update_is_skipped_and_counted(tmp_path: Path, spoil: Callable[[Ru
     assert_equal(moments[1], moments[2])
     assert_different(after[2].model, after[3].model)
     assert [line["skipped"] for line in run.log()] == [0, 0, 1, 1]
-    assert [math.isfinite(line["loss"]) for line in run.log()] == [True, True, False, True]
+    assert [line["loss"] is not None for line in run.log()] == [True, True, False, True]
 
 
 @pytest.mark.parametrize(("spoil", "what"), [(spoil_hidden, "loss"), (spoil_gradient, "gradient")])
@@ -430,3 +430,21 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     run.network.register_forward_pre_hook(raise_twice)
     with pytest.raises(KeyboardInterrupt):
         run.trainer.run()
+
+
+def test_a_validation_without_a_finite_loss_is_never_the_best(tmp_path: Path) -> None:
+    losses = iter([math.nan, 2.0, math.inf, 3.0])
+    run = Run(tmp_path, validate=lambda: {"loss": next(losses)}, validate_every=1)
+    run.trainer.run()
+    assert run.exported == ["step 2"]
+
+
+def test_a_run_that_lost_patience_is_not_taken_up_again(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"max_steps": 20, "validate_every": 1, "patience": 2}
+    first = Run(tmp_path, **settings)
+    assert first.trainer.run() == "patience"
+    step = first.trainer.progress.step
+    second = Run(tmp_path, **settings)
+    assert second.trainer.restore(pytest.fail)
+    assert second.trainer.run() == "patience"
+    assert second.trainer.progress.step == step < 20
