@@ -84,7 +84,7 @@ def _show(model: Model, test: Sequence[Pair]) -> float:
 
 def _say_what_next(folder: Path, test_files: tuple[Path, Path], picture: Path) -> None:
     source, reference = test_files
-    command = "sightline" if shutil.which("sightline") else f"{os.path.relpath(sys.executable)} -m sightline"
+    command = "sightline" if shutil.which("sightline") else os.path.relpath(Path(sys.executable).with_name("sightline"))
     print(
         f"""
 Model directory: {folder}
