@@ -1,7 +1,7 @@
 # demo    train a small translator of dates and look at it (about two minutes after set-up)
 # test    every test and every example in the docstrings
 # check   lint, format, types, architecture
-# bench   the benchmarks, e.g. make bench ARGS=--help
+# bench   translation quality on a corpus you have, e.g. make bench ARGS='multi30k --data DIR --out runs/ende'
 # clean   remove .venv and everything built
 #
 # The first target called sets up .venv; another interpreter: make demo PYTHON=python3.12
@@ -27,7 +27,7 @@ check: $(VENV)/.dev
 	@$(BIN)/python -m pytest -q tests/architecture
 
 bench: $(VENV)/.dev
-	@$(BIN)/python benchmarks/run.py $(ARGS)
+	@$(BIN)/python benchmarks/quality.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
