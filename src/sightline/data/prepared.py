@@ -337,7 +337,8 @@ def spooled(path: str, folder: Path) -> str:
             copy.write(line)
             sha.update(line)
     ending = ".tsv" if path == STANDARD_INPUT else "".join(Path(path).suffixes).removesuffix(".gz")
-    return str(partial.replace(folder / f"piped-{sha.hexdigest()[:16]}{ending}"))
+    origin = "standard-input" if path == STANDARD_INPUT else "pipe"  # a message about the copy names its file
+    return str(partial.replace(folder / f"{origin}-{sha.hexdigest()[:16]}{ending}"))
 
 
 @contextmanager
