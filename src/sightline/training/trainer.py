@@ -69,7 +69,6 @@ class Progress:
     skipped: int = 0  # updates skipped for a loss or gradient that was not finite
     skipped_in_a_row: int = 0
     best: float | None = None  # best validation figure, lower is better
-    best_step: int = 0
     validations_since_best: int = 0
 
 
@@ -260,7 +259,7 @@ class Trainer:
         value = -figures["bleu"] if metric == "bleu" and "bleu" in figures else figures["loss"]
         better = math.isfinite(value) and (progress.best is None or value < progress.best)
         if better:
-            progress.best, progress.best_step = value, progress.step
+            progress.best = value
             self.export(self._parameters(), figures, what)
         seconds = round(time.monotonic() - started, 3)
         log.validation({"step": progress.step, "what": what, **figures, "best": better, "seconds": seconds})
