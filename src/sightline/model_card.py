@@ -7,9 +7,17 @@ from sightline.config import RunConfig
 
 
 def model_card(
-    config: RunConfig, about: Mapping[str, Any], n_parameters: int, figures: Mapping[str, float], what: str
+    config: RunConfig,
+    about: Mapping[str, Any],
+    n_parameters: int,
+    figures: Mapping[str, float],
+    what: str,
+    signature: str,
 ) -> str:
-    """Markdown. `figures` are those of the validation set, `what` the step or average they belong to."""
+    """Markdown. `figures` are those of the validation set, `what` the step or average they belong to.
+
+    `signature` is sacreBLEU's of the BLEU among them.
+    """
     model, corpus = config.model, about["corpus"]
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
     return f"""# A translation model made with Sightline
@@ -24,7 +32,7 @@ def model_card(
 | validation data | {", ".join(corpus["valid"])} |
 | recipe | {about["recipe"]}, seed {config.train.seed}; every setting is in `config.json` |
 | weights | {what} |
-| validation | {_figures(config, figures)} |
+| validation | {_figures(config, figures, signature)} |
 | made with | sightline {about["sightline"]}, torch {about["torch"]}, Python {about["python"]} |
 
 ```sh
@@ -40,10 +48,9 @@ print(model.translate(["..."])[0].text)
 """
 
 
-def _figures(config: RunConfig, figures: Mapping[str, float]) -> str:
+def _figures(config: RunConfig, figures: Mapping[str, float], signature: str) -> str:
     shown = [f"loss {figures['loss']:.4f} nats a piece"]
     if "bleu" in figures:
         search = f"beam {config.decode.beam_size}, length penalty {config.decode.length_penalty}"
-        signature = "nrefs:1, case:mixed, tok:13a, smooth:exp, sacreBLEU"
-        shown.append(f"BLEU {figures['bleu']:.2f} ({signature}; {search}; first {config.train.validate_bleu} pairs)")
+        shown.append(f"BLEU {figures['bleu']:.2f} (`{signature}`; {search}; first {config.train.validate_bleu} pairs)")
     return ", ".join(shown)

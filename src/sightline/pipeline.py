@@ -23,7 +23,7 @@ from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare, sp
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
-from sightline.evaluate.bleu import corpus_scores
+from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.model.build import build_model, longest_sequence
 from sightline.model.parameters import count_parameters
 from sightline.model.transformer import Transformer
@@ -169,7 +169,8 @@ def _trainer(
     folder = Path(request.out)
 
     def export(parameters: Mapping[str, Tensor], figures: Mapping[str, float], what: str) -> None:
-        write_weights(folder, parameters, model_card(config, about, count_parameters(network), figures, what))
+        card = model_card(config, about, count_parameters(network), figures, what, bleu_signature())
+        write_weights(folder, parameters, card)
 
     def open_stream(state: Mapping[str, int] | None) -> BatchStream:
         train = config.train
@@ -213,6 +214,7 @@ def _about(request: TrainRequest, material: Material) -> dict[str, Any]:
             "pairs": len(material.train),
             "dropped": material.train.dropped,
             "key": material.train.key,
+            "valid_key": material.valid.key,
         },
     }
 
@@ -238,8 +240,9 @@ def _check_same_run(folder: Path, config: RunConfig, about: Mapping[str, Any]) -
     if changed:
         what = ", ".join(f"{key} was {old[key]!r}, now {new[key]!r}" for key in changed[:5])
         raise UserError(f"--resume {folder}: {what}; give the run's own settings or train into another folder")
-    if corpus.get("corpus", {}).get("key") != about["corpus"]["key"]:
-        raise UserError(f"--resume {folder}: the training files are not those the run was started with")
+    for key, files in (("key", "training"), ("valid_key", "validation")):
+        if corpus["corpus"].get(key) != about["corpus"][key]:
+            raise UserError(f"--resume {folder}: the {files} files are not those the run was started with")
 
 
 def _warn_of_another_schedule(request: TrainRequest, config: RunConfig, folder: Path) -> None:

@@ -225,10 +225,11 @@ def test_another_run_is_not_resumed_as_this_one(
     assert {file: file.read_bytes() for file in whole.rglob("*") if file.is_file()} == before
 
 
+@pytest.mark.parametrize(("option", "what"), [("--train", "training"), ("--valid", "validation")])
 def test_other_files_are_not_resumed_with(
-    whole: Path, command: list[str], cli: Any, tmp_path: Path, task: Any, write: Any
+    option: str, what: str, whole: Path, command: list[str], cli: Any, tmp_path: Path, task: Any, write: Any
 ) -> None:
     other = write(tmp_path / "other", task(700, 9))
-    at = command.index("--train") + 1
+    at = command.index(option) + 1
     changed = [*command[:at], *map(str, other), *command[at + 2 :]]
-    assert "the training files are not those" in cli(*changed, "--out", whole, "--resume").complaint
+    assert f"the {what} files are not those" in cli(*changed, "--out", whole, "--resume").complaint

@@ -77,6 +77,15 @@ def corpus_scores(
     return {name: _corpus_score(name, metric, hypotheses, streams) for name, metric in chosen.items()}
 
 
+def bleu_signature() -> str:
+    """The signature of `corpus_scores`' BLEU with one reference.
+
+    >>> bleu_signature().split("|version")[0]
+    'nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp'
+    """
+    return corpus_scores(["."], ["."], metrics=["BLEU"])["BLEU"].signature
+
+
 def as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]]:
     """`{"BLEU": {"score": 41.02, "signature": "nrefs:1|..."}, ...}`, for machines."""
     return {name: {"score": score.score, "signature": score.signature} for name, score in scores.items()}

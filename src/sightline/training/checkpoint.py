@@ -84,12 +84,10 @@ def checkpoint_paths(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*"))
 
 
-def remove_old(folder: Path, keep_last: int, keep: Iterable[int] = ()) -> None:
-    """Delete all but the newest `keep_last` checkpoints and those of the steps `keep`, and drafts left by a crash."""
-    kept = {step_name(step) for step in keep}
+def remove_old(folder: Path, keep_last: int) -> None:
+    """Delete all but the newest `keep_last` checkpoints, and drafts left by a crash."""
     for path in checkpoint_paths(folder)[:-keep_last]:
-        if path.name not in kept:
-            shutil.rmtree(path)
+        shutil.rmtree(path)
     for draft in folder.glob(".step-*"):
         shutil.rmtree(draft, ignore_errors=True)
 

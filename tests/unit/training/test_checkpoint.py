@@ -141,10 +141,10 @@ def test_none_whole(tmp_path: Path) -> None:
     assert len(warnings) == 2
 
 
-def test_old_ones_go_but_those_to_keep(tmp_path: Path) -> None:
+def test_old_ones_go(tmp_path: Path) -> None:
     save(tmp_path, 1, 2, 3, 4, 5)
-    remove_old(tmp_path, keep_last=2, keep=[1])
-    assert [path.name[-1] for path in checkpoint_paths(tmp_path)] == ["1", "4", "5"]
+    remove_old(tmp_path, keep_last=2)
+    assert [path.name[-1] for path in checkpoint_paths(tmp_path)] == ["4", "5"]
 
 
 def test_the_average_is_the_mean_summed_in_float64() -> None:
