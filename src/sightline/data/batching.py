@@ -2,8 +2,8 @@
 reads.
 
 Section 5.1 of the paper: pairs of similar length are batched together, each batch up to a number of tokens.
-The plan of an epoch is a pure function of (seed, epoch), so a position in the data is two numbers. Not here:
-tensors (`batch.py`).
+The plan of an epoch is a pure function of (seed, epoch), so a place in the data is a few numbers. Not
+here: tensors (`batch.py`).
 """
 
 import queue
@@ -25,6 +25,9 @@ from sightline.data.tokenizer import Tokenizer
 
 Lengths = NDArray[np.integer]
 Rows = NDArray[np.int64]
+Place = tuple[int, int, int]  # epoch, planned batches done with, batches given of a window begun
+
+WINDOW = 32  # planned batches whose pairs are arranged anew under BPE-dropout; more pad less and wait longer
 
 
 def plan_batches(
@@ -44,7 +47,17 @@ def plan_batches(
             gets a batch of its own.
         largest_first: the batch with the most cells comes first, so that memory trouble shows at once.
     """
-    generator = np.random.default_rng([seed, epoch])
+    return arrange(src_lengths, tgt_lengths, tokens_per_batch, np.random.default_rng([seed, epoch]), largest_first)
+
+
+def arrange(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    tokens_per_batch: int,
+    generator: np.random.Generator,
+    largest_first: bool = False,
+) -> list[Rows]:
+    """All rows in batches of similar lengths, as `plan_batches` has them, by the draws of `generator`."""
     shuffled = generator.permutation(len(src_lengths))
     order = shuffled[np.lexsort((src_lengths[shuffled], np.maximum(src_lengths, tgt_lengths)[shuffled]))]
     batches = cut(order, np.maximum(src_lengths, tgt_lengths)[order], tokens_per_batch)
@@ -82,9 +95,9 @@ class BatchStream:
     """Batches of training pairs, epoch after epoch without end, prepared ahead in a thread of its own.
 
     With `config.bpe_dropout` (arXiv:1910.13267) every pair is segmented anew in every epoch, as a pure
-    function of (seed, epoch, row). Batches are planned from the lengths without dropout, so they come out
-    somewhat larger than `tokens_per_batch`; a segmentation longer than `config.max_length` is replaced by the
-    one without dropout.
+    function of (seed, epoch, row). Lengths change with it, so the pairs of `WINDOW` planned batches are
+    arranged anew by the lengths they have now; a segmentation longer than `config.max_length` is replaced by
+    the one without dropout.
 
     `state()` says where the stream is; a stream made with that `state` continues with exactly the batches
     that this one would have given next. `wait_seconds` is the time the consumer has waited for batches so
@@ -102,10 +115,12 @@ class BatchStream:
         prefetch: int = 8,
     ) -> None:
         self.epoch = state["epoch"] if state else 0
-        self.position = state["position"] if state else 0  # batches already given in this epoch
+        self.position = state["position"] if state else 0  # planned batches done with in this epoch
+        self.offset = state.get("offset", 0) if state else 0  # batches already given of a window begun
         self.wait_seconds = 0.0
-        batches = walk(corpus, tokenizer, config, tokens_per_batch, seed, self.epoch, self.position)
-        self._ready: queue.Queue[tuple[int, int, Batch] | BaseException] = queue.Queue(prefetch)
+        start = (self.epoch, self.position, self.offset)
+        batches = walk(corpus, tokenizer, config, tokens_per_batch, seed, start)
+        self._ready: queue.Queue[tuple[Place, Batch] | BaseException] = queue.Queue(prefetch)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=fill, args=(self._ready, self._stop, batches), daemon=True)
         self._thread.start()
@@ -113,7 +128,7 @@ class BatchStream:
 
     def state(self) -> dict[str, int]:
         """Where the stream is: after the last batch given, whatever has been prepared beyond it."""
-        return {"epoch": self.epoch, "position": self.position}
+        return {"epoch": self.epoch, "position": self.position, "offset": self.offset}
 
     def __iter__(self) -> "BatchStream":
         return self
@@ -127,7 +142,7 @@ class BatchStream:
         if isinstance(item, BaseException):
             self.close()
             raise item
-        self.epoch, self.position, batch = item
+        (self.epoch, self.position, self.offset), batch = item
         return batch
 
     def close(self) -> None:
@@ -150,27 +165,43 @@ def walk(
     config: DataConfig,
     tokens_per_batch: int,
     seed: int,
-    epoch: int,
-    position: int,
-) -> Iterator[tuple[int, int, Batch]]:
-    """Batches from a position on, each with the position after it; only epoch 0 starts largest first."""
+    start: Place,
+) -> Iterator[tuple[Place, Batch]]:
+    """Batches from a place on, each with the place after it; only epoch 0 starts largest first."""
+    epoch, position, offset = start
     lengths = corpus.src_lengths, corpus.tgt_lengths
     for now in count(epoch):
         plan = plan_batches(*lengths, tokens_per_batch, seed, now, largest_first=now == 0)
-        for done, rows in enumerate(plan[position:], start=position + 1):
-            if config.bpe_dropout > 0:
-                yield now, done, load_with_dropout(corpus, tokenizer, config, rows, seed, now)
-            else:
-                yield now, done, load(corpus, tokenizer, rows)
+        if config.bpe_dropout == 0:
+            for done, rows in enumerate(plan[position:], start=position + 1):
+                yield (now, done, 0), load(corpus, tokenizer, rows)
+        else:
+            for begin in range(position, len(plan), WINDOW):
+                rows = np.concatenate(plan[begin : begin + WINDOW])
+                parts = list(window_batches(corpus, tokenizer, config, tokens_per_batch, seed, now, begin, rows))
+                for given, batch in enumerate(parts[offset:], start=offset + 1):
+                    yield (now, begin, given) if given < len(parts) else (now, begin + WINDOW, 0), batch
+                offset = 0
         position = 0
 
 
-def load_with_dropout(
-    corpus: PreparedCorpus, tokenizer: Tokenizer, config: DataConfig, rows: Rows, seed: int, epoch: int
-) -> Batch:
-    """The batch of some rows, segmented for this epoch."""
+def window_batches(
+    corpus: PreparedCorpus,
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    tokens_per_batch: int,
+    seed: int,
+    epoch: int,
+    begin: int,
+    rows: Rows,
+) -> Iterator[Batch]:
+    """The pairs of the window that begins at a planned batch, segmented with BPE-dropout and then batched."""
     pairs = [dropped_pair(corpus, tokenizer, config, row, seed, epoch) for row in rows.tolist()]
-    return collate(pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, index=rows)
+    src_lengths, tgt_lengths = (np.array([len(pair[side]) for pair in pairs]) + 1 for side in (0, 1))
+    generator = np.random.default_rng([seed, epoch, begin])
+    for part in arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, largest_first=epoch == begin == 0):
+        chosen = [pairs[i] for i in part.tolist()]
+        yield collate(chosen, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, rows[part])
 
 
 def dropped_pair(

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.config import DataConfig
+from sightline.data import batching
 from sightline.data.batch import Batch
 from sightline.data.batching import BatchStream, plan_batches, validation_batches
 from sightline.data.corpus import Corpus
@@ -81,14 +82,16 @@ def same(left: Batch, right: Batch) -> bool:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_stream_continues_exactly_from_its_state(corpus, dropout):
+def test_a_stream_continues_exactly_from_its_state(corpus, dropout, monkeypatch):
+    monkeypatch.setattr(batching, "WINDOW", 4)
     config = replace(CONFIG, bpe_dropout=dropout)
     with BatchStream(*corpus, config, 60, seed=3) as whole:
         batches, states = [], [whole.state()]
         while whole.epoch < 3:
             batches.append(next(whole))
             states.append(whole.state())
-    assert states[-1] == {"epoch": 3, "position": 1}
+    assert states[-1] == {"epoch": 3, "position": 0 if dropout else 1, "offset": 1 if dropout else 0}
+    assert {state["offset"] > 0 for state in states} == ({True, False} if dropout else {False})
     for start in range(0, len(batches), 7):
         with BatchStream(*corpus, config, 60, seed=3, state=states[start], prefetch=2) as rest:
             following = list(islice(rest, 4))
@@ -96,9 +99,19 @@ def test_a_stream_continues_exactly_from_its_state(corpus, dropout):
             assert rest.state() == states[min(start + 4, len(batches))] or start + 4 > len(batches)
 
 
-def test_every_epoch_has_every_pair_and_the_first_starts_largest(corpus):
+def test_batches_under_dropout_keep_to_the_budget(corpus):
     prepared, tokenizer = corpus
-    with BatchStream(prepared, tokenizer, CONFIG, 60, seed=1) as stream:
+    with BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=0.3), 200, seed=1) as stream:
+        batches = list(islice(stream, 30))
+    assert max(max(b.src.numel(), b.tgt_out.numel()) for b in batches) <= 200
+    assert sum(b.n_source_tokens for b in batches) > 0.7 * sum(b.src.numel() for b in batches)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_every_epoch_has_every_pair_and_the_first_starts_largest(corpus, dropout, monkeypatch):
+    monkeypatch.setattr(batching, "WINDOW", 1000)
+    prepared, tokenizer = corpus
+    with BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1) as stream:
         epochs: dict[int, list[Batch]] = {0: [], 1: [], 2: []}
         for batch in stream:
             if stream.epoch == 2:
@@ -185,5 +198,5 @@ def test_the_thread_ends_with_the_stream(corpus):
     stream.close()
     assert not list(threads())
     assert list(stream) == []
-    assert stream.state() == {"epoch": 0, "position": 1}
+    assert stream.state() == {"epoch": 0, "position": 1, "offset": 0}
     assert stream.wait_seconds > 0
