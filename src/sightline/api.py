@@ -12,22 +12,26 @@ from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
 from sightline.evaluate.score import PairScore, score_texts
 from sightline.model.build import longest_sequence
+from sightline.model.inference import PreparedForms
 from sightline.model.parameters import count_parameters
 from sightline.model_directory import ModelDirectory, read_model_directory
 from sightline.pipeline import TrainRequest, choose_device, train_model
+from sightline.workers import translate_in_processes, usable_cores, worth_sharing
 
 
 class Model:
     """A trained model with its tokenizer and its decoding settings; made by `sightline.load`."""
 
-    def __init__(self, directory: ModelDirectory, device: torch.device) -> None:
+    def __init__(self, directory: ModelDirectory, device: torch.device, path: Path) -> None:
+        self.path = path  # of the model directory
         self.network = directory.network  # the torch module
         self.tokenizer = directory.tokenizer
         self.config = directory.config
         self.about = directory.about
         self.device = device
         max_len = longest_sequence(self.config.model)
-        self._translator = Translator(self.network, self.tokenizer, self.config.decode, max_len)
+        prepare = PreparedForms(self.network)
+        self._translator = Translator(self.network, self.tokenizer, self.config.decode, max_len, prepare)
 
     @property
     def decode_config(self) -> DecodeConfig:
@@ -43,9 +47,20 @@ class Model:
         return self._translator.translate(texts, prefix, **overrides)
 
     def translate_lines(
-        self, lines: Iterable[str], prefix: str = "", chunk_lines: int = 2000, **overrides: Any
+        self, lines: Iterable[str], prefix: str = "", chunk_lines: int = 2000, workers: int = 1, **overrides: Any
     ) -> Iterator[Translation]:
-        """`translate` for a stream of any length, in constant memory."""
+        """`translate` for a stream of any length, in constant memory.
+
+        With several `workers` as many processes share the lines; 0 is one for each CPU core where there are lines
+        enough (see `sightline.workers`).
+        """
+        if workers < 0:
+            raise UserError(f"workers = {workers}: must be a number of processes, or 0 for as many as pay")
+        if workers == 0:
+            shared, lines = worth_sharing(lines)
+            workers = usable_cores() if shared and self.device.type == "cpu" else 1
+        if workers > 1:
+            return translate_in_processes(self.path, str(self.device), lines, workers, prefix, overrides)
         return self._translator.translate_lines(lines, prefix, chunk_lines, **overrides)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
@@ -65,7 +80,7 @@ class Model:
 def load(path: str | Path, device: str = "auto") -> Model:
     """The model in a directory that `train` wrote; `UserError` says what is wrong with any other."""
     chosen = choose_device(device)
-    return Model(read_model_directory(path, chosen), chosen)
+    return Model(read_model_directory(path, chosen), chosen, Path(path))
 
 
 def train(
@@ -78,6 +93,7 @@ def train(
     device: str = "auto",
     special: Sequence[str] = (),
     show: bool = True,
+    init: str | Path = "",
 ) -> Model:
     """Train a model on files and return it.
 
@@ -88,6 +104,7 @@ def train(
         recipe: name of a recipe or path of a `.toml` file.
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
+        init: a model directory to start from; its shape and tokenizer win over those of the recipe.
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
@@ -104,6 +121,7 @@ def train(
         device=device,
         special=special,
         show=show,
+        init=str(init),
     )
     reason = train_model(request)
     if reason.startswith("SIG"):

@@ -8,20 +8,22 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 
 import sightline
-from sightline.config import DecodeConfig, recipe_names
+from sightline.config import CHOICES, DecodeConfig, recipe_names
 from sightline.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from sightline.api import Model
     from sightline.decode.translator import Translation
+
+Item = TypeVar("Item")
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,6 +78,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
     _demo_options(commands)
     _train_options(commands)
     _translate_options(commands)
+    _distill_options(commands)
     _score_options(commands)
     _evaluate_options(commands)
     _info_options(commands)
@@ -110,6 +113,8 @@ def _train_options(commands: Any) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="model directory to write")
     setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
+    init = "start from this model's weights and tokenizer: fine-tuning, or a second stage of training"
+    parser.add_argument("--init", default="", metavar="MODEL", help=init)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="short for --set train.seed=N")
@@ -134,6 +139,7 @@ def run_train(options: argparse.Namespace) -> None:
         device=options.device,
         special=options.special,
         tensorboard=options.tensorboard,
+        init=options.init,
     )
     train_model(request)
 
@@ -155,6 +161,7 @@ DECODE_HELP = {
     "seed": "of sampling",
     "batch_tokens": "source pieces translated at once",
     "max_source_length": "longer lines are translated in parts, pieces",
+    "compute": "numbers to compute with; int8 is fastest on a CPU, bfloat16 on CUDA",
 }
 
 
@@ -166,7 +173,8 @@ def _decode_options(parser: argparse.ArgumentParser) -> None:
         if field.type is bool:
             group.add_argument(name, action="store_true", default=None, help=text)
         else:
-            group.add_argument(name, type=field.type, metavar="N", help=text)
+            choices = CHOICES.get(f"decode.{field.name}")
+            group.add_argument(name, type=field.type, choices=choices, metavar=None if choices else "N", help=text)
 
 
 def _decode_overrides(options: argparse.Namespace) -> dict[str, Any]:
@@ -186,8 +194,14 @@ def _translate_options(commands: Any) -> None:
     parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl adds scores and pieces")
     parser.add_argument("--prefix", default="", help="what every translation must begin with")
+    _workers_option(parser)
     _decode_options(parser)
     parser.set_defaults(run=run_translate)
+
+
+def _workers_option(parser: argparse.ArgumentParser) -> None:
+    workers = "processes that share the lines (default: as many as pay on this machine)"
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help=workers)
 
 
 def run_translate(options: argparse.Namespace) -> None:
@@ -201,13 +215,29 @@ def run_translate(options: argparse.Namespace) -> None:
         _stdin_lines() if interactive else read_lines(options.input, allow_empty=True),
         options.prefix,
         chunk_lines=1 if interactive else 1000,
+        workers=1 if interactive else options.workers,
         **overrides,
     )
     with _output(options.output) as file:
-        for translation in translations:
+        for translation in _progress(translations, options.input):
             file.write(_format(translation, options.format) + "\n")
             if interactive:
                 file.flush()
+
+
+def _progress(items: Iterable[Item], *paths: str) -> Iterable[Item]:
+    """A progress bar with sentences a second and time left, where somebody watches and `paths` are files."""
+    from tqdm import tqdm
+
+    if not sys.stderr.isatty() or "-" in paths:
+        return items
+    total = None if any(path.endswith(".gz") for path in paths) else _count_lines(paths[0])
+    return tqdm(items, total=total, unit=" sentences", smoothing=0.05)
+
+
+def _count_lines(path: str) -> int:
+    with open(path, "rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
 def _stdin_lines() -> Iterator[str]:
@@ -222,6 +252,43 @@ def _format(translation: "Translation", style: str) -> str:
         return json.dumps(as_record(translation), ensure_ascii=False)
     texts = [translation.text, *(other.text for other in translation.alternatives)]
     return "\t".join(texts) if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
+
+
+# distill -------------------------------------------------------------------------------------------------------------
+
+
+def _distill_options(commands: Any) -> None:
+    parser = commands.add_parser("distill", help="write a model's translations of a corpus, to train a smaller one on")
+    _model_options(parser)
+    files = "the corpus, as `sightline train` takes it"
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.jsonl", help="corpus to write")
+    interpolate = "take the translation of the n-best list that is closest to the reference, not the likeliest"
+    parser.add_argument("--interpolate", action="store_true", help=interpolate)
+    _workers_option(parser)
+    _decode_options(parser)
+    parser.set_defaults(run=run_distill)
+
+
+def run_distill(options: argparse.Namespace) -> None:
+    """A corpus with the model's translations for targets, one JSON object a line."""
+    from sightline.data.corpus import parse_corpora, read_pairs
+    from sightline.distill import distill
+
+    if not options.output.endswith(".jsonl"):
+        raise UserError(f"-o {options.output}: give it the ending .jsonl, by which `sightline train` knows the format")
+    model = _load(options)
+    overrides = _decode_overrides(options)
+    if options.interpolate and "n_best" not in overrides:
+        overrides["n_best"] = overrides.get("beam_size", model.decode_config.beam_size)
+
+    def translate(lines: Iterable[str]) -> Iterator["Translation"]:
+        return model.translate_lines(lines, workers=options.workers, **overrides)
+
+    pairs = distill(read_pairs(parse_corpora(options.train)), translate, options.interpolate)
+    with _output(options.output) as file:
+        for src, tgt in _progress(pairs, *options.train):
+            file.write(json.dumps({"src": src, "tgt": tgt}, ensure_ascii=False) + "\n")
 
 
 # score, evaluate, info -----------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ def model_card(
     """
     model, corpus = config.model, about["corpus"]
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
+    start = f" from the weights of `{about['init']}`" if about.get("init") else ""
     return f"""# A translation model made with Sightline
 
 | | |
@@ -30,7 +31,7 @@ def model_card(
 | vocabulary | {model.vocab_size:,} {config.data.subword} pieces |
 | training data | {", ".join(corpus["train"])}: {corpus["pairs"]:,} pairs (dropped: {dropped}) |
 | validation data | {", ".join(corpus["valid"])} |
-| recipe | {about["recipe"]}, seed {config.train.seed}; every setting is in `config.json` |
+| recipe | {about["recipe"]}{start}, seed {config.train.seed}; every setting is in `config.json` |
 | weights | {what} |
 | validation | {_figures(config, figures, signature)} |
 | made with | sightline {about["sightline"]}, torch {about["torch"]}, Python {about["python"]} |

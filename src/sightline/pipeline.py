@@ -25,10 +25,18 @@ from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.model.build import build_model, longest_sequence
-from sightline.model.parameters import count_parameters
+from sightline.model.parameters import count_parameters, load_parameters, parameters_of
 from sightline.model.transformer import Transformer
 from sightline.model_card import model_card
-from sightline.model_directory import CONFIG, TOKENIZER, read_settings, write_settings, write_weights
+from sightline.model_directory import (
+    CONFIG,
+    TOKENIZER,
+    ModelDirectory,
+    read_model_directory,
+    read_settings,
+    write_settings,
+    write_weights,
+)
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.metrics import check_tensorboard
@@ -63,6 +71,7 @@ class TrainRequest:
     special: Sequence[str] = ()  # strings that are one piece wherever a text contains them, such as "<2de>"
     show: bool = True
     tensorboard: bool = False
+    init: str = ""  # model directory to start from: its weights, shape and tokenizer
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,9 @@ def train_model(request: TrainRequest) -> str:
     The model directory is `request.out`; from the first validation on it holds the best model so far.
     """
     config = check(apply_settings(load_recipe(request.recipe), request.settings))
+    start = read_model_directory(request.init) if request.init else None
+    if start:
+        config = _continuing(config, start.config)
     folder, device = Path(request.out), choose_device(request.device)
     _refuse_to_overwrite(folder, request.resume)
     if request.tensorboard:
@@ -87,7 +99,7 @@ def train_model(request: TrainRequest) -> str:
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     keep_freed_memory()
 
-    material = _material(request, config, folder)
+    material = _material(request, config, folder, start)
     _check_material(request, config, material)
     config = replace(config, model=_with_vocabulary(config.model, material.tokenizer))
     about = _about(request, material)
@@ -98,6 +110,8 @@ def train_model(request: TrainRequest) -> str:
     with torch.random.fork_rng():  # the caller's random state is his own
         torch.manual_seed(config.train.seed)
         trainer = _trainer(request, config, material, about, device)
+        if start:
+            load_parameters(trainer.model, parameters_of(start.network), request.init)
         write_settings(folder, config, material.tokenizer, about)  # nothing before this leaves a trace
         _say(request, f"{count_parameters(trainer.model):,} parameters, on {device}, into {folder}")
         if request.resume:
@@ -124,9 +138,17 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _material(request: TrainRequest, config: RunConfig, folder: Path) -> Material:
+def _continuing(config: RunConfig, start: RunConfig) -> RunConfig:
+    """`config` for a model that exists: its shape and its tokenizer's settings are given, dropout is not."""
+    model = replace(start.model, dropout=config.model.dropout)
+    tokenizer = ("subword", "vocab_size", "normalization", "lowercase")
+    data = replace(config.data, tokenizer="", **{name: getattr(start.data, name) for name in tokenizer})
+    return replace(config, model=model, data=data)
+
+
+def _material(request: TrainRequest, config: RunConfig, folder: Path, start: ModelDirectory | None) -> Material:
     train, valid = spool(parse_corpora(request.train)), spool(parse_corpora(request.valid))
-    tokenizer = _tokenizer(request, config, folder, train)
+    tokenizer = start.tokenizer if start else _tokenizer(request, config, folder, train)
     prepared = prepare(train, tokenizer, config.data, progress=request.show)
     reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
     _say(request, f"training on {len(prepared):,} of {prepared.read:,} pairs{reasons}")
@@ -208,6 +230,7 @@ def _about(request: TrainRequest, material: Material) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "recipe": Path(request.recipe).stem,
+        "init": Path(request.init).absolute().name if request.init else "",
         "corpus": {
             "train": [Path(name).name for name in request.train],
             "valid": [Path(name).name for name in request.valid],

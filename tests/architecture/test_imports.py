@@ -36,6 +36,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "serve": frozenset({"decode", "inspect", "config"}),
     "model_card": frozenset({"config"}),
     "model_directory": frozenset({"config", "data", "model"}),
+    "distill": frozenset({"data", "decode"}),
+    "workers": frozenset({"decode", "api"}),
     "pipeline": EVERYTHING,
     "api": EVERYTHING,
     "demo": EVERYTHING,

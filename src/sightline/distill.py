@@ -1,0 +1,40 @@
+"""Sequence-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947): a teacher's translations to train on.
+
+A small or shallow student learns more from what a large model writes than from the human references, which vary in
+ways it has no room for (arXiv:2006.10369). The output is a training corpus like any other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import tee
+
+from sacrebleu.metrics.bleu import BLEU
+
+from sightline.data.corpus import Pair
+from sightline.decode.translator import Translation
+
+
+def distill(
+    pairs: Iterable[Pair], translate: Callable[[Iterable[str]], Iterable[Translation]], interpolate: bool = False
+) -> Iterator[Pair]:
+    """Each source with the teacher's translation of it; pairs whose translation is empty are left out.
+
+    Args:
+        pairs: the training corpus.
+        translate: source lines to the teacher's translations, in order.
+        interpolate: take, of the translation and its alternatives, the one most similar to the reference by sentence
+            BLEU (section 3.2, "sequence-level interpolation") instead of the likeliest.
+    """
+    ahead, behind = tee(pairs)  # holds as many pairs as `translate` reads ahead
+    for (source, reference), found in zip(behind, translate(source for source, _ in ahead), strict=True):
+        text = closest(found, reference) if interpolate else found.text
+        if text:
+            yield source, text
+
+
+def closest(translation: Translation, reference: str) -> str:
+    """Of a translation and its alternatives the text with the highest sentence BLEU; the likelier wins a tie."""
+    texts = [translation.text, *(other.text for other in translation.alternatives)]
+    return max(texts, key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
+
+
+SENTENCE_BLEU = BLEU(effective_order=True)

@@ -1,0 +1,87 @@
+"""Translation by several processes: each holds the model, takes chunks of lines and gives their translations back.
+
+On a CPU several processes of one thread each translate more than one process of several threads: most matrix products
+of a decoding step are too small to be worth dividing (`benchmarks/`). Order and text are those of one process.
+"""
+
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from sightline.decode.translator import Translation
+from sightline.errors import UserError
+
+CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
+
+
+def usable_cores() -> int:
+    """The CPU cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def worth_sharing(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
+    """Whether there are lines enough to start further processes for, and all the lines."""
+    stream = iter(lines)
+    head = list(islice(stream, 2 * CHUNK_LINES))
+    return len(head) == 2 * CHUNK_LINES, chain(head, stream)
+
+
+def translate_in_processes(
+    folder: str | Path,
+    device: str,
+    lines: Iterable[str],
+    workers: int,
+    prefix: str = "",
+    overrides: Mapping[str, Any] | None = None,
+    chunk_lines: int = CHUNK_LINES,
+) -> Iterator[Translation]:
+    """`Model.translate_lines` of the model in `folder` by `workers` processes, which share the cores among them.
+
+    At most two chunks a process are on their way at a time, so memory does not grow with the input. A program that
+    calls this needs the guard `if __name__ == "__main__":`, for every process starts by importing it.
+
+    Raises:
+        UserError: what `translate` raises, or a process was killed.
+    """
+    threads = max(1, usable_cores() // workers)
+    stream = iter(lines)
+    pending: deque[Future[list[Translation]]] = deque()
+    with ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (threads,)) as pool:
+        try:
+            while chunk := list(islice(stream, chunk_lines)):
+                pending.append(pool.submit(_translate, str(folder), device, chunk, prefix, dict(overrides or {})))
+                if len(pending) >= 2 * workers:
+                    yield from pending.popleft().result()
+            while pending:
+                yield from pending.popleft().result()
+        except BrokenProcessPool:
+            why = "a translating process was ended from outside, perhaps for lack of memory"
+            raise UserError(f"{why}: use fewer of them (--workers 1)") from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+_models: dict[tuple[str, str], Any] = {}  # of this process
+
+
+def _prepare(threads: int) -> None:
+    """A process of the pool leaves Ctrl-C to the one that started it."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+
+
+def _translate(folder: str, device: str, lines: list[str], prefix: str, overrides: dict[str, Any]) -> list[Translation]:
+    from sightline.api import load
+
+    if (folder, device) not in _models:
+        _models[folder, device] = load(folder, device)
+    return _models[folder, device].translate(lines, prefix, **overrides)

@@ -1,0 +1,53 @@
+"""Several processes translate as one: same text, same order, the same errors, and an end that is told."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sightline
+from sightline import workers
+from sightline.errors import UserError
+from sightline.workers import CHUNK_LINES, translate_in_processes, worth_sharing
+
+
+def test_two_processes_write_what_one_writes(model_path: Path, task: Any, cli: Any, tmp_path: Path) -> None:
+    lines = [src for src, _ in task(60, 3)]
+    lines[7] = lines[20] = ""
+    whole = [found.text for found in sightline.load(model_path, "cpu").translate(lines)]
+    shared = translate_in_processes(model_path, "cpu", lines, 2, overrides={}, chunk_lines=7)
+    assert [found.text for found in shared] == whole
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert cli("translate", model_path, tmp_path / "in.txt", "--device", "cpu", "--workers", 2).lines == whole
+
+
+def test_errors_come_through(model_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such model directory"):
+        list(translate_in_processes(tmp_path / "none", "cpu", ["a"], 1))
+    with pytest.raises(UserError, match="workers = -1"):
+        sightline.load(model_path, "cpu").translate_lines(["a"], workers=-1)
+
+
+def test_a_killed_process_is_told(model_path: Path, task: Any) -> None:
+    def lines() -> Iterator[str]:
+        for number, (src, _) in enumerate(task(400, 4)):
+            if number == 200:  # some results are back, so the process is up
+                children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+                for child in map(int, children):
+                    if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        os.kill(child, signal.SIGKILL)
+            yield src
+
+    with pytest.raises(UserError, match="ended from outside"):
+        list(translate_in_processes(model_path, "cpu", lines(), 1, chunk_lines=20))
+
+
+def test_only_long_inputs_are_shared() -> None:
+    for count, expected in ((3, False), (2 * CHUNK_LINES - 1, False), (2 * CHUNK_LINES, True), (3 * CHUNK_LINES, True)):
+        shared, lines = worth_sharing(map(str, range(count)))
+        assert shared is expected
+        assert list(lines) == list(map(str, range(count)))
+    assert workers.usable_cores() >= 1
