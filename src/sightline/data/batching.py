@@ -59,8 +59,11 @@ def arrange(
 ) -> list[Rows]:
     """All rows in batches of similar lengths, as `plan_batches` has them, by the draws of `generator`."""
     shuffled = generator.permutation(len(src_lengths))
-    order = shuffled[np.lexsort((src_lengths[shuffled], np.maximum(src_lengths, tgt_lengths)[shuffled]))]
-    batches = cut(order, np.maximum(src_lengths, tgt_lengths)[order], tokens_per_batch)
+    src, tgt = src_lengths[shuffled], tgt_lengths[shuffled]
+    longest = np.maximum(src, tgt)
+    # By the longer side, then from source-heavy to target-heavy and back, so that neighbours are alike on both sides.
+    order = np.lexsort((np.where(longest % 2, src - tgt, tgt - src), longest))
+    batches = cut(shuffled[order], longest[order], tokens_per_batch)
     plan = [batches[i] for i in generator.permutation(len(batches))]
     if largest_first:
         cells = [len(rows) * (int(src_lengths[rows].max()) + int(tgt_lengths[rows].max())) for rows in plan]
