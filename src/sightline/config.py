@@ -74,6 +74,7 @@ class TrainConfig:
     average: int = 5  # checkpoints averaged into the final model (section 6.1); 1 = the last alone
     precision: str = "auto"  # "auto" (bf16 autocast on CUDA, float32 elsewhere), "float32" or "bf16"
     compile: bool = False  # torch.compile the model
+    recompute: bool = False  # keep no activations inside layers, compute them again: less memory, a third more time
     threads: int = 0  # CPU threads; 0 = all. Part of the result on CPU: sums are split by it
     log_every: int = 100  # updates
     validate_every: int = 1000  # updates

@@ -44,6 +44,19 @@ def fused_attention(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
+def project(x: Float[Tensor, "... d_model"], *projections: nn.Linear) -> tuple[Float[Tensor, "... _"], ...]:
+    """Each of `projections` of `x`; where gradients are wanted, by one matrix product.
+
+    Joining the weights costs a copy of them; having the gradient of `x` from one product instead of a sum of several
+    saves more than that. Without gradients it does not pay.
+    """
+    if not torch.is_grad_enabled():
+        return tuple(projection(x) for projection in projections)
+    weight = torch.cat([projection.weight for projection in projections])
+    bias = torch.cat([projection.bias for projection in projections])
+    return F.linear(x, weight, bias).split([projection.out_features for projection in projections], -1)
+
+
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (3.2.2).
 
@@ -66,8 +79,11 @@ class MultiHeadAttention(nn.Module):
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
         """Queries from `x`, keys and values from `memory` (the same tensor in self-attention) and from `cache`."""
-        q = self.split_heads(self.q_proj(x))
-        k, v = self.keys_and_values(memory, cache)
+        if memory is x and cache is None:
+            q, k, v = map(self.split_heads, project(x, self.q_proj, self.k_proj, self.v_proj))
+        else:
+            q = self.split_heads(self.q_proj(x))
+            k, v = self.keys_and_values(memory, cache)
         heads = fused_attention(q, k, v, mask)
         return self.o_proj(self.merge_heads(heads))
 
@@ -77,8 +93,7 @@ class MultiHeadAttention(nn.Module):
         """Keys and values of `memory`, joined with those `cache` holds already."""
         if cache is not None and cache.complete:
             return cache.read()
-        k = self.split_heads(self.k_proj(memory))
-        v = self.split_heads(self.v_proj(memory))
+        k, v = map(self.split_heads, project(memory, self.k_proj, self.v_proj))
         return (k, v) if cache is None else cache.append(k, v)
 
     def split_heads(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch heads length d_head"]:

@@ -1,14 +1,14 @@
 """Section 5.4: residual dropout, with a mask that costs two random bytes an element instead of a float.
 
-On a CPU the random numbers of torch's dropout take over a tenth of a training step (`benchmarks/`). Here one 64-bit
-draw serves four elements, so the probability is a multiple of 1/65536; the scale makes up for exactly what was
+On a CPU the random numbers and masks of torch's dropout take over a tenth of a training step (`benchmarks/`). Here one
+64-bit draw serves four elements, so the probability is a multiple of 1/65536; the scale makes up for exactly what was
 dropped. Elsewhere than on a CPU this is torch's own dropout.
 """
 
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int16
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,29 +22,40 @@ class Dropout(nn.Module):
         super().__init__()
         self.p = p
 
-    def forward(self, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        """Same shape in and out."""
-        if not self.training or self.p == 0.0:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.p)
-        return _ByteDropout.apply(x, self.p)
+    def forward(self, x: Float[Tensor, "*any"], residual: Float[Tensor, "*any"] | None = None) -> Float[Tensor, "*any"]:
+        """dropout(x), or residual + dropout(x) in one go; same shape in and out."""
+        if self.training and self.p > 0.0:
+            if x.device.type == "cpu" and not torch.compiler.is_compiling():
+                return _CheapDropout.apply(x, residual, self.p)
+            x = F.dropout(x, self.p)
+        return x if residual is None else residual + x
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
 
-class _ByteDropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        dropped = min(round(p * _LEVELS), _LEVELS - 1)
-        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-        keep = draws.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - _LEVELS // 2
-        ctx.scale = _LEVELS / (_LEVELS - dropped)
-        ctx.save_for_backward(keep)
-        return (x * keep).mul_(ctx.scale)
+class _CheapDropout(torch.autograd.Function):
+    """residual + scale * mask * x. A mask of 16-bit numbers: torch's comparisons and products with bools are slow."""
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (keep,) = ctx.saved_tensors
-        return (grads[0] * keep).mul_(ctx.scale), None
+    def forward(ctx: Any, x: Tensor, residual: Tensor | None, p: float) -> Tensor:
+        dropped = min(max(round(p * _LEVELS), 1), _LEVELS - 1)
+        mask = _random_mask(x, dropped)
+        ctx.scale = _LEVELS / (_LEVELS - dropped)
+        ctx.save_for_backward(mask)
+        if residual is None:
+            return mask.to(x.dtype).mul_(x).mul_(ctx.scale)
+        return torch.addcmul(residual, x, mask.to(x.dtype), value=ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        (grad,), (mask,) = grads, ctx.saved_tensors
+        return mask.to(grad.dtype).mul_(grad).mul_(ctx.scale), grad if ctx.needs_input_grad[1] else None, None
+
+
+def _random_mask(like: Float[Tensor, "*any"], dropped: int) -> Int16[Tensor, "*any"]:
+    """0 for `dropped` out of 65536 draws, 1 for the rest."""
+    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    smallest_kept = dropped - _LEVELS // 2
+    mask = draws.view(torch.int16)[: like.numel()].view(like.shape)
+    return mask.clamp_(smallest_kept - 1, smallest_kept).sub_(smallest_kept - 1)

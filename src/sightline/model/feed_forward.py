@@ -15,4 +15,4 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
         """Same shape in and out."""
-        return self.down_proj(F.relu(self.up_proj(x)))
+        return self.down_proj(F.relu(self.up_proj(x), inplace=True))

@@ -28,8 +28,8 @@ class Sublayer(nn.Module):
     ) -> Float[Tensor, "batch length d_model"]:
         """Same shape in and out."""
         if self.norm_first:
-            return x + self.dropout(function(self.norm(x)))
-        return self.norm(x + self.dropout(function(x)))
+            return self.dropout(function(self.norm(x)), residual=x)
+        return self.norm(self.dropout(function(x), residual=x))
 
 
 class EncoderLayer(nn.Module):

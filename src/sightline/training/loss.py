@@ -59,7 +59,7 @@ class _ProjectedLoss(torch.autograd.Function):
             for h in hidden[:, rows]:
                 logits = _logits(h, weight)
                 logit_y = logits.gather(1, y[:, None]).squeeze(1)
-                probabilities, log_normalizer = _softmax(logits)
+                probabilities, log_normalizer = _softmax(logits, keep=bool(alpha))
                 # log_normalizer - sum_v q_v z_v, and sum_v z_v = h . sum_v W_v
                 mean_logit = (h @ weight_sum).to(objective.dtype) / len(weight)
                 smoothed = log_normalizer - (1 - smoothing) * logit_y - smoothing * mean_logit
@@ -94,12 +94,12 @@ def _logits(h: Tensor, weight: Tensor) -> Tensor:
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
-def _softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The probabilities and each row's log normaliser."""
-    largest, where = logits.max(1, keepdim=True)
-    p = torch.softmax(logits, 1)
+def _softmax(logits: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+    """The probabilities, in the place of the logits unless those are to be kept, and each row's log normaliser."""
+    largest = logits.amax(1)
+    p = torch.softmax(logits, 1) if keep else torch.softmax(logits, 1, out=logits)
     # The largest probability is at least 1 / vocab, so its logarithm is safe where another's may not be.
-    return p, (largest - p.gather(1, where).log()).squeeze(1)
+    return p, largest - p.amax(1).log()
 
 
 def _symmetric_divergence(p: list[Tensor], log_p: list[Tensor], alpha: float) -> tuple[Tensor, list[Tensor]]:

@@ -39,6 +39,7 @@ from sightline.training.optimizer import (
     optimizer_tensors,
     restore_optimizer,
 )
+from sightline.training.recompute import recompute_layers
 from sightline.training.schedule import learning_rate, peak_learning_rate
 from sightline.training.step import batch_loss
 
@@ -105,6 +106,8 @@ class Trainer:
         self.optimizer = make_optimizer(model, config.train)
         self.average = {k: v.clone() for k, v in self._parameters().items()} if config.train.ema else {}
         self._open_stream = open_stream
+        if config.train.recompute:
+            recompute_layers(model)
         self._forward = torch.compile(model) if config.train.compile else model
         self._weight = model.get_parameter("output.weight")
         self._pad_id = config.model.pad_id
@@ -161,14 +164,7 @@ class Trainer:
         objective = nll = 0.0
         for batch in batches:
             with self._autocast():
-                loss = batch_loss(
-                    self._forward,
-                    self._weight,
-                    batch.to(self.device),
-                    self._pad_id,
-                    train.label_smoothing,
-                    train.r_drop,
-                )
+                loss = self._loss(batch.to(self.device))
             (loss.objective / n_targets).backward()
             objective += loss.objective.item()
             nll += loss.nll.item()

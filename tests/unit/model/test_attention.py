@@ -114,6 +114,28 @@ def test_multi_head_attention_is_the_concatenation_of_its_heads(d_k: int, d_v: i
     )
 
 
+@pytest.mark.parametrize("self_attention", [True, False])
+def test_one_product_for_all_projections_changes_nothing(self_attention: bool) -> None:
+    """With gradients the projections are one matrix product, without them several."""
+    attention = MultiHeadAttention(d_model=8, n_heads=HEADS, d_k=2, d_v=7).double()
+    x = torch.randn(BATCH, QUERIES, 8).double().requires_grad_()
+    memory = x if self_attention else torch.randn(BATCH, KEYS, 8).double().requires_grad_()
+    joined = attention(x, memory, None)
+    with torch.no_grad():
+        torch.testing.assert_close(attention(x, memory, None), joined.detach(), rtol=1e-12, atol=1e-12)
+    q, k, v = attention.q_proj(x), attention.k_proj(memory), attention.v_proj(memory)
+    heads = fused_attention(*map(attention.split_heads, (q, k, v)))
+    separate = attention.o_proj(attention.merge_heads(heads))
+    wanted = [x, memory, *attention.parameters()]
+    direction = torch.randn_like(joined)
+    torch.testing.assert_close(
+        torch.autograd.grad(joined, wanted, direction),
+        torch.autograd.grad(separate, wanted, direction),
+        rtol=1e-11,
+        atol=1e-12,
+    )
+
+
 def test_heads_split_and_merge_back() -> None:
     attention = MultiHeadAttention(d_model=6, n_heads=HEADS, d_k=2, d_v=2)
     x = torch.randn(BATCH, QUERIES, 6)

@@ -51,6 +51,54 @@ def test_gradient_passes_where_the_value_did() -> None:
     assert 0 < (y != 0).sum() < y.numel()
 
 
+def test_residual_is_added_untouched() -> None:
+    x, residual = (torch.randn(50, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    torch.manual_seed(1)
+    alone = Dropout(0.3)(x)
+    torch.manual_seed(1)
+    together = Dropout(0.3)(x, residual)
+    torch.testing.assert_close(together, residual + alone)
+    upstream = torch.randn_like(together)
+    expected = (*torch.autograd.grad(alone, x, upstream), upstream)
+    torch.testing.assert_close(torch.autograd.grad(together, (x, residual), upstream), expected)
+
+
+@pytest.mark.parametrize("with_residual", [False, True])
+def test_gradient_is_that_of_the_function(with_residual: bool) -> None:
+    x, residual = (torch.randn(4, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def dropped(x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(1)
+        return Dropout(0.4)(x, residual if with_residual else None) * residual
+
+    assert torch.autograd.gradcheck(dropped, (x, residual))
+
+
+def test_a_sublayer_in_bfloat16_on_a_residual_in_float32() -> None:
+    """What autocast gives; the sum is float32, and each gradient has the type of its input."""
+    x, residual = torch.randn(50, 3).bfloat16().requires_grad_(), torch.randn(50, 3, requires_grad=True)
+    y = Dropout(0.25)(x, residual)
+    assert y.dtype == torch.float32
+    added = (y - residual).detach()
+    torch.testing.assert_close(added, torch.where(added.abs() < 1e-6, 0.0, x.float().detach() / 0.75))
+    gradients = torch.autograd.grad(y.sum(), (x, residual))
+    assert [gradient.dtype for gradient in gradients] == [torch.bfloat16, torch.float32]
+
+
+@pytest.mark.parametrize("p", [1e-9, 1 - 1e-9])
+def test_probabilities_beyond_the_finest_step(p: float) -> None:
+    """The mask has 65536 levels: what is rarer still becomes one of them, and never none or all."""
+    share = (Dropout(p)(torch.ones(1 << 21)) == 0).double().mean().item()
+    assert 0 < share < 1
+    assert share == pytest.approx(p, abs=1e-4)
+
+
+@pytest.mark.parametrize("dropout", [Dropout(0.3).eval(), Dropout(0.0)], ids=["eval", "p=0"])
+def test_identity_leaves_the_residual(dropout: Dropout) -> None:
+    x, residual = torch.randn(4), torch.randn(4)
+    assert torch.equal(dropout(x, residual), residual + x)
+
+
 @pytest.mark.parametrize("dropout", [Dropout(0.3).eval(), Dropout(0.0)], ids=["eval", "p=0"])
 def test_identity(dropout: Dropout) -> None:
     x = torch.randn(4)

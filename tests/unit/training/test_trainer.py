@@ -197,6 +197,19 @@ def test_bfloat16_stays_close_to_float32(tmp_path: Path) -> None:
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.02)
 
 
+def test_recomputing_changes_nothing_but_memory(tmp_path: Path) -> None:
+    model = replace(MODEL, dropout=0.3)
+    plain = Run(tmp_path / "plain", model)
+    plain.trainer.run()
+    sparing = Run(tmp_path / "sparing", model, recompute=True)
+    calls: list[int] = []
+    sparing.network.encoder.layers[0].ffn.register_forward_hook(lambda *_: calls.append(1))
+    sparing.trainer.run()
+    assert_different(plain.start, plain.parameters())
+    assert_equal(plain.parameters(), sparing.parameters())
+    assert len(calls) == 2 * TRAIN.max_steps
+
+
 def test_the_log_averages_over_its_interval(tmp_path: Path) -> None:
     every, fourth = Run(tmp_path / "1"), Run(tmp_path / "4", log_every=4)
     for run in (every, fourth):

@@ -1,0 +1,66 @@
+"""Activation checkpointing: the same numbers from fewer kept tensors."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from sightline.config import ModelConfig
+from sightline.model.build import build_model
+from sightline.training.recompute import recompute_layers
+
+SHAPE = ModelConfig(vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3)
+SRC, TGT_IN = torch.randint(4, 11, (4, 6)), torch.randint(4, 11, (4, 5))
+SRC_MASK = torch.ones_like(SRC, dtype=torch.bool)
+
+
+def networks(norm_position: str = "post") -> tuple[nn.Module, nn.Module]:
+    """The same model twice; the second recomputes."""
+    plain, sparing = (build_model(replace(SHAPE, norm_position=norm_position)).train() for _ in range(2))
+    sparing.load_state_dict(plain.state_dict())
+    recompute_layers(sparing)
+    return plain, sparing
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    torch.manual_seed(3)
+    model(SRC, TGT_IN, SRC_MASK).square().sum().backward()
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def kept_bytes(model: nn.Module) -> int:
+    """Memory of what the forward pass keeps for the backward pass, parameters and shared storage counted once."""
+    sizes: dict[int, int] = {}
+    kept: list[Tensor] = []  # alive until counted, so that no address is used twice
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(SRC, TGT_IN, SRC_MASK)
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    return sum(size for address, size in sizes.items() if address not in own)
+
+
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
+def test_gradients_are_the_same_bit_for_bit(norm_position: str) -> None:
+    plain, sparing = networks(norm_position)
+    expected, expected_state = gradients(plain), torch.get_rng_state()
+    assert expected.keys() == dict(plain.named_parameters()).keys()
+    torch.testing.assert_close(gradients(sparing), expected, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), expected_state)  # so a resumed run sees the same random numbers
+
+
+def test_less_is_kept() -> None:
+    plain, sparing = networks()
+    assert kept_bytes(sparing) < 0.5 * kept_bytes(plain)
+
+
+def test_without_gradients_nothing_changes() -> None:
+    plain, sparing = (network.eval() for network in networks())
+    with torch.inference_mode():
+        assert torch.equal(sparing(SRC, TGT_IN, SRC_MASK), plain(SRC, TGT_IN, SRC_MASK))
