@@ -16,6 +16,7 @@ from sightline.model.inference import PreparedForms
 from sightline.model.parameters import count_parameters
 from sightline.model_directory import ModelDirectory, read_model_directory
 from sightline.pipeline import TrainRequest, choose_device, train_model
+from sightline.training.allocator import keep_freed_memory
 from sightline.workers import translate_in_processes, usable_cores, worth_sharing
 
 
@@ -31,6 +32,8 @@ class Model:
         self.device = device
         max_len = longest_sequence(self.config.model)
         prepare = PreparedForms(self.network)
+        if device.type == "cpu":
+            keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
         self._translator = Translator(self.network, self.tokenizer, self.config.decode, max_len, prepare)
 
     @property

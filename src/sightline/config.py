@@ -103,6 +103,7 @@ class DecodeConfig:
     seed: int = 1  # of sampling
     batch_tokens: int = 4096  # source pieces decoded at once
     max_source_length: int = 256  # longer inputs are translated in parts, pieces
+    compute: str = "float32"  # numbers to decode with: "float32", "int8" (CPU only), "bfloat16" or "float16" (for CUDA)
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "train.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
     "train.precision": ("auto", "float32", "bf16"),
     "train.best_metric": ("loss", "bleu"),
+    "decode.compute": ("float32", "int8", "bfloat16", "float16"),
 }
 _POSITIVE = {
     "model": ("d_model", "d_ff", "n_heads", "n_encoder_layers", "n_decoder_layers", "max_len"),

@@ -1,7 +1,7 @@
 """What a hypothesis may look like: lengths, forced prefix, banned pieces, repeated n-grams.
 
-Pure functions on the log-probabilities of the next token. What is ruled out becomes -inf; what is left keeps
-the probability the model gave it, so that scores stay those of the model. Not here: which hypotheses are kept
+Functions on the log-probabilities of the next token. What is ruled out becomes -inf; what is left keeps the
+probability the model gave it, so that scores stay those of the model. Not here: which hypotheses are kept
 (`search`).
 """
 
@@ -30,8 +30,7 @@ class Limits:
         """Each row `times` times in succession: one for each beam of a sentence."""
         if times == 1:
             return self
-        rows = torch.arange(len(self.min_length), device=self.min_length.device)
-        return take(self, rows.repeat_interleave(times))
+        return Limits(*(getattr(self, field.name).repeat_interleave(times, 0) for field in fields(self)))
 
 
 def take(record: Record, rows: Int[Tensor, " kept"]) -> Record:
@@ -56,19 +55,22 @@ def constrain(
     """All constraints in order; the forced prefix comes last and so wins over the others.
 
     Args:
-        log_probs: of the token after `history`.
+        log_probs: of the token after `history`; overwritten, for a copy of a whole vocabulary is not cheap.
         history: the pieces of each row so far, without the start mark.
         limits: of each row.
         suppressed: ids that are never written: padding, start mark, unknown.
         no_repeat_ngram: n, or 0 for no such rule.
         eos_id: the end mark.
     """
-    allowed = ban_pieces(log_probs, suppressed, history.size(1) >= limits.min_length, eos_id)
+    length = history.size(1)
+    is_forced = length < limits.prefix.size(1)
+    unbanned = log_probs.clone() if no_repeat_ngram or is_forced else log_probs
+    allowed = ban_pieces(log_probs, suppressed, limits.min_length <= length, eos_id)
     if no_repeat_ngram:
         allowed = ban_repeated_ngrams(allowed, history, no_repeat_ngram)
-        allowed = end_if_stuck(allowed, log_probs, eos_id)
-    if history.size(1) < limits.prefix.size(1):
-        allowed = force(allowed, log_probs, limits.prefix[:, history.size(1)])
+        allowed = end_if_stuck(allowed, unbanned, eos_id)
+    if is_forced:
+        allowed = force(allowed, unbanned, limits.prefix[:, length])
     return allowed
 
 
@@ -78,12 +80,10 @@ def ban_pieces(
     may_end: Bool[Tensor, " rows"],
     eos_id: int,
 ) -> Float[Tensor, "rows vocab"]:
-    """Without the suppressed ids, and without the end mark where a row is still too short to end."""
-    allowed = log_probs.clone()
-    for token in suppressed:
-        allowed[:, token] = -torch.inf
-    allowed[:, eos_id] = allowed[:, eos_id].masked_fill(~may_end, -torch.inf)
-    return allowed
+    """Without the suppressed ids, and without the end mark where a row is still too short to end; in place."""
+    log_probs.index_fill_(1, torch.tensor(suppressed, dtype=torch.long, device=log_probs.device), -torch.inf)
+    log_probs[:, eos_id].masked_fill_(~may_end, -torch.inf)
+    return log_probs
 
 
 def ban_repeated_ngrams(

@@ -37,6 +37,20 @@ def best(
     return finalists.gather(1, place), index.clamp(max=n - 1)
 
 
+def highest(scores: Float32[Tensor, "rows n"]) -> Int64[Tensor, " rows"]:
+    """The index of the highest score of each row, the lowest such index: `best` for one, in fewer passes.
+
+    >>> highest(torch.tensor([[0.5, 0.9, 0.5, 0.9]])).tolist()
+    [1]
+    """
+    if scores.size(1) % BLOCK:
+        return scores.argmax(1)  # torch documents that it returns the first of several
+    blocks = scores.unflatten(1, (-1, BLOCK))
+    block = blocks.amax(-1).argmax(1, keepdim=True)
+    finalists = blocks.gather(1, block.unsqueeze(-1).expand(-1, -1, BLOCK)).squeeze(1)
+    return block.squeeze(1) * BLOCK + finalists.argmax(1)
+
+
 def order_keys(scores: Float32[Tensor, "rows n"]) -> Int64[Tensor, "rows n"]:
     """Integers that sort as the scores do, among equal scores the earlier above the later.
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.decode.constraints import Limits, constrain, take
-from sightline.decode.ranking import best, sort_descending
+from sightline.decode.ranking import best, highest, sort_descending
 from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
 
 COMPACT_AT = 0.1  # share of finished sentences at which the batch drops them
@@ -98,7 +98,7 @@ def greedy(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> 
     """The likeliest token at every step; one hypothesis per sentence."""
     rows = torch.arange(len(limits.max_length), device=limits.max_length.device)
     paths = _start_paths(rows, limits, torch.zeros_like(rows), torch.zeros_like(rows))
-    return _walk(step, cache, paths, options, lambda log_probs, _: best(log_probs, 1)[1].squeeze(1))
+    return _walk(step, cache, paths, options, lambda log_probs, _: highest(log_probs))
 
 
 def sample(
@@ -295,17 +295,15 @@ def _advance(state: BeamState, log_probs: Tensor, options: SearchOptions) -> tup
 
 def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Candidates:
     """The 2 * beam_size best continuations of each sentence. At most half of them can be ends."""
-    live, n = state.tokens.size(1), 2 * options.beam_size
-    per_row = min(n, log_probs.size(1))
-    values, tokens = (x.unflatten(0, (-1, live)) for x in best(log_probs, per_row))  # batch, live, per_row
-    totals = (state.log_probs.unsqueeze(-1) + values).flatten(1)
-    totals, index = sort_descending(totals, n)
+    live, n, vocab = state.tokens.size(1), 2 * options.beam_size, log_probs.size(1)
+    log_probs = log_probs.unflatten(0, (-1, live))  # batch, live, vocab
+    totals, index = best((state.log_probs.unsqueeze(-1) + log_probs).flatten(1), min(n, live * vocab))
     missing = n - totals.size(1)  # a vocabulary smaller than the beam
-    totals = F.pad(totals, (0, missing), value=-torch.inf)
-    index = F.pad(index, (0, missing))
-    parents = index // per_row
-    new_tokens = tokens.flatten(1).gather(1, index).unsqueeze(-1)
-    new_log_probs = values.flatten(1).gather(1, index).unsqueeze(-1)
+    if missing:
+        totals, index = F.pad(totals, (0, missing), value=-torch.inf), F.pad(index, (0, missing))
+    parents = index // vocab
+    new_tokens = (index % vocab).unsqueeze(-1)
+    new_log_probs = log_probs.flatten(1).gather(1, index).unsqueeze(-1)
     at_limit = state.tokens.size(2) + 1 >= state.limits.max_length
     return Candidates(
         tokens=torch.cat([gather_beams(state.tokens, parents), new_tokens], -1),

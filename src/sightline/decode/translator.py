@@ -51,9 +51,19 @@ class Translator:
         tokenizer: Tokenizer,
         config: DecodeConfig | None = None,
         max_len: int | None = None,
+        prepare: Callable[[str], EncoderDecoder] | None = None,
     ) -> None:
-        """`max_len` is the longest sequence the model can take, where it has a limit (learned positions)."""
+        """A translator that decodes with `model` itself unless it may `prepare` another form of it.
+
+        Args:
+            model: decodes as it is, in float32, where `prepare` is None: for a model that is still being trained.
+            tokenizer: the model's own.
+            config: settings of every call, unless it says otherwise.
+            max_len: the longest sequence the model can take, where it has a limit (learned positions).
+            prepare: gives the model in the form for `DecodeConfig.compute`, one of its values.
+        """
         self.model = model
+        self.prepare = prepare
         self.tokenizer = tokenizer
         self.config = config or DecodeConfig()
         self.max_len = max_len
@@ -120,7 +130,7 @@ class Translator:
         """Hypotheses of all parts of all texts in a row; the prefix is for the first part of each text."""
         t = self.tokenizer
         return decode_tokens(
-            self.model,
+            self.prepare(config.compute) if self.prepare else self.model,
             [tokens for parts in sources for tokens in parts],
             config,
             SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id),

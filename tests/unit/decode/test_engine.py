@@ -21,6 +21,7 @@ from sightline.decode.engine import (
 from sightline.decode.search import length_penalty
 from sightline.errors import UserError
 from sightline.model.build import build_model
+from sightline.model.inference import prepare_for_inference
 
 VOCAB = 10
 EOS = 2
@@ -96,6 +97,30 @@ def test_log_probs_equal_full_recomputation_and_n_best_is_sorted(model, sources,
             assert h.token_log_probs == pytest.approx(expected, abs=1e-5)
             assert h.score == pytest.approx(sum(expected) / length_penalty(len(written), 0.6), abs=1e-5)
             assert len(written) <= longest(source)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_size": 1},
+        {"beam_size": 4, "n_best": 4},
+        {"beam_size": 3, "no_repeat_ngram": 2},
+        {"beam_size": 2, "min_length_factor": 1.0},
+        {"sample": True, "n_best": 3, "seed": 5},
+        {"batch_tokens": 30},
+    ],
+    ids=str,
+)
+def test_the_prepared_model_is_searched_with_the_same_result(model, sources, settings):
+    """All the search does with a cache: multiply, reorder, drop sentences, drop rows."""
+    config = replace(SHORT, max_length_extra=9, **settings)
+    prefixes = [[], [5], [], [], [6, 7], [], [], []]
+    model.eval()
+    simple = decode_tokens(model, sources, config, prefixes=prefixes)
+    prepared = decode_tokens(prepare_for_inference(model), sources, config, prefixes=prefixes)
+    for wanted, got in zip(simple, prepared, strict=True):
+        assert [h.tokens for h in got] == [h.tokens for h in wanted]
+        assert [h.score for h in got] == pytest.approx([h.score for h in wanted], abs=1e-6)
 
 
 def test_wide_beam_equals_enumeration(model):

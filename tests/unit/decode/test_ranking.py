@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sightline.decode.ranking import best, order_keys, sort_descending
+from sightline.decode.ranking import best, highest, order_keys, sort_descending
 
 FEW_VALUES = st.sampled_from([-float("inf"), -2.5, -(2.0**-100), -0.0, 0.0, 2.0**-100, 3.0, float("inf")])
 
@@ -20,6 +20,7 @@ def test_best_is_a_stable_sort(values, count):
     assert index[0].tolist() == expected
     assert chosen[0].tolist() == [values[i] for i in expected]
     assert sort_descending(torch.tensor([values]), count)[1][0].tolist() == expected
+    assert highest(torch.tensor([values])).item() == expected[0]
 
 
 def test_best_is_a_stable_sort_over_many_blocks_full_of_ties():
@@ -28,6 +29,12 @@ def test_best_is_a_stable_sort_over_many_blocks_full_of_ties():
     assert torch.equal(best(scores, 12)[1], expected)
     sparse = torch.zeros(1, 1500).index_fill(1, torch.tensor([1400, 700, 69, 65]), 1.0)
     assert best(sparse, 6)[1].tolist() == [[65, 69, 700, 1400, 0, 1]]
+
+
+def test_highest_is_the_first_of_equals_within_and_across_blocks():
+    scores = torch.randint(0, 3, (50, 640)).float()
+    assert torch.equal(highest(scores), best(scores, 1)[1].squeeze(1))
+    assert highest(torch.zeros(1, 640).index_fill(1, torch.tensor([600, 70, 66]), 1.0)).item() == 66
 
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 1000])

@@ -146,6 +146,7 @@ def test_lines_are_streamed(translator):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
+        ({"compute": "int4"}, "decode.compute"),
         ({"beam_sise": 2}, "did you mean 'beam_size'"),
         ({"beam_size": "four"}, "beam_size"),
         ({"beam_size": 0}, "beam_size"),
@@ -163,6 +164,19 @@ def test_wrong_settings_are_named(translator, overrides, message):
 def test_one_string_instead_of_a_list_is_explained(translator):
     with pytest.raises(UserError, match="list"):
         translator.translate("dog")
+
+
+def test_the_form_of_the_model_follows_the_setting(model, tokenizer):
+    """The call's own `compute` wins over the configured one."""
+    asked = []
+
+    def prepare(compute):
+        asked.append(compute)
+        return model
+
+    translator = Translator(model, tokenizer, DecodeConfig(beam_size=2, compute="int8"), prepare=prepare)
+    texts = [translator.translate(["a dog"], **overrides)[0].text for overrides in ({}, {"compute": "float32"})]
+    assert asked == ["int8", "float32"] and texts == ["a dog"] * 2
 
 
 def test_overrides_leave_the_configuration_alone(translator):

@@ -1,0 +1,188 @@
+"""The prepared model computes what the simple one computes, however its cache is moved."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sightline.model.inference import InferenceTransformer, PreparedForms, prepare_for_inference
+from sightline.model.masks import padding_mask
+from sightline.model.transformer import Transformer
+
+SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
+SRC_MASK = padding_mask(SRC, 0)
+TIGHT = {"rtol": 0, "atol": 1e-11}
+
+Build = Callable[..., Transformer]
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"norm_position": "pre"},
+    {"positions": "learned", "max_len": 40},
+    {"tied_embeddings": "none"},
+    {"d_k": 3, "d_v": 5},
+    {"n_encoder_layers": 1, "n_decoder_layers": 3, "n_heads": 4},
+]
+
+
+def targets(rows: int, length: int) -> Tensor:
+    return torch.randint(3, 11, (rows, length))
+
+
+def steps(model: Any, cache: Any, tokens: Tensor) -> Tensor:
+    """Hidden states of the last of `tokens`, fed one at a time."""
+    with torch.no_grad():
+        return [model.decode(token, cache.memory, cache.src_mask, cache) for token in tokens.split(1, dim=1)][-1]
+
+
+def start(model: Any) -> Any:
+    with torch.no_grad():
+        return model.start_cache(model.encode(SRC, SRC_MASK), SRC_MASK)
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_prepared_equals_simple(build_small: Build, changes: dict[str, Any]) -> None:
+    """Forty positions, so that the buffers grow on the way."""
+    model = build_small(**changes)
+    prepared = prepare_for_inference(model)
+    tgt_in = targets(3, 40)
+    with torch.no_grad():
+        hidden = model(SRC, tgt_in, SRC_MASK)
+        memory = model.encode(SRC, SRC_MASK)
+        real = SRC_MASK.unsqueeze(-1)
+        torch.testing.assert_close(prepared.encode(SRC, SRC_MASK) * real, memory * real, **TIGHT)
+        cache = start(prepared)
+        ours = torch.cat([steps(prepared, cache, token) for token in tgt_in.split(1, dim=1)], dim=1)
+        torch.testing.assert_close(ours, hidden, **TIGHT)
+        torch.testing.assert_close(prepared.logits(ours), model.logits(hidden), **TIGHT)
+
+
+def moved(model: Any, moves: list[tuple[str, list[int]]], tokens: list[Tensor]) -> Tensor:
+    cache = start(model)
+    for (verb, index), new in zip(moves, tokens, strict=True):
+        getattr(cache, verb)(torch.tensor(index))
+        hidden = steps(model, cache, new)
+    return hidden
+
+
+MOVES: dict[str, list[tuple[str, list[int]]]] = {
+    "multiply": [("select", [0, 0, 1, 1, 2, 2])],
+    "multiply after a step": [("reorder", [0, 1, 2]), ("select", [0, 0, 1, 1, 2, 2]), ("reorder", [1, 1, 2, 2, 5, 4])],
+    "wider again": [("select", [0, 0, 1, 1, 2, 2]), ("select", [1, 1, 0, 2, 3, 2, 5, 5, 4])],
+    "sentences leave": [
+        ("select", [0, 0, 1, 1, 2, 2]),
+        ("reorder", [1, 0, 2, 2, 5, 4]),
+        ("select", [1, 0, 5, 5]),
+        ("reorder", [1, 1, 2, 2]),
+        ("select", [2, 3]),
+    ],
+    "rows leave": [
+        ("select", [0, 0, 1, 1, 2, 2]),
+        ("select", [1, 2, 3, 5]),
+        ("select", [3, 0, 0]),
+        ("reorder", [0, 2, 1]),
+    ],
+    "order changes": [("reorder", [0, 1, 2]), ("select", [2, 0, 1]), ("select", [2, 2, 0])],
+    "other widths": [("select", [1, 1, 1]), ("reorder", [2, 0, 0]), ("select", [0]), ("select", [0, 0])],
+}
+
+
+@pytest.mark.parametrize("moves", MOVES.values(), ids=MOVES)
+def test_rows_move_as_in_the_simple_cache(model: Transformer, moves: list[tuple[str, list[int]]]) -> None:
+    """Many steps between moves, so that most slots belong to hypotheses that died."""
+    tokens = [targets(len(index), 9) for _, index in moves]
+    torch.testing.assert_close(moved(prepare_for_inference(model), moves, tokens), moved(model, moves, tokens), **TIGHT)
+
+
+def test_long_search_with_random_parents(model: Transformer) -> None:
+    """Three beams that change places at each of 60 steps."""
+    moves = [("select", [0, 0, 0, 1, 1, 1, 2, 2, 2])]
+    base = torch.tensor([0, 0, 0, 3, 3, 3, 6, 6, 6])
+    moves += [("reorder", (base + torch.randint(0, 3, (9,))).tolist()) for _ in range(60)]
+    tokens = [targets(9, 1) for _ in moves]
+    torch.testing.assert_close(moved(prepare_for_inference(model), moves, tokens), moved(model, moves, tokens), **TIGHT)
+
+
+def test_dead_slots_are_forgotten(model: Transformer) -> None:
+    """Beams that keep coming from one hypothesis need one slot a position and their own newest ones, not all."""
+    prepared = prepare_for_inference(model)
+    cache = start(prepared)
+    cache.select(torch.arange(3).repeat_interleave(4))
+    for token in targets(12, 100).split(1, dim=1):
+        cache.reorder(torch.arange(3).repeat_interleave(4) * 4 + 2)
+        steps(prepared, cache, token)
+    assert cache.length == 100 and cache.self_k.size(3) <= 256
+
+
+def test_everything_is_recorded_as_a_graph(model: Transformer) -> None:
+    """Or one sentence at a time would take twice as long."""
+    prepared = prepare_for_inference(model)
+    prepared.logits(steps(prepared, start(prepared), targets(3, 1)))
+    for part in (prepared.encoder, prepared.step, prepared.output):
+        assert isinstance(part._graph, torch.jit.ScriptModule)
+
+
+def test_the_cache_itself_stays_where_it_is(model: Transformer) -> None:
+    """The point of it all: beams change places and no key or value is copied."""
+    prepared = prepare_for_inference(model)
+    cache = start(prepared)
+    cache.select(torch.tensor([0, 0, 1, 1, 2, 2]))
+    steps(prepared, cache, targets(6, 1))
+    before = [t.data_ptr() for t in (cache.self_k, cache.self_v, cache.cross_k, cache.cross_v)]
+    cache.reorder(torch.tensor([1, 0, 2, 2, 5, 4]))
+    steps(prepared, cache, targets(6, 1))
+    assert [t.data_ptr() for t in (cache.self_k, cache.self_v, cache.cross_k, cache.cross_v)] == before
+
+
+def test_preparing_leaves_the_model_alone(model: Transformer) -> None:
+    model.train()
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    prepared = prepare_for_inference(model)
+    start(prepared)
+    assert model.training and all(parameter.requires_grad for parameter in model.parameters())
+    assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
+    assert not any(parameter.requires_grad for parameter in prepared.parameters())
+
+
+def test_int8_is_close_to_float32(build_small: Build) -> None:
+    model = build_small(d_model=64, d_ff=128, n_heads=4).float()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.125) if parameter.dim() > 1 else nn.init.ones_(parameter)
+    exact, rough = prepare_for_inference(model), prepare_for_inference(model, "int8")
+    tokens = targets(3, 5)
+    wanted, got = (m.logits(steps(m, start(m), tokens)) for m in (exact, rough))
+    assert 0 < (got - wanted).std() / wanted.std() < 0.05
+
+
+def test_without_int8_products_float32_is_used(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sightline.model.inference.int8_available", lambda: False)
+    with pytest.warns(UserWarning, match="float32 is used"):
+        prepared = prepare_for_inference(model, "int8")
+    assert isinstance(prepared, InferenceTransformer)
+    tokens = targets(3, 2)
+    torch.testing.assert_close(steps(prepared, start(prepared), tokens), steps(model, start(model), tokens), **TIGHT)
+
+
+@pytest.mark.parametrize("compute", ["bfloat16", "float16"])
+def test_half_precision_is_a_copy(build_small: Build, compute: str) -> None:
+    model = build_small().float()
+    half = prepare_for_inference(model, compute)
+    tokens = targets(3, 3)
+    wanted, got = (m.logits(steps(m, start(m), tokens)) for m in (model, half))
+    assert got.dtype == getattr(torch, compute)
+    assert (got.float() - wanted).abs().max() < 0.1 * wanted.std()
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+
+
+def test_forms_are_kept_until_the_model_changes(build_small: Build) -> None:
+    model = build_small().float()
+    forms = PreparedForms(model)
+    first, other = forms("float32"), forms("int8")
+    assert forms("float32") is first and forms("int8") is other and first is not other
+    with torch.no_grad():
+        model.output.weight.mul_(2)
+    assert forms("float32") is not first
+    tokens = targets(3, 2)
+    hidden = steps(model, start(model), tokens)
+    torch.testing.assert_close(forms("float32").logits(hidden), model.logits(hidden))
