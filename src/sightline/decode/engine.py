@@ -156,7 +156,17 @@ def _search(
     config: DecodeConfig,
     special: SpecialIds,
 ) -> list[list[Hypothesis]]:
-    options = SearchOptions(
+    options = search_options(config, special)
+    if not config.sample:
+        return beam_search(step, cache, limits, options)
+    sampling = SamplingOptions(config.temperature, config.top_k, config.top_p, config.seed)
+    streams = torch.tensor([random_stream(source) for source in sources], device=limits.max_length.device)
+    return sample(step, cache, limits, options, sampling, streams)
+
+
+def search_options(config: DecodeConfig, special: SpecialIds) -> SearchOptions:
+    """What the search is to know of the settings."""
+    return SearchOptions(
         beam_size=config.beam_size,
         length_penalty=config.length_penalty,
         n_best=config.n_best,
@@ -165,11 +175,6 @@ def _search(
         eos_id=special.eos_id,
         suppressed=(special.pad_id, special.bos_id, special.unk_id),
     )
-    if not config.sample:
-        return beam_search(step, cache, limits, options)
-    sampling = SamplingOptions(config.temperature, config.top_k, config.top_p, config.seed)
-    streams = torch.tensor([random_stream(source) for source in sources], device=limits.max_length.device)
-    return sample(step, cache, limits, options, sampling, streams)
 
 
 def step_of(model: EncoderDecoder) -> Step:

@@ -136,7 +136,7 @@ def _start_paths(sentence: Tensor, limits: Limits, stream: Tensor, copy: Tensor)
 def _walk(step: Step, cache: Cache, paths: Paths, options: SearchOptions, pick: Pick) -> list[list[Hypothesis]]:
     found: list[list[Hypothesis]] = [[] for _ in range(int(paths.sentence[-1]) + 1)]
     while True:
-        log_probs = _next_log_probs(step, cache, paths.tokens, paths.limits, options)
+        log_probs = next_log_probs(step, cache, paths.tokens, paths.limits, options)
         paths = _extend(paths, log_probs, pick(log_probs, paths), options)
         paths, kept = _retire_paths(paths, found, options)
         if not len(paths.sentence):
@@ -227,7 +227,7 @@ def beam_search(step: Step, cache: Cache, limits: Limits, options: SearchOptions
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits.max_length))]
     while True:
         live = state.tokens.size(1)
-        log_probs = _next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
+        log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
         state, parents = _advance(state, log_probs, options)
         state, kept = _retire_beams(state, found, options)
         if not len(state.sentence):
@@ -266,7 +266,7 @@ def _start_beams(limits: Limits, options: SearchOptions) -> BeamState:
     )
 
 
-def _next_log_probs(step: Step, cache: Cache, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:
+def next_log_probs(step: Step, cache: Cache, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:
     """Log-probabilities (rows, vocab) of what may follow `history` (rows, length), in float32."""
     start = history.new_full((len(history), 1), options.bos_id)
     newest = history[:, -1:] if history.size(1) else start
