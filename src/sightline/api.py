@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from sightline.config import DecodeConfig
+from sightline.decode.streaming import stream_text
 from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
 from sightline.evaluate.score import PairScore, score_texts
@@ -65,6 +66,14 @@ class Model:
         if workers > 1:
             return translate_in_processes(self.path, str(self.device), lines, workers, prefix, overrides)
         return self._translator.translate_lines(lines, prefix, chunk_lines, **overrides)
+
+    def stream(self, text: str, prefix: str = "", **overrides: Any) -> Iterator[str]:
+        """The greedy translation of one text, handed over piece by piece while it is being written.
+
+        >>> print(*model.stream("A dog runs."), sep="|")  # doctest: +SKIP
+        Ein| Hund| läuft|.
+        """
+        return stream_text(self._translator, text, prefix, **overrides)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
         """How probable the model finds each target as the translation of its source (natural logarithms)."""

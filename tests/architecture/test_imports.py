@@ -29,6 +29,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "data": frozenset({"config"}),
     "decode": frozenset({"config"}),
     "decode.translator": frozenset({"config", "data"}),
+    "decode.streaming": frozenset({"config"}),
     "training": frozenset({"data", "decode", "config"}),
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "model.build"}),

@@ -32,6 +32,10 @@ class Limits:
             return self
         return Limits(*(getattr(self, field.name).repeat_interleave(times, 0) for field in fields(self)))
 
+    def to(self, device: torch.device) -> "Limits":
+        """The same on another device."""
+        return Limits(*(getattr(self, field.name).to(device) for field in fields(self)))
+
 
 def take(record: Record, rows: Int[Tensor, " kept"]) -> Record:
     """The same record with only those rows of every tensor in it."""

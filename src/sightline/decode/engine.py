@@ -138,9 +138,8 @@ def _decode_batch(
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
     src, src_mask = pad_sources(sources, special)
-    limits = to_limits([len(source) + 1 for source in sources], prefixes, config, max_len)
+    limits = to_limits([len(source) + 1 for source in sources], prefixes, config, max_len).to(device)
     src, src_mask = src.to(device), src_mask.to(device)
-    limits = Limits(limits.min_length.to(device), limits.max_length.to(device), limits.prefix.to(device))
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
     found = _search(step_of(model), cache, limits, sources, config, special)
     if not all(hypotheses and math.isfinite(hypotheses[0].log_prob) for hypotheses in found):

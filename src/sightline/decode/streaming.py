@@ -1,0 +1,85 @@
+"""A translation while it is being written: one text, greedy search, its text piece by piece.
+
+What has been handed over is never taken back, so the search is greedy: a beam may change its mind about everything
+until it ends. Joined, the pieces are what `Translator.translate` gives with `beam_size=1`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from sightline.config import DecodeConfig
+from sightline.decode.engine import EncoderDecoder, SpecialIds, pad_sources, search_options, step_of, to_limits
+from sightline.decode.ranking import highest
+from sightline.decode.search import next_log_probs
+from sightline.decode.translator import Translator, one_line, override
+from sightline.errors import UserError
+
+UNFINISHED = "\ufffd"  # what the bytes of a character decode to while some are missing
+
+
+def stream_text(translator: Translator, text: str, prefix: str = "", **overrides: Any) -> Iterator[str]:
+    """The translation of `text`, each piece of it as soon as it is certain; joined they are the whole.
+
+    A character whose bytes are not all there waits, and so does a blank until something follows it. A text too long
+    for the model is translated in parts, one after the other.
+
+    Raises:
+        UserError: the settings ask for another search than a greedy one, or make no sense.
+    """
+    config = override(translator.config, {"beam_size": 1, "n_best": 1, **overrides})
+    if config.sample or config.beam_size > 1:
+        raise UserError("a stream is written by greedy search: leave out beam_size and sample")
+    t = translator.tokenizer
+    special = SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id)
+    model = translator.prepare(config.compute) if translator.prepare else translator.model
+    gap, forced = "", translator.encode_prefix(prefix)
+    for source in translator.segment([text], config)[0]:
+        tokens = stream_tokens(model, source, config, special, forced, translator.max_len)
+        for piece in as_text(tokens, translator):
+            yield gap + piece
+            gap = ""
+        gap, forced = " ", []
+
+
+def as_text(tokens: Iterable[int], translator: Translator) -> Iterator[str]:
+    """What each token adds to the text, where it adds anything; joined, one line as `Translator.join` has it."""
+    seen: list[int] = []
+    text = said = ""
+    for token in tokens:
+        seen.append(token)
+        text = one_line(translator.tokenizer.decode(seen))
+        certain = text.rstrip(UNFINISHED)
+        if len(certain) > len(said):
+            yield certain[len(said) :]
+            said = certain
+    if len(text) > len(said):
+        yield text[len(said) :]
+
+
+@torch.inference_mode()
+def stream_tokens(
+    model: EncoderDecoder,
+    source: Sequence[int],
+    config: DecodeConfig,
+    special: SpecialIds,
+    prefix: Sequence[int] = (),
+    max_len: int | None = None,
+) -> Iterator[int]:
+    """The tokens of greedy search for one source, one by one, without the end mark; arguments as `decode_tokens`."""
+    device = next(model.parameters()).device
+    src, src_mask = (x.to(device) for x in pad_sources([source], special))
+    limits = to_limits([len(source) + 1], [prefix], config, max_len).to(device)
+    cache = model.start_cache(model.encode(src, src_mask), src_mask)
+    step, options = step_of(model), search_options(config, special)
+    history = torch.zeros(1, 0, dtype=torch.long, device=device)
+    while history.size(1) < int(limits.max_length):
+        log_probs = next_log_probs(step, cache, history, limits, options)
+        token = highest(log_probs)
+        if not bool(log_probs[0, token].isfinite()):
+            raise UserError("the model's predictions are not finite: its training diverged or its file is damaged")
+        if int(token) == special.eos_id:
+            return
+        yield int(token)
+        history = torch.cat([history, token.unsqueeze(1)], 1)

@@ -1,0 +1,97 @@
+"""A stream is the greedy translation, in pieces that are text, each as soon as it can be."""
+
+import pytest
+import torch
+from torch import nn
+
+from sightline.config import DataConfig, DecodeConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.streaming import stream_text
+from sightline.decode.translator import Translator
+from sightline.errors import UserError
+from sightline.model.cache import DecoderCache
+
+TEXTS = [
+    "A dog runs.",
+    "",
+    "  ",
+    "a  b",
+    "\x00\x01",
+    "🐕\u200d🦺 👩🏽\u200d🚀 x",
+    "日本語。",
+    "\ufffd",
+    "a\ufffd",
+    "\ufffd b",
+    "ß" * 30,
+    "end \n",
+]
+
+
+class CopyModel(nn.Module):
+    """Writes its source, one piece a step, and counts the steps."""
+
+    def __init__(self, vocab: int) -> None:
+        super().__init__()
+        self.vocab = vocab
+        self.somewhere = nn.Parameter(torch.zeros(1))
+        self.steps = 0
+
+    def encode(self, src, src_mask):
+        return 20.0 * nn.functional.one_hot(src, self.vocab).float()
+
+    def start_cache(self, memory, src_mask):
+        return DecoderCache.start(memory, src_mask, 0)
+
+    def decode(self, tgt_in, memory, src_mask, cache=None):
+        self.steps += 1
+        cache.length += 1
+        return memory[:, min(cache.length, memory.size(1)) - 1].unsqueeze(1)
+
+    def logits(self, hidden):
+        return hidden
+
+
+@pytest.fixture(scope="module")
+def translator():
+    lines = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."] * 20
+    tokenizer = Tokenizer.learn(lines, DataConfig(vocab_size=300, normalization="none"))
+    return Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=4))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_pieces_are_the_translation(translator, text):
+    pieces = list(stream_text(translator, text))
+    assert "".join(pieces) == translator.translate([text], beam_size=1)[0].text == text.strip()
+    assert all(pieces)
+
+
+def test_no_piece_has_half_a_character(translator):
+    assert not any("\ufffd" in piece for piece in stream_text(translator, "🐕 日本語 dog"))
+
+
+def test_a_piece_comes_before_the_next_step(translator):
+    stream = stream_text(translator, "A dog runs.")
+    before = translator.model.steps
+    assert "A dog runs.".startswith(next(stream))
+    assert translator.model.steps == before + 1
+    assert not torch.is_inference_mode_enabled()  # between two pieces the caller's mode is his own
+
+
+def test_a_long_text_streams_part_after_part(translator):
+    text = " ".join(["The dog sees the men ."] * 30)
+    whole = translator.translate([text], beam_size=1, max_source_length=40)[0]
+    assert whole.parts > 1
+    assert "".join(stream_text(translator, text, max_source_length=40)) == whole.text
+
+
+def test_a_prefix_and_the_longest_length_hold(translator):
+    settings = {"max_length_factor": 0.0, "max_length_extra": 3}
+    whole = translator.translate(["A dog runs."], "Two", beam_size=1, **settings)[0].text
+    assert "".join(stream_text(translator, "A dog runs.", "Two", **settings)) == whole
+    assert whole.startswith("Two")
+
+
+@pytest.mark.parametrize("settings", [{"beam_size": 4}, {"sample": True}, {"top_p": 2.0}])
+def test_other_searches_are_refused(translator, settings):
+    with pytest.raises(UserError):
+        list(stream_text(translator, "dog", **settings))
