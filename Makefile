@@ -1,8 +1,11 @@
 # demo    train a small translator of dates and look at it (about two minutes after set-up)
 # test    every test and every example in the docstrings
 # check   lint, format, types, architecture
-# bench   translation quality on a corpus you have, e.g. make bench ARGS='multi30k --data DIR --out runs/ende'
-# clean   remove .venv and everything built
+# bench   speed against other libraries, a small fixed set in ten minutes (after set-up); ARGS='--model DIR --source FILE'
+#         adds the figure that needs a trained model
+# quality translation quality on a corpus you have, e.g. make quality ARGS='multi30k --data DIR --out runs/ende'
+# peers   only set up .venv-peers, the environment of the benchmarks
+# clean   remove .venv, .venv-peers and everything built
 #
 # The first target called sets up .venv; another interpreter: make demo PYTHON=python3.12
 
@@ -11,7 +14,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: demo test check bench clean
+# The benchmarks' environment; make bench PEERS=DIR uses another one.
+PEERS := .venv-peers
+
+.PHONY: demo test check bench quality peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -26,17 +32,28 @@ check: $(VENV)/.dev
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/python -m pytest -q tests/architecture
 
-bench: $(VENV)/.dev
+bench: $(PEERS)/.ready
+	@$(PEERS)/bin/python benchmarks/bench.py $(ARGS)
+
+quality: $(VENV)/.dev
 	@$(BIN)/python benchmarks/quality.py $(ARGS)
 
+peers: $(PEERS)/.ready
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # One mark for each set of extras, renewed when the dependencies change.
 $(VENV)/.%: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing what '$*' needs into $(VENV) (once; a minute or two) ..."
 	@$(PIP) --editable '.[$*]'
+	@touch $@
+
+$(PEERS)/.ready: benchmarks/peers.txt pyproject.toml | $(BIN)/python
+	@echo "Installing the libraries to compare with into $(PEERS) (once; a few minutes) ..."
+	@$(BIN)/python -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check install -qq -r benchmarks/peers.txt --editable .
 	@touch $@
 
 $(BIN)/python:

@@ -1,0 +1,231 @@
+"""One translator of token ids in each library, all with the same weights (`exports.py`).
+
+Each is made inside a process of its own and is a function `(sources, job) -> outputs` over ids without start or end
+marks. All sort by length and batch by themselves; sources of transformers are sorted here, for it does not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from exports import load_transformers, position_table, vocabulary
+from machine import now
+from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
+
+from sightline.config import DecodeConfig, ModelConfig
+from sightline.decode.engine import SpecialIds, decode_tokens, pad_sources
+from sightline.model.transformer import Transformer
+from sightline.model_directory import read_model_directory, read_settings
+
+Tokens = list[int]
+Translate = Callable[[list[Tokens], "Job"], list[Tokens]]
+LENGTH_PENALTY = 0.6
+
+
+@dataclass(frozen=True)
+class Job:
+    """How to translate."""
+
+    beam: int
+    batch: int | None  # sentences at once; None: the library's own choice where it has one
+    length: int | None  # steps every output takes; None: until the model ends it
+
+
+def ours(folder: Path, compute: str) -> Translate:
+    """Our engine."""
+    directory = read_model_directory(folder / "sightline")
+    model = prepare(directory.network, compute)
+    special = SpecialIds(PAD, BOS, EOS, UNK)
+
+    def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
+        config = our_settings(directory.config.decode, job)
+        if job.batch is None:
+            return [found[0].tokens for found in decode_tokens(model, sources, config, special)]
+        outputs: dict[int, Tokens] = {}
+        for rows in sorted_batches(sources, job.batch):
+            longest = max(len(sources[i]) for i in rows) + 1
+            exact = replace(config, batch_tokens=job.batch * job.beam * longest)
+            found = decode_tokens(model, [sources[i] for i in rows], exact, special)
+            outputs.update(zip(rows, (hypotheses[0].tokens for hypotheses in found), strict=True))
+        return [outputs[i] for i in range(len(sources))]
+
+    return translate
+
+
+def has_compute() -> bool:
+    """Whether our package can prepare a model for inference; else the simple search is measured."""
+    try:
+        import sightline.model.inference  # noqa: F401  # type: ignore[import-not-found]
+    except ImportError:
+        return False
+    return True
+
+
+def prepare(network: Transformer, compute: str) -> Any:
+    """The network prepared for inference."""
+    if not has_compute():
+        return network.eval()
+    from sightline.model.inference import prepare_for_inference  # type: ignore[import-not-found]
+
+    return prepare_for_inference(network.eval(), compute)
+
+
+def our_settings(config: DecodeConfig, job: Job) -> DecodeConfig:
+    """`job` in our words; a forced length is the number of steps, of which the last may be the end mark."""
+    config = replace(config, beam_size=job.beam, n_best=1, length_penalty=LENGTH_PENALTY)
+    if job.length:
+        # The shortest length is cut to one less than the longest, so any large factor means "as long as may be".
+        config = replace(config, max_length_factor=0.0, max_length_extra=job.length, min_length_factor=1000.0)
+    return config
+
+
+def ctranslate2(folder: Path, compute: str, inter_threads: int, intra_threads: int) -> Translate:
+    """CTranslate2."""
+    import ctranslate2 as library
+
+    path = str(folder / f"ctranslate2-{compute}")
+    translator = library.Translator(
+        path, compute_type=compute, inter_threads=inter_threads, intra_threads=intra_threads
+    )
+    names = vocabulary(settings(folder).vocab_size)
+    ids = {name: i for i, name in enumerate(names)}
+
+    def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
+        lengths = {"min_decoding_length": job.length, "max_decoding_length": job.length} if job.length else {}
+        results = translator.translate_batch(
+            [[*(names[i] for i in source), names[EOS]] for source in sources],
+            beam_size=job.beam,
+            length_penalty=LENGTH_PENALTY if job.beam > 1 else 1.0,
+            max_batch_size=job.batch or 32,
+            batch_type="examples",
+            **lengths,
+        )
+        return [[ids[name] for name in result.hypotheses[0]] for result in results]
+
+    return translate
+
+
+def transformers(folder: Path) -> Translate:
+    """transformers' `generate`."""
+    model = load_transformers(folder / "transformers", position_table(read_network(folder)))
+
+    @torch.inference_mode()
+    def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
+        options: dict[str, Any] = {"max_new_tokens": job.length or 128, "min_new_tokens": job.length}
+        if job.beam > 1:
+            options["length_penalty"] = LENGTH_PENALTY
+        outputs: dict[int, Tokens] = {}
+        for rows in sorted_batches(sources, job.batch or 32):
+            src, src_mask = pad_sources([sources[i] for i in rows], SpecialIds(PAD, BOS, EOS, UNK))
+            found = model.generate(
+                src,
+                attention_mask=src_mask.long(),
+                num_beams=job.beam,
+                do_sample=False,
+                **options,
+            )
+            outputs.update(zip(rows, map(_until_end, found[:, 1:].tolist()), strict=True))
+        return [outputs[i] for i in range(len(sources))]
+
+    return translate
+
+
+def latencies(make: Callable[..., Translate], *arguments: Any) -> Callable[[list[Tokens], Job], list[float]]:
+    """Seconds of each sentence, one at a time, of the translator `make(*arguments)`."""
+    translate = make(*arguments)
+
+    def each(sources: list[Tokens], job: Job) -> list[float]:
+        seconds = []
+        for source in sources:
+            started = now()
+            translate([source], job)
+            seconds.append(now() - started)
+        return seconds
+
+    return each
+
+
+def sorted_batches(sources: Sequence[Tokens], size: int) -> list[list[int]]:
+    """Indices in batches of `size`, the longest sources first.
+
+    >>> sorted_batches([[1], [1, 2, 3], [1, 2]], 2)
+    [[1, 2], [0]]
+    """
+    ranked = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+    return [ranked[i : i + size] for i in range(0, len(ranked), size)]
+
+
+def settings(folder: Path) -> ModelConfig:
+    """The shape of the model in `folder`."""
+    return read_settings(folder / "sightline")[0].model
+
+
+def read_network(folder: Path) -> Transformer:
+    """Our model in `folder`."""
+    return read_model_directory(folder / "sightline").network
+
+
+def _until_end(tokens: Tokens) -> Tokens:
+    end = next((i for i, token in enumerate(tokens) if token in (EOS, PAD)), len(tokens))
+    return tokens[:end]
+
+
+def agreement(folder: Path) -> Callable[[], dict[str, float]]:
+    """Whether all decoders hold the same model, measured on random sentences in float32.
+
+    `logits`: largest difference between ours and transformers', teacher-forced; `log_probs`: the same between ours and
+    CTranslate2's of the forced pieces; `same_*`: share of greedy outputs of 14 pieces equal to ours (the last piece
+    left out: libraries differ in whether it may be the end mark).
+    """
+
+    def check() -> dict[str, float]:
+        network = read_network(folder)
+        vocab_size = settings(folder).vocab_size
+        sources = [row.tolist() for row in draw_tokens(draw_lengths(16)[:, 0] - 1, vocab_size)]
+        targets = torch.randint(UNK + 1, vocab_size, (16, 14), generator=torch.Generator().manual_seed(1))
+        targets[:, 0] = BOS
+        src, src_mask = pad_sources(sources, SpecialIds(PAD, BOS, EOS, UNK))
+        with torch.inference_mode():
+            logits = network.logits(network(src, targets, src_mask))
+            model = load_transformers(folder / "transformers", position_table(network))
+            theirs = model(input_ids=src, attention_mask=src_mask.long(), decoder_input_ids=targets).logits
+        job = Job(beam=1, batch=8, length=14)
+        wanted = ours(folder, "float32")(sources, job)
+        found = {
+            "same_ctranslate2": ctranslate2(folder, "float32", 1, 1)(sources, job),
+            "same_transformers": transformers(folder)(sources, job),
+        }
+        return {
+            "logits": (logits - theirs).abs().max().item(),
+            "log_probs": _ctranslate2_difference(folder, sources, targets, logits.log_softmax(-1)),
+            **{name: same_share(outputs, wanted, last=13) for name, outputs in found.items()},
+        }
+
+    return check
+
+
+def same_share(outputs: Sequence[Tokens], wanted: Sequence[Tokens], last: int | None = None) -> float:
+    """The share of outputs that equal those wanted, up to a position.
+
+    >>> same_share([[1, 2], [3]], [[1, 9], [3]]), same_share([[1, 2], [3]], [[1, 9], [3]], last=1)
+    (0.5, 1.0)
+    """
+    return sum(a[:last] == b[:last] for a, b in zip(outputs, wanted, strict=True)) / len(wanted)
+
+
+def _ctranslate2_difference(
+    folder: Path, sources: list[Tokens], targets: torch.Tensor, log_probs: torch.Tensor
+) -> float:
+    import ctranslate2 as library
+
+    names = vocabulary(settings(folder).vocab_size)
+    translator = library.Translator(str(folder / "ctranslate2-float32"))
+    scores = translator.score_batch(
+        [[*(names[i] for i in source), names[EOS]] for source in sources],
+        [[names[i] for i in row] for row in targets[:, 1:].tolist()],
+    )
+    theirs = torch.tensor([score.log_probs[: targets.size(1) - 1] for score in scores])
+    mine = log_probs[:, :-1].gather(2, targets[:, 1:, None]).squeeze(2)
+    return (mine - theirs).abs().max().item()

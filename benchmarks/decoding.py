@@ -1,0 +1,339 @@
+"""Speed of translation: ours beside CTranslate2 and transformers, all with the same weights.
+
+    python benchmarks/decoding.py [--sizes tiny base] [--beams 1 4] [--batches 1 32 128] [--turns 8] [--cores 0 1]
+    python benchmarks/decoding.py --model DIR --source FILE [--reference FILE]
+
+Without `--model`: random parameters, sources drawn like those of Multi30k, and every output takes 14 steps. With it: a
+trained model, whose outputs end when it ends them; BLEU is given where there is a reference.
+
+Each contender has all cores in the way that is fastest for it: ours one process a core with one thread each,
+CTranslate2 one translator a core (`inter_threads`), transformers one process with as many threads. Before anything is
+timed all must agree: logits, log-probabilities, outputs. Latency is of one sentence at a time. A cold start is the time
+from starting the interpreter to the first translation, files in the page cache.
+Writes `results/decoding_*`.
+"""
+
+import argparse
+import gzip
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import decoders
+import exports
+import machine
+from decoders import Job, Tokens, same_share
+from figures import bars
+from turns import Spread, speed_ratio, spread, take_turns
+from work import SIZES, Size, decoding_operations, draw_lengths, draw_tokens
+from workers import Reply, Team, Worker
+
+FORCED = 14  # steps of an output
+SENTENCES = {1: 16, 32: 128, 128: 256}  # by batch; how many are translated in a turn
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One table: a job, and for each contender its seconds in each turn."""
+
+    title: str
+    job: Job
+    sentences: int  # in a turn
+    seconds: dict[str, list[float]]
+    pieces: dict[str, float]  # written per sentence
+    same: dict[str, float]  # share of outputs equal to those of the first contender
+    peak_bytes: dict[str, int]
+    operations: float | None = None  # useful, in a turn of greedy search; None where lengths differ
+    bleu: dict[str, float] = field(default_factory=dict)
+
+    def per_second(self, name: str) -> Spread:
+        """Sentences per second."""
+        return spread([self.sentences / s for s in self.seconds[name]])
+
+    def ratio(self, ours: str, theirs: str) -> float:
+        """How many times faster `ours` is, median of the turns."""
+        return speed_ratio(self.seconds[ours], self.seconds[theirs]).median
+
+
+def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]:
+    """The contenders among `names`, each in processes of its own."""
+    makers = {
+        "ours float32": lambda: Team(cores, decoders.ours, folder, "float32"),
+        "ours int8": lambda: Team(cores, decoders.ours, folder, "int8"),
+        "ctranslate2 float32": lambda: Worker(decoders.ctranslate2, folder, "float32", cores, 1),
+        "ctranslate2 int8": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1),
+        "transformers": lambda: Worker(decoders.transformers, folder, threads=cores),
+    }
+    return {name: makers[name]() for name in names}
+
+
+ALL = ("ours float32", "ours int8", "ctranslate2 float32", "ctranslate2 int8", "transformers")
+
+
+def check_agreement(folder: Path) -> dict[str, float]:
+    """That all decoders hold the same model; `SystemExit` where they do not."""
+    worker = Worker(decoders.agreement, folder)
+    found = worker().value
+    worker.close()
+    if found["logits"] > 1e-3 or found["log_probs"] > 1e-3 or min(v for k, v in found.items() if "same" in k) < 0.9:
+        raise SystemExit(f"the decoders do not agree, so nothing is measured: {found}")
+    return found
+
+
+def throughput(
+    title: str, workers: dict[str, Any], job: Job, turns: Sequence[list[Tokens]], warm_up: int = 1
+) -> tuple[Measured, dict[str, list[Tokens]]]:
+    """Let the contenders translate the same sentences of each turn; also the outputs of the last turn."""
+    outputs: dict[str, list[Tokens]] = {}
+    peaks: dict[str, int] = {}
+
+    def run(name: str, turn: int) -> float:
+        sources = sorted(turns[turn], key=len)  # a team deals them out in turn: equal shares
+        reply: Reply = workers[name](sources, job)
+        outputs[name], peaks[name] = reply.value, reply.peak_bytes
+        return reply.seconds
+
+    order = {name: (lambda turn, name=name: run(name, turn)) for name in workers}
+    seconds = take_turns(order, len(turns), warm_up)
+    pieces = {name: statistics.mean(map(len, rows)) for name, rows in outputs.items()}
+    if job.length:  # the last step may write the end mark, which is no piece
+        assert all(job.length - 1 <= count <= job.length for count in pieces.values()), pieces
+    wanted = outputs[next(iter(workers))]
+    same = {name: same_share(rows, wanted, job.length and job.length - 1) for name, rows in outputs.items()}
+    return Measured(title, job, len(turns[0]), seconds, pieces, same, peaks), outputs
+
+
+def latency(
+    title: str, folder: Path, cores: int, job: Job, turns: Sequence[list[Tokens]], with_transformers: bool = True
+) -> Measured:
+    """Seconds of single sentences; every sentence is a turn of its own in the figures."""
+    make = decoders.latencies
+    settings: dict[str, tuple[tuple[Any, ...], int]] = {}
+    for threads in sorted({1, cores}):
+        text = f"{threads} thread{'s' if threads > 1 else ''}"
+        settings[f"ours int8, {text}"] = ((decoders.ours, folder, "int8"), threads)
+        settings[f"ctranslate2 int8, {text}"] = ((decoders.ctranslate2, folder, "int8", 1, threads), threads)
+    settings[f"ours float32, {text}"] = ((decoders.ours, folder, "float32"), cores)
+    if with_transformers:
+        settings[f"transformers, {text}"] = ((decoders.transformers, folder), cores)
+    workers = {name: Worker(make, *arguments, threads=threads) for name, (arguments, threads) in settings.items()}
+    single: dict[str, list[float]] = {name: [] for name in workers}
+    peaks: dict[str, int] = {}
+
+    def run(name: str, turn: int) -> float:
+        reply = workers[name](turns[turn], job)
+        peaks[name] = reply.peak_bytes
+        single[name].extend(reply.value if turn >= 0 else [])
+        return reply.seconds
+
+    take_turns({name: (lambda turn, name=name: run(name, turn)) for name in workers}, len(turns), warm_up=1)
+    close(workers)
+    return Measured(title, job, 1, single, {}, {}, peaks)
+
+
+COLD = {
+    "ours int8": "import sightline; m = sightline.load({ours!r}, device='cpu'); "
+    "m.translate(['w9 w10 w11'], beam_size=1, max_length_factor=0.0, max_length_extra=14{compute})",
+    "ctranslate2 int8": "from ctranslate2 import Translator as T; t = T({ct2!r}, compute_type='int8', "
+    "intra_threads=1); t.translate_batch([['w9', 'w10', 'w11', '</s>']], beam_size=1, max_decoding_length=14)",
+    "transformers": "import torch; from transformers import MarianMTModel as M; m = M.from_pretrained({hf!r}); "
+    "m.generate(torch.tensor([[9, 10, 11, 2]]), num_beams=1, max_new_tokens=14)",
+}
+
+
+def cold_start(folder: Path, turns: int = 3) -> dict[str, list[float]]:
+    """Seconds from starting an interpreter to its end after one short sentence, for models made by `random_model`."""
+    compute = ", compute='int8'" if decoders.has_compute() else ""
+    places = {"ours": str(folder / "sightline"), "ct2": str(folder / "ctranslate2-int8")}
+
+    def run(name: str, turn: int) -> float:
+        code = COLD[name].format(**places, hf=str(folder / "transformers"), compute=compute)
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - started
+
+    return take_turns({name: (lambda turn, name=name: run(name, turn)) for name in COLD}, turns, warm_up=1)
+
+
+def random_turns(count: int, sentences: int, vocab_size: int) -> list[list[Tokens]]:
+    """Sources for each turn, their lengths drawn like those of Multi30k."""
+    rows = draw_tokens(draw_lengths(count * sentences, seed=2)[:, 0] - 1, vocab_size, seed=3)
+    ids = [row.tolist() for row in rows]
+    return [ids[i * sentences : (i + 1) * sentences] for i in range(count)]
+
+
+def greedy_operations(size: Size, turns: Sequence[list[Tokens]], length: int) -> float:
+    """Useful operations of a mean turn."""
+    totals = [sum(decoding_operations(size, len(source) + 1, length) for source in turn) for turn in turns]
+    return statistics.mean(totals)
+
+
+def throughput_section(m: Measured, product_rate: float) -> str:
+    """A table of sentences per second."""
+    names = list(m.seconds)
+    ours = [name for name in names if name.startswith("ours")]
+    header = ["contender", "sentences/s", *(f"{name} is faster by" for name in ours), "pieces", f"same as {names[0]}"]
+    header += ["peak MiB"] + (["share of fp32 product"] if m.operations else []) + (["BLEU"] if m.bleu else [])
+    rows = []
+    for name in names:
+        ratios = ["1" if name == our else str(speed_ratio(m.seconds[our], m.seconds[name])) for our in ours]
+        row: list[object] = [name, m.per_second(name), *ratios, f"{m.pieces[name]:.1f}", f"{m.same[name]:.0%}"]
+        row += [f"{m.peak_bytes[name] / 2**20:,.0f}"]
+        if m.operations:
+            row += [f"{m.operations / m.sentences * m.per_second(name).median / product_rate:.2f}"]
+        rows.append(row + ([f"{m.bleu[name]:.2f}"] if m.bleu else []))
+    return f"### {m.title}\n\n{machine.table(header, rows)}"
+
+
+def latency_section(m: Measured) -> str:
+    """A table of milliseconds a sentence."""
+    rows = []
+    fastest = min((n for n in m.seconds if n.startswith("ours")), key=lambda n: statistics.median(m.seconds[n]))
+    for name, seconds in m.seconds.items():
+        p50, p99 = statistics.median(seconds), statistics.quantiles(seconds, n=100, method="inclusive")[98]
+        ratio = speed_ratio(m.seconds[fastest], seconds)
+        rows.append([name, f"{1000 * p50:.1f}", f"{1000 * p99:.1f}", ratio, f"{m.peak_bytes[name] / 2**20:,.0f}"])
+    header = ["contender", "p50 ms", "p99 ms", f"{fastest} is faster by", "peak MiB"]
+    return f"### {m.title}\n\n{machine.table(header, rows)}"
+
+
+def close(workers: dict[str, Any]) -> None:
+    """End all processes."""
+    for worker in workers.values():
+        worker.close()
+
+
+def measure_random(
+    size: str, folder: Path, cores: int, options: argparse.Namespace
+) -> tuple[list[Measured], dict[str, Any]]:
+    """All tables of a size with random parameters; the last of each beam is latency."""
+    exports.random_model(size, folder)
+    agreed = check_agreement(folder)
+    workers = contenders(folder, cores, options.contenders)
+    found = []
+    for beam in options.beams:
+        for batch in options.batches:
+            turns = random_turns(options.turns, SENTENCES.get(batch, 4 * batch), SIZES[size].vocab_size)
+            title = f"{size}, {'greedy' if beam == 1 else f'beam {beam}'}, batches of {batch}, {FORCED} steps"
+            measured, _ = throughput(title, workers, Job(beam, batch, FORCED), turns)
+            operations = greedy_operations(SIZES[size], turns, FORCED) if beam == 1 else None
+            found.append(Measured(**{**vars(measured), "operations": operations}))
+    close(workers)
+    for beam in options.beams:
+        turns = random_turns(options.turns, 12, SIZES[size].vocab_size)
+        title = f"{size}, {'greedy' if beam == 1 else f'beam {beam}'}, one sentence at a time, {FORCED} steps"
+        found.append(latency(title, folder, cores, Job(beam, 1, FORCED), turns))
+    return found, {"agreement": agreed, "cold_start": cold_start(folder)}
+
+
+def measure_trained(folder: Path, cores: int, options: argparse.Namespace) -> tuple[list[Measured], dict[str, Any]]:
+    """Tables of a trained model, outputs as long as it makes them; every turn translates the whole file."""
+    exports.export(options.model, folder)
+    agreed = check_agreement(folder)
+    tokenizer = exports.read_model_directory(options.model).tokenizer
+    sources = [ids for ids in tokenizer.encode_batch(lines(options.source)) if ids]
+    workers = contenders(folder, cores, options.contenders)
+    found = []
+    for beam in options.beams:
+        title = f"trained, {'greedy' if beam == 1 else f'beam {beam}'}, natural lengths, {len(sources)} sentences"
+        measured, outputs = throughput(title, workers, Job(beam, None, None), [sources] * options.turns)
+        bleu = {}
+        if options.reference:
+            references = [line for line, ids in zip(lines(options.reference), sources, strict=True) if ids]
+            bleu = {name: score(tokenizer, rows, sources, references) for name, rows in outputs.items()}
+        found.append(Measured(**{**vars(measured), "bleu": bleu}))
+    close(workers)
+    for beam in options.beams:
+        title = f"trained, {'greedy' if beam == 1 else f'beam {beam}'}, one sentence at a time, natural lengths"
+        turns = [sources[i * 12 : (i + 1) * 12] for i in range(options.turns)]
+        found.append(latency(title, folder, cores, Job(beam, 1, None), turns))
+    return found, {"agreement": agreed}
+
+
+def score(tokenizer: Any, outputs: list[Tokens], sources: list[Tokens], references: list[str]) -> float:
+    """Detokenised BLEU; `outputs` are in the order of the sources sorted by length."""
+    import sacrebleu
+
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    texts = {i: tokenizer.decode(tokens) for i, tokens in zip(order, outputs, strict=True)}
+    return sacrebleu.corpus_bleu([texts[i] for i in range(len(sources))], [references]).score
+
+
+def lines(path: Path) -> list[str]:
+    """Lines of a text, gzipped or not."""
+    raw = path.read_bytes()
+    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    return text.decode().removesuffix("\n").split("\n")
+
+
+def report(found: Sequence[Measured], extra: dict[str, Any], product_rate: float) -> list[str]:
+    """The sections of the result."""
+    agreed = ", ".join(f"{name} {value:.2g}" for name, value in extra["agreement"].items())
+    sections = [f"Agreement before timing: {agreed}."]
+    sections += [throughput_section(m, product_rate) if m.pieces else latency_section(m) for m in found]
+    if "cold_start" in extra:
+        rows = [[name, spread(seconds)] for name, seconds in extra["cold_start"].items()]
+        sections.append(
+            f"### Cold start\n\n{machine.table(['contender', 'seconds until the first translation'], rows)}"
+        )
+    return sections
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["tiny", "base"])
+    parser.add_argument("--beams", nargs="+", type=int, default=[1, 4])
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 32, 128])
+    parser.add_argument("--contenders", nargs="+", choices=ALL, default=list(ALL))
+    parser.add_argument("--turns", type=int, default=8)
+    parser.add_argument("--model", type=Path, help="a trained model directory")
+    parser.add_argument("--source", type=Path, help="text to translate with it")
+    parser.add_argument("--reference", type=Path, help="and what it should give")
+    machine.add_machine_options(parser)
+    parser.add_argument("--name", default="decoding", help="of the result files")
+    options = parser.parse_args()
+    cores = machine.prepare(options)
+    about = machine.description(cores)
+    product_rate = machine.float_rate()
+    text, data, panels = [], {}, {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for size in ["trained"] if options.model else options.sizes:
+            folder = Path(temporary) / size
+            folder.mkdir()
+            measured = (
+                measure_trained(folder, cores, options)
+                if options.model
+                else measure_random(size, folder, cores, options)
+            )
+            sections = report(*measured, product_rate)
+            print("\n\n".join(sections), flush=True)
+            text += [f"## {size}", *sections]
+            data[size] = {"tables": [vars(m) | {"job": vars(m.job)} for m in measured[0]], **measured[1]}
+            panels |= {m.title: rates(m) for m in measured[0] if m.pieces}
+    path = machine.result_path(options.name)
+    figure = bars(path, panels, "sentences per second")
+    note = "" if decoders.has_compute() else "Ours is the simple search in float32 throughout.\n\n"
+    text[:0] = [note + __doc__.split("\n\n", 2)[2].strip(), f"![sentences per second]({figure.name})"]
+    text[1:1] = [f"Float32 matrix product: {product_rate / 1e9:.0f} GFLOP/s with {cores} thread(s)."]
+    machine.write_result(path, "Speed of translation", about, text, data)
+    print(f"written to {path}.md")
+
+
+def rates(m: Measured) -> dict[str, tuple[float, float, float]]:
+    """What the figure shows of a table."""
+    found = {name: m.per_second(name) for name in m.seconds}
+    return {name: (s.low, s.median, s.high) for name, s in found.items()}
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    main()

@@ -1,0 +1,73 @@
+"""Figures of the results: colours that colour-blind readers can tell apart (Okabe and Ito), units on every axis."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def bars(
+    path: Path, panels: Mapping[str, Mapping[str, tuple[float, float, float]]], label: str, limit: float | None = None
+) -> Path:
+    """Horizontal bars, one panel side by side for each entry; a value is (low, median, high). Returns the .png."""
+    plt = _pyplot()
+    count = max(len(panel) for panel in panels.values())
+    width = max(4.0 * len(panels), 5.0)
+    figure, axes = plt.subplots(1, len(panels), figsize=(width, 1.2 + 0.32 * count), squeeze=False)
+    for axis, (title, panel) in zip(axes[0], panels.items(), strict=True):
+        names = list(panel)[::-1]
+        low, median, high = zip(*(panel[name] for name in names), strict=True)
+        errors = [
+            [m - lo for m, lo in zip(median, low, strict=True)],
+            [hi - m for hi, m in zip(high, median, strict=True)],
+        ]
+        colours = [COLOURS[0] if name.startswith("ours") else COLOURS[1] for name in names]
+        axis.barh(names, median, xerr=errors, color=colours, error_kw={"ecolor": "#444444", "capsize": 2})
+        axis.set_xlim(0, limit)
+        axis.set_title(title)
+        axis.set_xlabel(label)
+    return _save(figure, path)
+
+
+def lines(path: Path, panels: Sequence[Mapping[str, Any]]) -> Path:
+    """Log-log curves. A panel has `title`, `x`, `y` (axis labels) and `curves`: name -> (xs, ys). Returns the .png."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), squeeze=False)
+    for axis, panel in zip(axes[0], panels, strict=True):
+        for i, (name, (xs, ys)) in enumerate(panel["curves"].items()):
+            axis.plot(xs, ys, color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], label=name)
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_title(panel["title"])
+        axis.set_xlabel(panel["x"])
+        axis.set_ylabel(panel["y"])
+        axis.grid(True, which="major", color="#dddddd")
+        axis.legend(fontsize=8)
+    return _save(figure, path)
+
+
+def training_figure(path: Path, measured: Sequence[Any]) -> Path:
+    """Share of the matrix-product rate of every contender, a panel for each size."""
+    panels = {}
+    for m in measured:
+        shares = {name: m.share(name) for name in m.seconds}
+        panels[m.size] = {name: (100 * s.low, 100 * s.median, 100 * s.high) for name, s in shares.items()}
+    return bars(path, panels, "% of matrix-product rate", limit=100)
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def _save(figure: Any, path: Path) -> Path:
+    target = path.with_suffix(".png")
+    figure.tight_layout()
+    figure.savefig(target, dpi=120)
+    return target

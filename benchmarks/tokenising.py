@@ -1,0 +1,143 @@
+"""Speed of cutting text into pieces: ours beside sentencepiece and subword-nmt, 8,000 BPE pieces learnt by each.
+
+    python benchmarks/tokenising.py [--text FILE] [--turns 6] [--cores 0 1]
+
+Each learns from the text, then all take turns to encode it. Without `--text` it is generated: words out of 20,000, some
+much more frequent than others. ours is `Tokenizer.encode_batch`; `ours, prepared` is the whole preparation of a corpus
+of pairs (reading, checks, both sides encoded, written to disk), per sentence. subword-nmt is plain Python on one core
+and gives strings; sentencepiece gives ids.
+Writes `results/tokenising_*`.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import machine
+from decoding import lines
+from figures import bars
+from growth import write_corpus
+from turns import speed_ratio, spread, take_turns
+from workers import Worker
+
+PIECES = 8000
+Encode = Callable[[], int]  # encodes all the text; how many pieces that is
+
+
+def ours(path: str, threads: int) -> Encode:
+    """Our tokenizer; `RAYON_NUM_THREADS` says how many threads."""
+    from sightline.config import DataConfig
+    from sightline.data.tokenizer import Tokenizer
+
+    text = lines(Path(path))
+    tokenizer = Tokenizer.learn(text, DataConfig(vocab_size=PIECES))
+    return lambda: sum(map(len, tokenizer.encode_batch(text)))
+
+
+def ours_prepared(path: str, threads: int) -> Encode:
+    """Our preparation of a corpus whose two sides are both the text."""
+    from sightline.config import DataConfig
+    from sightline.data.corpus import Corpus
+    from sightline.data.prepared import learn_tokenizer, prepare
+
+    def work() -> int:
+        with tempfile.TemporaryDirectory() as cache:
+            prepared = prepare([Corpus((path, path))], tokenizer, DataConfig(), Path(cache), progress=False)
+            return int(prepared.src_lengths.sum() - len(prepared))
+
+    with tempfile.TemporaryDirectory() as cache:
+        tokenizer = learn_tokenizer([Corpus((path, path))], DataConfig(vocab_size=PIECES), cache_dir=Path(cache))
+    return work
+
+
+def sentencepiece(path: str, threads: int) -> Encode:
+    """sentencepiece, BPE."""
+    import sentencepiece as library
+
+    text = lines(Path(path))
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = f"{folder}/model"
+        library.SentencePieceTrainer.train(
+            sentence_iterator=iter(text), model_prefix=prefix, vocab_size=PIECES, model_type="bpe", minloglevel=2
+        )
+        processor = library.SentencePieceProcessor(model_file=f"{prefix}.model")
+    return lambda: sum(map(len, processor.encode(text, out_type=int, num_threads=threads)))
+
+
+def subword_nmt(path: str, threads: int) -> Encode:
+    """subword-nmt: words split at blanks, merges applied with its cache."""
+    from subword_nmt.apply_bpe import BPE
+    from subword_nmt.learn_bpe import learn_bpe
+
+    text = lines(Path(path))
+    codes = io.StringIO()
+    with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
+        learn_bpe(io.StringIO("\n".join(text)), codes, PIECES)
+    codes.seek(0)
+    bpe = BPE(codes)
+    return lambda: sum(len(bpe.process_line(line).split()) for line in text)
+
+
+CONTENDERS = {
+    "ours": ours,
+    "ours, prepared": ours_prepared,
+    "sentencepiece": sentencepiece,
+    "subword-nmt": subword_nmt,
+}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, help="one sentence a line, may be gzipped")
+    parser.add_argument("--turns", type=int, default=6)
+    machine.add_machine_options(parser)
+    parser.add_argument("--name", default="tokenising", help="of the result files")
+    options = parser.parse_args()
+    threads = machine.prepare(options)
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
+    about = machine.description(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        text = str(options.text) if options.text else write_corpus(Path(folder), 50_000)[0]
+        count = len(lines(Path(text)))
+        workers = {name: Worker(make, text, threads, threads=threads) for name, make in CONTENDERS.items()}
+        pieces: dict[str, int] = {}
+
+        def run(name: str) -> float:
+            reply = workers[name]()
+            pieces[name] = reply.value
+            sides = 2 if name == "ours, prepared" else 1
+            return reply.seconds / sides
+
+        seconds = take_turns({name: (lambda turn, name=name: run(name)) for name in workers}, options.turns, warm_up=1)
+        for worker in workers.values():
+            worker.close()
+    rates = {name: spread([count / s for s in took]) for name, took in seconds.items()}
+    rows = [
+        [
+            name,
+            f"{rates[name].median:,.0f} ({rates[name].low:,.0f}-{rates[name].high:,.0f})",
+            speed_ratio(seconds["ours"], took),
+            f"{pieces[name] / count:.2f}",
+        ]
+        for name, took in seconds.items()
+    ]
+    table = machine.table(["contender", "sentences/s", "ours is faster by", "pieces a sentence"], rows)
+    path = machine.result_path(options.name)
+    figure = bars(
+        path, {f"{count:,} sentences": {n: (r.low, r.median, r.high) for n, r in rates.items()}}, "sentences/s"
+    )
+    sections = [__doc__.split("\n\n", 2)[2].strip(), table, f"![sentences per second]({figure.name})"]
+    data = {"seconds": seconds, "pieces": pieces, "sentences": count}
+    machine.write_result(path, "Speed of tokenising", about, sections, data)
+    print(table)
+    print(f"median of ours: {statistics.median(seconds['ours']):.2f} s; written to {path}.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The arithmetic of the benchmarks: whatever it gets wrong, every published figure gets wrong."""
+
+import doctest
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from sightline.data.batch import collate
+from sightline.model.build import build_model
+
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
+NAMES = ("turns", "work", "workers", "figures", "exports", "decoders", "growth", "machine", "bench")
+
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not part of the source distribution")
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[dict[str, ModuleType]]:
+    """The scripts as modules; they stand in no package and import each other by name."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        yield {name: importlib.import_module(name) for name in NAMES}
+    finally:
+        sys.path.remove(str(FOLDER))
+        for name in [*NAMES, "decoding", "training", "training_contenders"]:
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_in_docstrings_hold(scripts: dict[str, ModuleType], name: str) -> None:
+    assert doctest.testmod(scripts[name], optionflags=doctest.ELLIPSIS).failed == 0
+
+
+def test_every_contender_goes_first_and_last_equally_often(scripts: dict[str, ModuleType]) -> None:
+    names = ["a", "b", "c", "d"]
+    rounds = [scripts["turns"].order(names, turn) for turn in range(8)]
+    assert all(sorted(order) == names for order in rounds)
+    assert {name: sum(order[0] == name for order in rounds) for name in names} == dict.fromkeys(names, 2)
+    assert {name: sum(order[-1] == name for order in rounds) for name in names} == dict.fromkeys(names, 2)
+
+
+def test_warm_up_turns_are_run_and_not_counted(scripts: dict[str, ModuleType]) -> None:
+    seen: list[int] = []
+
+    def contender(turn: int) -> float:
+        seen.append(turn)
+        return float(turn)
+
+    seconds = scripts["turns"].take_turns({"a": contender}, turns=3, warm_up=2, show=False)
+    assert seen == [-2, -1, 0, 1, 2]
+    assert seconds == {"a": [0.0, 1.0, 2.0]}
+
+
+def test_a_ratio_is_taken_within_a_turn(scripts: dict[str, ModuleType]) -> None:
+    """A slow moment hits both, so that every turn says 2, whatever the medians say."""
+    ratio = scripts["turns"].speed_ratio([1.0, 50.0, 1.0, 1.0], [2.0, 100.0, 2.0, 2.0])
+    assert (ratio.low, ratio.median, ratio.high) == (2.0, 2.0, 2.0)
+
+
+def test_slope_of_a_power_law(scripts: dict[str, ModuleType]) -> None:
+    assert scripts["growth"].slope([10, 20, 80], [5 * x**1.5 for x in (10, 20, 80)]) == pytest.approx(1.5)
+
+
+def test_operations_are_those_torch_counts(scripts: dict[str, ModuleType]) -> None:
+    """Against torch's own counter on our model, whose attention does the masked half too, hence the added term."""
+    work = scripts["work"]
+    size = work.Size(d_model=32, n_layers=2, d_ff=64, n_heads=4, vocab_size=50)
+    s, t, pairs = 9, 7, 3
+    batch = collate([([5] * (s - 1), [6] * (t - 1))] * pairs, work.PAD, work.BOS, work.EOS)
+    model = build_model(size.config()).eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), nn.attention.sdpa_kernel(MATH):
+        model.logits(model(batch.src, batch.tgt_in, batch.src_mask))
+    masked_half = 2 * pairs * size.n_layers * t * (t - 1) * size.d_model
+    assert 3 * (counter.get_total_flops() - masked_half) == work.training_operations(size, batch)
+
+
+MATH = nn.attention.SDPBackend.MATH  # plain products, which the counter sees
+
+
+def test_operations_do_not_count_padding(scripts: dict[str, ModuleType]) -> None:
+    work = scripts["work"]
+    size = work.SIZES["tiny"]
+    pairs = [([5] * 4, [6] * 9), ([7] * 20, [8] * 3)]
+    together = work.training_operations(size, collate(pairs, work.PAD, work.BOS, work.EOS))
+    apart = sum(work.training_operations(size, collate([pair], work.PAD, work.BOS, work.EOS)) for pair in pairs)
+    assert together == pytest.approx(apart)
+
+
+def test_decoding_needs_a_third_of_training(scripts: dict[str, ModuleType]) -> None:
+    """One sentence, forward only."""
+    work = scripts["work"]
+    batch = collate([([5] * 11, [6] * 9)], work.PAD, work.BOS, work.EOS)
+    size = work.SIZES["base"]
+    assert 3 * work.decoding_operations(size, 12, 10) == work.training_operations(size, batch)
+
+
+def test_batches_are_the_same_each_time_and_within_their_size(scripts: dict[str, ModuleType]) -> None:
+    first, second = (scripts["work"].training_batches(5) for _ in range(2))
+    both = zip(first, second, strict=True)
+    assert all(torch.equal(a.src, b.src) and torch.equal(a.tgt_out, b.tgt_out) for a, b in both)
+    assert all(max(b.src.numel(), b.tgt_out.numel()) <= 2048 for b in first)
+    assert 14 < sum(b.n_source_tokens for b in first) / sum(len(b.src) for b in first) < 17
+
+
+def test_lines_of_the_bench(scripts: dict[str, ModuleType]) -> None:
+    lines = scripts["bench"].lines({"train-base": 1.3})
+    assert "bench: train-base 1.30 goal 1.35" in lines
+    assert "bench: decode-natural - goal 1.25" in lines
+    assert all(re.fullmatch(r"bench: \S+ (\d+\.\d+|-) goal [\d.]+", line) for line in lines)
+
+
+def test_a_worker_answers_and_its_failure_is_told(scripts: dict[str, ModuleType]) -> None:
+    worker = scripts["workers"].Worker(scripts["machine"].matrix_product)
+    assert worker(1).value > 1e8
+    with pytest.raises(RuntimeError, match="a contender failed"):
+        worker("not a number")
+    worker.close()
