@@ -18,6 +18,7 @@ import hashlib
 import heapq
 import json
 import math
+import os
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from sightline.config import DataConfig
 from sightline.data.corpus import unreadable
+from sightline.data.words import REMEMBERED_WORDS, WordTable, cut
 from sightline.errors import UserError, unknown
 
 PAD, BOS, EOS, UNK = SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -38,7 +40,7 @@ OTHER_NAMES = {PAD: ["[PAD]"], BOS: ["<bos>", "[CLS]"], EOS: ["<eos>", "[SEP]"],
 # punctuation mark or symbol, one blank of any kind. Every character falls under one of the four.
 WORDS = r" ?\p{L}[\p{L}\p{M}\u200c\u200d]*| ?\p{N}| ?([^\s\p{L}\p{N}])\1*|\s"
 
-REMEMBERED_WORDS = 200_000
+TABLE_SPEED = 3  # cores on which the library is as fast as the table of words, which works on one
 NORMALIZERS = {"none": (), "nfc": (normalizers.NFC,), "nfkc": (normalizers.NFKC,)}
 
 
@@ -58,6 +60,7 @@ class Tokenizer:
         self.pad_id, self.bos_id, self.eos_id, self.unk_id = (special_id(backend, name) for name in SPECIALS)
         added = backend.get_added_tokens_decoder()
         self.declared = {index: token.content for index, token in added.items() if not token.special}
+        self.table = word_table(backend)
 
     @classmethod
     def learn(cls, texts: Iterable[str], config: DataConfig, special: Sequence[str] = ()) -> "Tokenizer":
@@ -73,9 +76,7 @@ class Tokenizer:
         """
         backend = tokenizers.Tokenizer(subword_model(config.subword))
         backend.normalizer = normalizers.Sequence([*normalization(config), normalizers.Prepend(" ")])
-        backend.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Split(Regex(WORDS), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
-        )
+        backend.pre_tokenizer = pre_tokenizer()
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
         plain = (part for text in texts for part in split_at(special, text) if part not in special)
         backend.train_from_iterator(plain, subword_trainer(config, len(special)))
@@ -119,11 +120,22 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without start or end marks."""
-        return self.backend.encode(text, add_special_tokens=False).ids
+        known = self.from_table(text)
+        return known if known is not None else self.backend.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts on all cores (the environment variable RAYON_NUM_THREADS sets fewer)."""
-        return [encoding.ids for encoding in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+        on_all_cores = len(texts) > 1000 and (os.cpu_count() or 1) > TABLE_SPEED
+        found = [None if on_all_cores else self.from_table(text) for text in texts]
+        rest = [text for text, tokens in zip(texts, found, strict=True) if tokens is None]
+        encodings = iter(self.backend.encode_batch_fast(rest, add_special_tokens=False))
+        return [next(encodings).ids if tokens is None else tokens for tokens in found]
+
+    def from_table(self, text: str) -> list[int] | None:
+        """The ids of a plain text in which nothing declared occurs; None for any other."""
+        if self.table is None or not text or any(mark in text for mark in self.declared.values()):
+            return None
+        return self.table.encode(text)
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of ids; special tokens vanish, declared ones are kept, broken UTF-8 becomes U+FFFD."""
@@ -156,6 +168,25 @@ class Tokenizer:
     def merges(self) -> "Merges":
         """The merge table for BPE-dropout, read once."""
         return Merges(self)
+
+
+def word_table(backend: tokenizers.Tokenizer) -> WordTable | None:
+    """A table for a tokenizer that `learn` made without folding case; None for any other."""
+    content = json.loads(backend.to_str())
+    ours = tokenizers.Tokenizer(models.BPE())
+    ours.pre_tokenizer = pre_tokenizer()
+    same = content["pre_tokenizer"] == json.loads(ours.to_str())["pre_tokenizer"]
+    steps = [step["type"] for step in (content["normalizer"] or {}).get("normalizers", [])]
+    if not (same and steps in (["Prepend"], ["NFC", "Prepend"])):
+        return None
+    return WordTable(backend.model, {byte: letter for letter, byte in BYTES.items()})
+
+
+def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
+    """Words, each in the byte alphabet."""
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(WORDS), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    )
 
 
 def special_id(backend: tokenizers.Tokenizer, name: str) -> int:
@@ -257,6 +288,7 @@ class Merges:
         pairs = (tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"])
         self.rank = {pair: rank for rank, pair in enumerate(pairs)}
         self.undropped: dict[str, tuple[list[int], int]] = {}
+        self.letters = tokenizer.table.letters if tokenizer.table else None
 
     def segment(self, text: str, probability: float, seed: int | random.Random) -> list[int]:
         """Ids of a text with merges dropped."""
@@ -272,6 +304,8 @@ class Merges:
 
     def words(self, text: str) -> Iterator[str]:
         """The words of a text in byte letters."""
+        if self.letters and (words := cut(" " + text)):
+            return ("".join(map(self.letters.__getitem__, word.encode())) for word in words)
         normalizer, pre_tokenizer = self.backend.normalizer, self.backend.pre_tokenizer
         normal = normalizer.normalize_str(text) if normalizer else text
         return (word for word, _ in pre_tokenizer.pre_tokenize_str(normal))

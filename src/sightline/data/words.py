@@ -1,0 +1,69 @@
+"""Words and their ids from a table: what `tokenizer.py` gives, for the texts that Python can cut as the library does.
+
+Cutting a text into words by a regular expression costs the `tokenizers` library several times more than all the rest.
+Texts written in Latin, Greek or Cyrillic letters, ASCII digits and ordinary punctuation are cut here, by Python's own
+`re`, and the ids of each word are remembered. For any other text the answer is None, and the library is asked.
+"""
+
+import re
+import sys
+import unicodedata
+
+import tokenizers
+
+REMEMBERED_WORDS = 200_000
+LAST = 0x52F  # the last letter of the Cyrillic blocks; combining marks and other scripts begin soon after
+PUNCTUATION = "\u2010\u2011\u2012\u2013\u2014\u2018\u2019\u201a\u201c\u201d\u201e\u2022\u2026\u2039\u203a\u20ac\u2122"
+
+
+def _characters(category: str) -> str:
+    """All characters up to `LAST` of a Unicode category, by its first letter, as a class of `re`."""
+    found = (chr(code) for code in range(0x21, LAST + 1) if unicodedata.category(chr(code))[0] == category)
+    return re.escape("".join(found))
+
+
+LETTERS = _characters("L")
+MARKS = _characters("P") + _characters("S") + PUNCTUATION
+PLAIN = re.compile(f"[ 0-9{LETTERS}{MARKS}]+")
+# `tokenizer.WORDS` for such texts.
+WORD = re.compile(f" ?[{LETTERS}]+| ?[0-9]| ?([{MARKS}])\\1*| ")
+
+
+def cut(text: str) -> list[str] | None:
+    """The words of a text that is normalised (NFC) and plain; None for any other.
+
+    >>> cut(" Ein Hund, 12!!"), cut("日本")
+    ([' Ein', ' Hund', ',', ' 1', '2', '!!'], None)
+    """
+    if not PLAIN.fullmatch(text) or not (text.isascii() or unicodedata.is_normalized("NFC", text)):
+        return None
+    return [match.group() for match in WORD.finditer(text)]
+
+
+class WordTable:
+    """The ids of words by a subword model, each computed once."""
+
+    def __init__(self, model: tokenizers.models.Model, letters: dict[int, str]) -> None:
+        """`letters` is the byte alphabet: the letter of each byte."""
+        self.model = model
+        self.letters = letters
+        self.ids: dict[str, list[int]] = {}
+
+    def encode(self, text: str) -> list[int] | None:
+        """The ids of a text, with a blank put in front; None where the library must be asked."""
+        words = cut(" " + text)
+        if words is None:
+            return None
+        known = self.ids
+        tokens: list[int] = []
+        for word in words:
+            tokens += known[word] if word in known else self.look_up(word)
+        return tokens
+
+    def look_up(self, word: str) -> list[int]:
+        """The ids of a new word."""
+        if len(self.ids) >= REMEMBERED_WORDS:
+            self.ids.clear()
+        tokens = [token.id for token in self.model.tokenize("".join(self.letters[byte] for byte in word.encode()))]
+        self.ids[sys.intern(word)] = tokens
+        return tokens
