@@ -197,7 +197,8 @@ def _trainer(
     def open_stream(state: Mapping[str, int] | None) -> BatchStream:
         train = config.train
         tokens = train.tokens_per_batch
-        return BatchStream(material.train, material.tokenizer, config.data, tokens, train.seed, state)
+        pin = device.type == "cuda"
+        return BatchStream(material.train, material.tokenizer, config.data, tokens, train.seed, state, pin=pin)
 
     validate = _validation(network, material, config, device)
     return Trainer(network, config, open_stream, validate, export, folder, device, request.show, request.tensorboard)

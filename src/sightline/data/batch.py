@@ -5,7 +5,7 @@ Section 3.4 and Figure 1 of the paper: the decoder reads the target shifted righ
 decided in `batching.py`; masks inside the model are made in `model/masks.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,9 +36,17 @@ class Batch:
         return 1 - (self.n_source_tokens + self.n_target_tokens) / cells
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
+        """The same batch on another device; the copy of a pinned one runs beside the computation."""
+        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> "Batch":
+        """The same batch in memory that a CUDA device reads by itself."""
+        return self.each(lambda tensor: tensor.pin_memory())
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch with each of its tensors changed."""
         tensors = ("src", "tgt_in", "tgt_out", "src_mask", "index")
-        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in tensors})
+        return replace(self, **{name: change(getattr(self, name)) for name in tensors})
 
 
 def collate(

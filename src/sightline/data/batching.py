@@ -104,7 +104,7 @@ class BatchStream:
 
     `state()` says where the stream is; a stream made with that `state` continues with exactly the batches
     that this one would have given next. `wait_seconds` is the time the consumer has waited for batches so
-    far.
+    far. Batches are pinned with `pin`, for copies to a CUDA device that need not be waited for.
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class BatchStream:
         seed: int,
         state: Mapping[str, int] | None = None,
         prefetch: int = 8,
+        pin: bool = False,
     ) -> None:
         self.epoch = state["epoch"] if state else 0
         self.position = state["position"] if state else 0  # planned batches done with in this epoch
@@ -123,6 +124,8 @@ class BatchStream:
         self.wait_seconds = 0.0
         start = (self.epoch, self.position, self.offset)
         batches = walk(corpus, tokenizer, config, tokens_per_batch, seed, start)
+        if pin:
+            batches = ((place, batch.pinned()) for place, batch in batches)
         self._ready: queue.Queue[tuple[Place, Batch] | BaseException] = queue.Queue(prefetch)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=fill, args=(self._ready, self._stop, batches), daemon=True)

@@ -99,6 +99,15 @@ def test_a_stream_continues_exactly_from_its_state(corpus, dropout, monkeypatch)
             assert rest.state() == states[min(start + 4, len(batches))] or start + 4 > len(batches)
 
 
+def test_a_batch_is_pinned_in_the_thread_if_asked(corpus, monkeypatch):
+    pinned: list[str] = []
+    monkeypatch.setattr(Batch, "pinned", lambda self: pinned.append(threading.current_thread().name) or self)
+    with BatchStream(*corpus, CONFIG, 60, seed=1, pin=True) as stream:
+        next(stream)
+    assert pinned
+    assert threading.main_thread().name not in pinned
+
+
 def test_batches_under_dropout_keep_to_the_budget(corpus):
     prepared, tokenizer = corpus
     with BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=0.3), 200, seed=1) as stream:
