@@ -161,16 +161,16 @@ class Trainer:
         n_targets = sum(batch.n_target_tokens for batch in batches)
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        objective = nll = 0.0
+        sums: list[Tensor] = []
         for batch in batches:
             with self._autocast():
                 loss = self._loss(batch.to(self.device))
             (loss.objective / n_targets).backward()
-            objective += loss.objective.item()
-            nll += loss.nll.item()
+            sums.append(torch.stack([loss.objective.detach(), loss.nll]))
             clock.count(batch)
         progress.step += 1
         norm = gradient_norm(self.model)
+        objective, nll = torch.stack(sums).double().sum(0).tolist()  # here, and not before, a GPU is waited for
         if not (math.isfinite(objective) and bool(norm.isfinite())):
             self._skip(objective)
             return
