@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sightline.config import DecodeConfig
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.streaming import stream_text
 from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
@@ -15,7 +17,7 @@ from sightline.evaluate.score import PairScore, score_texts
 from sightline.model.build import longest_sequence
 from sightline.model.inference import PreparedForms
 from sightline.model.parameters import count_parameters
-from sightline.model_directory import ModelDirectory, read_model_directory
+from sightline.model_directory import SHORTLIST, ModelDirectory, read_model_directory, read_shortlist
 from sightline.pipeline import TrainRequest, choose_device, train_model
 from sightline.training.allocator import keep_freed_memory
 from sightline.workers import translate_in_processes, usable_cores, worth_sharing
@@ -35,7 +37,13 @@ class Model:
         prepare = PreparedForms(self.network)
         if device.type == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
-        self._translator = Translator(self.network, self.tokenizer, self.config.decode, max_len, prepare)
+        self._translator = Translator(
+            self.network, self.tokenizer, self.config.decode, max_len, prepare, cache(self._read_shortlist)
+        )
+
+    def _read_shortlist(self) -> CandidateTable:
+        shortlist = read_shortlist(self.path, self.tokenizer)
+        return CandidateTable(torch.from_numpy(shortlist.frequent), torch.from_numpy(shortlist.likely), self.device)
 
     @property
     def decode_config(self) -> DecodeConfig:
@@ -84,6 +92,7 @@ class Model:
         return {
             "parameters": count_parameters(self.network),
             "vocabulary": self.tokenizer.vocab_size,
+            "shortlist": (self.path / SHORTLIST).is_file(),
             **self.about,
             **self.config.as_dict(),
         }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sightline.decode.translator import Translation
 
 Item = TypeVar("Item")
+CANDIDATES, FREQUENT = 50, 200  # of a shortlist
 
 
 class Parser(argparse.ArgumentParser):
@@ -79,6 +80,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
     _train_options(commands)
     _translate_options(commands)
     _distill_options(commands)
+    _shortlist_options(commands)
     _score_options(commands)
     _evaluate_options(commands)
     _info_options(commands)
@@ -161,6 +163,7 @@ DECODE_HELP = {
     "seed": "of sampling",
     "batch_tokens": "source pieces translated at once",
     "max_source_length": "longer lines are translated in parts, pieces",
+    "shortlist": "write only what `sightline shortlist` has found likely for the source; faster on a CPU",
     "compute": "numbers to compute with; int8 is fastest on a CPU, bfloat16 on CUDA",
 }
 
@@ -289,6 +292,37 @@ def run_distill(options: argparse.Namespace) -> None:
     with _output(options.output) as file:
         for src, tgt in _progress(pairs, *options.train):
             file.write(json.dumps({"src": src, "tgt": tgt}, ensure_ascii=False) + "\n")
+
+
+# shortlist -----------------------------------------------------------------------------------------------------------
+
+
+def _shortlist_options(commands: Any) -> None:
+    parser = commands.add_parser("shortlist", help="learn which pieces translate which, for translate --shortlist")
+    parser.add_argument("model", metavar="MODEL", help="model directory, which the shortlist is written into")
+    files = "the training data, as `sightline train` takes it"
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
+    candidates = "target pieces for each source piece (default: %(default)s)"
+    parser.add_argument("--candidates", type=int, default=CANDIDATES, metavar="N", help=candidates)
+    frequent = "most frequent target pieces, allowed everywhere (default: %(default)s)"
+    parser.add_argument("--frequent", type=int, default=FREQUENT, metavar="M", help=frequent)
+    parser.set_defaults(run=run_shortlist)
+
+
+def run_shortlist(options: argparse.Namespace) -> None:
+    """Write the shortlist of a model."""
+    from sightline.data.corpus import parse_corpora
+    from sightline.data.prepared import prepare, spool
+    from sightline.data.shortlist import learn_shortlist
+    from sightline.model_directory import read_model_directory, write_shortlist
+
+    if options.candidates < 1 or options.frequent < 1:
+        raise UserError("--candidates and --frequent must be at least 1")
+    directory = read_model_directory(options.model)
+    corpus = prepare(spool(parse_corpora(options.train)), directory.tokenizer, directory.config.data)
+    shortlist = learn_shortlist(corpus, directory.tokenizer.vocab_size, options.candidates, options.frequent)
+    path = write_shortlist(Path(options.model), shortlist, directory.tokenizer)
+    print(f"{path}: learnt from {len(corpus):,} pairs; use it with --shortlist", file=sys.stderr)
 
 
 # score, evaluate, info -----------------------------------------------------------------------------------------------

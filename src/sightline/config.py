@@ -103,6 +103,7 @@ class DecodeConfig:
     seed: int = 1  # of sampling
     batch_tokens: int = 4096  # source pieces decoded at once
     max_source_length: int = 256  # longer inputs are translated in parts, pieces
+    shortlist: bool = False  # write only what the model's lexical shortlist offers for the source; faster
     compute: str = "float32"  # numbers to decode with: "float32", "int8" (CPU only), "bfloat16" or "float16" (for CUDA)
 
 

@@ -1,8 +1,8 @@
 """The model directory: a folder that holds everything translation needs and points nowhere else.
 
 `config.json` (how it was made), `model.safetensors`, `tokenizer.json`, `generation_config.json` (how to decode) and
-`README.md` (the model card). Nothing in it is ever unpickled. Each file is replaced in one step, so that a reader
-never sees half of one.
+`README.md` (the model card); `shortlist.safetensors` where one was learnt. Nothing in it is ever unpickled. Each file
+is replaced in one step, so that a reader never sees half of one.
 """
 
 import json
@@ -13,12 +13,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import safetensors.numpy
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sightline.config import RunConfig, check, from_dict
+from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.model.build import build_model
@@ -28,6 +30,7 @@ from sightline.model.transformer import Transformer
 FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 GENERATION, CARD = "generation_config.json", "README.md"
+SHORTLIST = "shortlist.safetensors"
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,32 @@ def read_model_directory(path: str | Path, device: str | torch.device = "cpu") -
             f"{config.model.vocab_size}; put the model's own tokenizer back"
         )
     return ModelDirectory(network.to(device).eval(), tokenizer, config, about)
+
+
+def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer) -> Path:
+    """The shortlist of a model directory; returns where it is."""
+    path = folder / SHORTLIST
+    tensors = {"frequent": shortlist.frequent, "likely": shortlist.likely}
+    metadata = {"tokenizer": tokenizer.fingerprint}
+    _write(path, lambda draft: safetensors.numpy.save_file(tensors, draft, metadata))
+    return path
+
+
+def read_shortlist(folder: Path, tokenizer: Tokenizer) -> Shortlist:
+    """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces."""
+    path = folder / SHORTLIST
+    learn = f"`sightline shortlist {folder} --train SRC TGT`"
+    if not path.is_file():
+        raise UserError(f"{folder}: has no {SHORTLIST}; learn one with {learn}, or do without --shortlist")
+    try:
+        with safe_open(path, "np") as file:
+            made_for = (file.metadata() or {}).get("tokenizer")
+            shortlist = Shortlist(file.get_tensor("frequent"), file.get_tensor("likely"))
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: damaged or no shortlist ({error}); learn it anew with {learn}") from None
+    if made_for != tokenizer.fingerprint or len(shortlist.likely) != tokenizer.vocab_size:
+        raise UserError(f"{path}: was learnt for another tokenizer; learn it anew with {learn}")
+    return shortlist
 
 
 def _nearest(folder: Path) -> str:

@@ -117,7 +117,7 @@ def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys
 
 # Help -----------------------------------------------------------------------------------------------------------------
 
-COMMANDS = ["demo", "train", "translate", "score", "evaluate", "info"]
+COMMANDS = ["demo", "train", "translate", "distill", "shortlist", "score", "evaluate", "info"]
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,19 +6,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from sightline import model_directory as module
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.model.build import build_model
 from sightline.model.parameters import parameters_of
 from sightline.model.transformer import Transformer
-from sightline.model_directory import read_model_directory, write_settings, write_weights
+from sightline.model_directory import (
+    read_model_directory,
+    read_shortlist,
+    write_settings,
+    write_shortlist,
+    write_weights,
+)
 
 FILES = ["README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本"]
@@ -200,3 +208,43 @@ def test_loading_leaves_the_callers_random_state_alone(folder: Path) -> None:
     before = torch.get_rng_state()
     read_model_directory(folder)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+# The shortlist --------------------------------------------------------------------------------------------------------
+
+
+def a_shortlist(vocab: int = TOKENIZER.vocab_size) -> Shortlist:
+    return Shortlist(np.array([7, 8], np.int32), np.full((vocab, 3), 9, np.int32))
+
+
+def test_a_shortlist_is_one_file_more(folder: Path) -> None:
+    path = write_shortlist(folder, a_shortlist(), TOKENIZER)
+    assert sorted(entry.name for entry in folder.iterdir()) == sorted([*FILES, path.name])
+    read = read_shortlist(folder, TOKENIZER)
+    assert np.array_equal(read.frequent, a_shortlist().frequent)
+    assert np.array_equal(read.likely, a_shortlist().likely)
+    assert read_model_directory(folder).config == CONFIG
+
+
+def write_for_another_tokenizer(folder: Path) -> None:
+    write_shortlist(folder, a_shortlist(), Tokenizer.learn(TEXTS * 2, DataConfig(vocab_size=268)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        (lambda _: None, "has no shortlist.safetensors; learn one with"),
+        (overwrite("shortlist.safetensors", b"{"), "damaged or no shortlist"),
+        (lambda folder: save_file({"likely": torch.zeros(1)}, folder / "shortlist.safetensors"), "damaged or no"),
+        (write_for_another_tokenizer, "was learnt for another tokenizer; learn it anew"),
+        (lambda folder: write_shortlist(folder, a_shortlist(9), TOKENIZER), "was learnt for another tokenizer"),
+    ],
+)
+def test_a_shortlist_that_does_not_fit_is_one_line_with_the_remedy(
+    folder: Path, damage: Callable[[Path], object], cause: str
+) -> None:
+    damage(folder)
+    with pytest.raises(UserError) as caught:
+        read_shortlist(folder, TOKENIZER)
+    told = str(caught.value)
+    assert cause in told and f"`sightline shortlist {folder} --train SRC TGT`" in told and "\n" not in told

@@ -7,7 +7,7 @@ import hashlib
 import math
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sightline.config import DecodeConfig
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.constraints import FREE, Limits
 from sightline.decode.sampling import SamplingOptions
 from sightline.decode.search import Cache, Hypothesis, SearchOptions, Step, beam_search, sample
@@ -71,6 +72,7 @@ def decode_tokens(
     special: SpecialIds | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
     max_len: int | None = None,
+    shortlist: CandidateTable | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses for each source, best first, in the order of the sources.
 
@@ -84,6 +86,7 @@ def decode_tokens(
         special: the ids of start, end, padding and unknown.
         prefixes: token ids that each output must begin with; the longest length is extended by them.
         max_len: the longest output the model can write, where it has a limit (learned positions).
+        shortlist: what outputs may be made of; None = the whole vocabulary, whatever `config.shortlist` asks for.
 
     Raises:
         UserError: the settings make no sense, or the model gives numbers that are not finite.
@@ -97,7 +100,7 @@ def decode_tokens(
     try:
         for batch in batches([len(source) for source in sources], config):
             results = _decode_batch(
-                model, [sources[i] for i in batch], [prefixes[i] for i in batch], config, special, max_len
+                model, [sources[i] for i in batch], [prefixes[i] for i in batch], config, special, max_len, shortlist
             )
             for i, hypotheses in zip(batch, results, strict=True):
                 found[i] = hypotheses
@@ -135,13 +138,20 @@ def _decode_batch(
     config: DecodeConfig,
     special: SpecialIds,
     max_len: int | None,
+    shortlist: CandidateTable | None,
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
     src, src_mask = pad_sources(sources, special)
     limits = to_limits([len(source) + 1 for source in sources], prefixes, config, max_len).to(device)
     src, src_mask = src.to(device), src_mask.to(device)
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    found = _search(step_of(model), cache, limits, sources, config, special)
+    if shortlist is None:
+        found = _search(step_of(model), cache, limits, sources, config, special)
+    else:
+        few = shortlist.candidates(src, src_mask, limits.prefix, astuple(special))
+        places = SpecialIds(*(few.place(token) for token in astuple(special)))
+        in_places = _search(few.step(model), few.cache(cache), few.limits(limits), sources, config, places)
+        found = [[few.with_ids(hypothesis) for hypothesis in ranked] for ranked in in_places]
     if not all(hypotheses and math.isfinite(hypotheses[0].log_prob) for hypotheses in found):
         raise UserError("the model's predictions are not finite: its training diverged or its file is damaged")
     return found

@@ -5,11 +5,13 @@ until it ends. Joined, the pieces are what `Translator.translate` gives with `be
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import torch
 
 from sightline.config import DecodeConfig
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import EncoderDecoder, SpecialIds, pad_sources, search_options, step_of, to_limits
 from sightline.decode.ranking import highest
 from sightline.decode.search import next_log_probs
@@ -34,9 +36,10 @@ def stream_text(translator: Translator, text: str, prefix: str = "", **overrides
     t = translator.tokenizer
     special = SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id)
     model = translator.prepare(config.compute) if translator.prepare else translator.model
+    shortlist = translator.shortlist() if translator.shortlist and config.shortlist else None
     gap, forced = "", translator.encode_prefix(prefix)
     for source in translator.segment([text], config)[0]:
-        tokens = stream_tokens(model, source, config, special, forced, translator.max_len)
+        tokens = stream_tokens(model, source, config, special, forced, translator.max_len, shortlist)
         for piece in as_text(tokens, translator):
             yield gap + piece
             gap = ""
@@ -66,13 +69,19 @@ def stream_tokens(
     special: SpecialIds,
     prefix: Sequence[int] = (),
     max_len: int | None = None,
+    shortlist: CandidateTable | None = None,
 ) -> Iterator[int]:
     """The tokens of greedy search for one source, one by one, without the end mark; arguments as `decode_tokens`."""
     device = next(model.parameters()).device
     src, src_mask = (x.to(device) for x in pad_sources([source], special))
     limits = to_limits([len(source) + 1], [prefix], config, max_len).to(device)
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    step, options = step_of(model), search_options(config, special)
+    step, ids = step_of(model), None
+    if shortlist is not None:
+        few = shortlist.candidates(src, src_mask, limits.prefix, astuple(special))
+        special = SpecialIds(*(few.place(token) for token in astuple(special)))
+        step, cache, limits, ids = few.step(model), few.cache(cache), few.limits(limits), few.ids
+    options = search_options(config, special)
     history = torch.zeros(1, 0, dtype=torch.long, device=device)
     while history.size(1) < int(limits.max_length):
         log_probs = next_log_probs(step, cache, history, limits, options)
@@ -81,5 +90,5 @@ def stream_tokens(
             raise UserError("the model's predictions are not finite: its training diverged or its file is damaged")
         if int(token) == special.eos_id:
             return
-        yield int(token)
+        yield int(token if ids is None else ids[token])
         history = torch.cat([history, token.unsqueeze(1)], 1)

@@ -12,6 +12,7 @@ from typing import Any
 
 from sightline.config import DecodeConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import EncoderDecoder, SpecialIds, check_decoding, decode_tokens
 from sightline.decode.search import Hypothesis
 from sightline.errors import UserError
@@ -52,6 +53,7 @@ class Translator:
         config: DecodeConfig | None = None,
         max_len: int | None = None,
         prepare: Callable[[str], EncoderDecoder] | None = None,
+        shortlist: Callable[[], CandidateTable] | None = None,
     ) -> None:
         """A translator that decodes with `model` itself unless it may `prepare` another form of it.
 
@@ -61,9 +63,12 @@ class Translator:
             config: settings of every call, unless it says otherwise.
             max_len: the longest sequence the model can take, where it has a limit (learned positions).
             prepare: gives the model in the form for `DecodeConfig.compute`, one of its values.
+            shortlist: gives the model's shortlist when `DecodeConfig.shortlist` asks for it, or raises a `UserError`;
+                where it is None, as for a model that is still being trained, that setting counts for nothing.
         """
         self.model = model
         self.prepare = prepare
+        self.shortlist = shortlist
         self.tokenizer = tokenizer
         self.config = config or DecodeConfig()
         self.max_len = max_len
@@ -136,6 +141,7 @@ class Translator:
             SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id),
             [prefix if i == 0 else [] for parts in sources for i in range(len(parts))],
             self.max_len,
+            self.shortlist() if self.shortlist and config.shortlist else None,
         )
 
     def assemble(self, sources: list[list[int]], hypotheses: list[list[Hypothesis]]) -> Translation:

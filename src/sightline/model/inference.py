@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from sightline.errors import UserError
 from sightline.model.beam_cache import BeamCache, padding_bias
 from sightline.model.embeddings import Embeddings
-from sightline.model.quantized import fuse, int8_available
+from sightline.model.quantized import ChosenOutputs, fuse, int8_available
 from sightline.model.tracing import Traced
 from sightline.model.transformer import Transformer
 
@@ -87,6 +87,7 @@ class InferenceTransformer(nn.Module):
         self.cross_k = fuse([attention.k_proj for attention in attentions], compute)
         self.cross_v = fuse([attention.v_proj for attention in attentions], compute)
         self.output = Traced(fuse([model.output], compute).eval())
+        self.chosen_outputs = ChosenOutputs(model.output, compute)
 
     def train(self, mode: bool = True) -> "InferenceTransformer":
         """Nothing: there is one mode."""
@@ -127,6 +128,13 @@ class InferenceTransformer(nn.Module):
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """As `Transformer.logits`."""
         return self.output(hidden)
+
+    def output_rows(self, ids: Int[Tensor, " n"]) -> Callable[[Tensor], Tensor]:
+        """`logits` for some pieces only: a function from hidden states (*any, d_model) to logits (*any, n).
+
+        Each logit is that of `logits`; to the last bit in int8, where every output has a scale of its own.
+        """
+        return self.chosen_outputs(ids)
 
 
 class _EmbeddingLookup(nn.Module):

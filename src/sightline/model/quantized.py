@@ -5,10 +5,13 @@ same to the last bit whatever rows stand beside it. Not here: which layers are p
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64, Int, Int8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -49,12 +52,12 @@ class Int8Linear(nn.Module):
 
     def __init__(
         self,
-        weight: Float[Tensor, "d_out d_in"],
+        weight: "Float[Tensor, 'd_out d_in'] | Rounded",
         bias: Float[Tensor, " d_out"] | None,
         after_relu: bool = False,
     ) -> None:
         super().__init__()
-        self.packed = _pack(weight)
+        self.packed = (weight if isinstance(weight, Rounded) else Rounded.of(weight)).packed()
         self.register_buffer("bias", bias)
         self.after_relu = after_relu
         self.levels, self.zero = _UNSIGNED if after_relu else _SIGNED
@@ -69,18 +72,44 @@ class Int8Linear(nn.Module):
         return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
 
 
-def _pack(weight: Float[Tensor, "d_out d_in"]) -> torch.ScriptObject:
-    weight = weight.float()
-    pairs = F.pad(weight.abs(), (0, weight.size(1) % 2)).unflatten(1, (-1, 2)).sum(-1)
-    scales = pairs.amax(1).clamp_min(_TINY) / _PAIR_LEVELS
+@dataclass(frozen=True)
+class Rounded:
+    """A weight in 8-bit integers, W = scale * levels, one scale per output."""
+
+    levels: Int8[Tensor, "d_out d_in"]
+    scales: Float64[Tensor, " d_out"]
+
+    @staticmethod
+    def of(weight: Float[Tensor, "d_out d_in"]) -> "Rounded":
+        """The nearest levels, within the bounds that keep fbgemm's sums exact."""
+        weight = weight.float()
+        pairs = F.pad(weight.abs(), (0, weight.size(1) % 2)).unflatten(1, (-1, 2)).sum(-1)
+        scales = (pairs.amax(1).clamp_min(_TINY) / _PAIR_LEVELS).double()
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        with _fbgemm():
+            return Rounded(torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8).int_repr(), scales)
+
+    def rows(self, index: Int[Tensor, " n"]) -> "Rounded":
+        """Some of the outputs, in this order."""
+        return Rounded(self.levels[index], self.scales[index])
+
+    def packed(self) -> torch.ScriptObject:
+        """The form that fbgemm multiplies with."""
+        zeros = torch.zeros(len(self.levels), dtype=torch.long)
+        with _fbgemm():
+            weight = torch._make_per_channel_quantized_tensor(self.levels, self.scales, zeros, 0)
+            return torch.ops.quantized.linear_prepack(weight, None)
+
+
+@contextmanager
+def _fbgemm() -> Iterator[None]:
+    """Its kernels, and no warning that torch means to drop tensors of dtype qint8 one day: see `int8_available`."""
     engine = torch.backends.quantized.engine
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch means to drop tensors of dtype qint8 one day: see `int8_available`
+        warnings.simplefilter("ignore")
         torch.backends.quantized.engine = "fbgemm"
         try:
-            zeros = torch.zeros(len(weight), dtype=torch.long)
-            rounded = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
-            return torch.ops.quantized.linear_prepack(rounded, None)
+            yield
         finally:
             torch.backends.quantized.engine = engine
 
@@ -115,3 +144,24 @@ def fuse(
     assert len(known) in (0, len(biases)), "layers that are fused all have a bias or none has"
     bias = torch.cat(known) if known else None
     return Int8Linear(weight, bias, after_relu) if compute == "int8" else Float32Linear(weight, bias)
+
+
+class ChosenOutputs:
+    """A layer from which layers for some of its outputs are prepared again and again; arguments as `fuse`."""
+
+    def __init__(self, layer: nn.Linear, compute: str) -> None:
+        self.weight = layer.weight.detach()
+        self.bias = None if layer.bias is None else layer.bias.detach()
+        self.compute = compute
+
+    @cached_property
+    def rounded(self) -> "Rounded":
+        """The weights in int8, made when first needed: rounding costs as much as packing."""
+        return Rounded.of(self.weight)
+
+    def __call__(self, rows: Int[Tensor, " n"]) -> nn.Module:
+        """The layer that yields these outputs only, in this order."""
+        bias = None if self.bias is None else self.bias[rows]
+        if self.compute == "int8":
+            return Int8Linear(self.rounded.rows(rows), bias)
+        return Float32Linear(self.weight[rows], bias)

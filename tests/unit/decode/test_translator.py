@@ -8,6 +8,7 @@ from torch import nn
 
 from sightline.config import DataConfig, DecodeConfig
 from sightline.data.tokenizer import Tokenizer
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.translator import Translator, override, split_text
 from sightline.errors import UserError
 from sightline.model.cache import DecoderCache
@@ -198,3 +199,27 @@ def test_split_prefers_sentence_ends_then_blanks_then_the_middle():
     assert split_text("一二三四五六。七八九十一二三", fits) == ["一二三四五六。", "七八九十一二三"]
     assert split_text("x", lambda part: False) == ["x"]
     assert split_text("  ", fits) == []
+
+
+def test_a_shortlist_is_read_when_it_is_asked_for(model, tokenizer):
+    reads: list[CandidateTable] = []
+    nothing_else = torch.full((tokenizer.vocab_size, 1), tokenizer.encode("dog")[0])
+
+    def read() -> CandidateTable:
+        reads.append(CandidateTable(nothing_else[0], nothing_else))
+        return reads[-1]
+
+    translator = Translator(model, tokenizer, DecodeConfig(beam_size=2), shortlist=read)
+    assert translator.translate(["The men"])[0].text == "The men" and not reads
+    # The source's own pieces may be copied; declared and single-byte pieces among them.
+    texts = ["<2de> The men", "日本語", "\x00\u00e9"]
+    assert [t.text for t in translator.translate(texts, shortlist=True)] == texts and reads
+
+
+def test_a_shortlist_that_is_missing_is_the_readers_error_and_none_of_a_model_in_training(model, tokenizer):
+    def read() -> CandidateTable:
+        raise UserError("there is none")
+
+    with pytest.raises(UserError, match="there is none"):
+        Translator(model, tokenizer, shortlist=read).translate(["The men"], shortlist=True)
+    assert Translator(model, tokenizer).translate(["The men"], shortlist=True)[0].text == "The men"

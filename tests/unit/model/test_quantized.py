@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.model.quantized import Int8Linear, fuse, int8_available
+from sightline.model.quantized import ChosenOutputs, Int8Linear, fuse, int8_available
 
 pytestmark = pytest.mark.skipif(not int8_available(), reason="this processor has no int8 products in torch")
 
@@ -81,3 +81,16 @@ def test_fused_layers_stand_side_by_side(compute: str) -> None:
     expected = torch.cat([first(x) * 0.5, second(x)], -1)
     tolerance = 1e-6 if compute == "float32" else 0.05
     torch.testing.assert_close(fuse([first, second], compute, [0.5, 1.0])(x), expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_chosen_outputs_are_those_of_the_whole_layer(compute: str, bias: bool) -> None:
+    """In int8 to the last bit, for every output has its own scale."""
+    linear, rows, x = nn.Linear(48, 90, bias), torch.tensor([3, 4, 17, 88]), torch.randn(5, 48)
+    with torch.no_grad():
+        whole = fuse([linear], compute)(x)[:, rows]
+        chosen = ChosenOutputs(linear, compute)(rows)(x)
+    if compute == "int8":
+        assert torch.equal(chosen, whole)
+    torch.testing.assert_close(chosen, whole)

@@ -1,0 +1,42 @@
+"""`sightline shortlist`, then `translate --shortlist`: on a model that copies letters the text stays the same."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sightline
+
+Task = Callable[..., list[tuple[str, str]]]
+
+
+@pytest.fixture
+def model_copy(model_path: Path, tmp_path: Path) -> Path:
+    """A model directory of our own, for the shortlist is written into it."""
+    return Path(shutil.copytree(model_path, tmp_path / "copier"))
+
+
+def test_a_shortlist_is_learnt_and_used(
+    model_copy: Path, cli: Callable[..., Any], task: Task, write: Callable[..., list[Path]], tmp_path: Path
+) -> None:
+    lines = "".join(src + "\n" for src, _ in task(20, seed=9)).encode()
+    without = cli("translate", model_copy, stdin=lines)
+    complaint = cli("translate", model_copy, "--shortlist", stdin=lines).complaint
+    assert f"learn one with `sightline shortlist {model_copy} --train SRC TGT`" in complaint
+
+    corpus = write(tmp_path / "train", task(300, seed=5))
+    assert cli("shortlist", model_copy, "--train", *corpus, "--candidates", 2, "--frequent", 1).code == 0
+    assert cli("translate", model_copy, "--shortlist", stdin=lines).out == without.out
+    model = sightline.load(model_copy, "cpu")
+    assert model.info()["shortlist"] is True
+    # A prefix that no source piece suggests, so that what is written depends on the shortlist alone from there on.
+    for text, prefix in (("a b c", ""), ("a b c", "j"), ("", "")):
+        whole = model.translate([text], prefix, beam_size=1, shortlist=True)[0].text
+        assert "".join(model.stream(text, prefix, shortlist=True)) == whole
+
+
+@pytest.mark.parametrize("option", ["--candidates", "--frequent"])
+def test_sizes_must_make_sense(model_copy: Path, cli: Callable[..., Any], option: str) -> None:
+    assert "must be at least 1" in cli("shortlist", model_copy, "--train", "a", "b", option, 0).complaint
