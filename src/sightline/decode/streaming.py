@@ -33,10 +33,7 @@ def stream_text(translator: Translator, text: str, prefix: str = "", **overrides
     config = override(translator.config, {"beam_size": 1, "n_best": 1, **overrides})
     if config.sample or config.beam_size > 1:
         raise UserError("a stream is written by greedy search: leave out beam_size and sample")
-    t = translator.tokenizer
-    special = SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id)
-    model = translator.prepare(config.compute) if translator.prepare else translator.model
-    shortlist = translator.shortlist() if translator.shortlist and config.shortlist else None
+    model, special, shortlist = translator.form(config), translator.special, translator.offered(config)
     gap, forced = "", translator.encode_prefix(prefix)
     for source in translator.segment([text], config)[0]:
         tokens = stream_tokens(model, source, config, special, forced, translator.max_len, shortlist)

@@ -131,17 +131,30 @@ class Translator:
         text = clean_text(prefix)
         return self.tokenizer.encode(text) if text else []
 
+    @property
+    def special(self) -> SpecialIds:
+        """The tokenizer's ids that mean something to the search."""
+        t = self.tokenizer
+        return SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id)
+
+    def form(self, config: DecodeConfig) -> EncoderDecoder:
+        """The model in the form that these settings ask for."""
+        return self.prepare(config.compute) if self.prepare else self.model
+
+    def offered(self, config: DecodeConfig) -> CandidateTable | None:
+        """The shortlist, if these settings ask for it; None = the whole vocabulary."""
+        return self.shortlist() if self.shortlist and config.shortlist else None
+
     def search(self, sources: list[list[list[int]]], prefix: list[int], config: DecodeConfig) -> list[list[Hypothesis]]:
         """Hypotheses of all parts of all texts in a row; the prefix is for the first part of each text."""
-        t = self.tokenizer
         return decode_tokens(
-            self.prepare(config.compute) if self.prepare else self.model,
+            self.form(config),
             [tokens for parts in sources for tokens in parts],
             config,
-            SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id),
+            self.special,
             [prefix if i == 0 else [] for parts in sources for i in range(len(parts))],
             self.max_len,
-            self.shortlist() if self.shortlist and config.shortlist else None,
+            self.offered(config),
         )
 
     def assemble(self, sources: list[list[int]], hypotheses: list[list[Hypothesis]]) -> Translation:
