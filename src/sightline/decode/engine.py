@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sightline.config import DecodeConfig
-from sightline.decode.candidates import CandidateTable
+from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.constraints import FREE, Limits
 from sightline.decode.sampling import SamplingOptions
 from sightline.decode.search import Cache, Hypothesis, SearchOptions, Step, beam_search, sample
@@ -140,21 +140,49 @@ def _decode_batch(
     max_len: int | None,
     shortlist: CandidateTable | None,
 ) -> list[list[Hypothesis]]:
+    start = start_decoding(model, sources, prefixes, config, special, max_len, shortlist)
+    found = _search(start.step, start.cache, start.limits, sources, config, start.special)
+    if not all(hypotheses and math.isfinite(hypotheses[0].log_prob) for hypotheses in found):
+        raise not_finite()
+    few = start.few
+    return found if few is None else [[few.with_ids(hypothesis) for hypothesis in ranked] for ranked in found]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Everything a search needs for some sources; with a shortlist it speaks of places instead of ids."""
+
+    step: Step
+    cache: Any
+    limits: Limits
+    special: SpecialIds
+    few: Candidates | None  # between places and ids; None: there are only ids
+
+
+def start_decoding(
+    model: EncoderDecoder,
+    sources: Sequence[Sequence[int]],
+    prefixes: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    special: SpecialIds,
+    max_len: int | None,
+    shortlist: CandidateTable | None,
+) -> Start:
+    """Encode the sources, and apply the shortlist if there is one; arguments as `decode_tokens`."""
     device = next(model.parameters()).device
-    src, src_mask = pad_sources(sources, special)
+    src, src_mask = (x.to(device) for x in pad_sources(sources, special))
     limits = to_limits([len(source) + 1 for source in sources], prefixes, config, max_len).to(device)
-    src, src_mask = src.to(device), src_mask.to(device)
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
     if shortlist is None:
-        found = _search(step_of(model), cache, limits, sources, config, special)
-    else:
-        few = shortlist.candidates(src, src_mask, limits.prefix, astuple(special))
-        places = SpecialIds(*(few.place(token) for token in astuple(special)))
-        in_places = _search(few.step(model), few.cache(cache), few.limits(limits), sources, config, places)
-        found = [[few.with_ids(hypothesis) for hypothesis in ranked] for ranked in in_places]
-    if not all(hypotheses and math.isfinite(hypotheses[0].log_prob) for hypotheses in found):
-        raise UserError("the model's predictions are not finite: its training diverged or its file is damaged")
-    return found
+        return Start(step_of(model), cache, limits, special, None)
+    few = shortlist.candidates(src, src_mask, limits.prefix, astuple(special))
+    places = SpecialIds(*(few.place(token) for token in astuple(special)))
+    return Start(few.step(model), few.cache(cache), few.limits(limits), places, few)
+
+
+def not_finite() -> UserError:
+    """What to raise where the model gives no number."""
+    return UserError("the model's predictions are not finite: its training diverged or its file is damaged")
 
 
 def _search(

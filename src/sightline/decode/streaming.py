@@ -5,14 +5,13 @@ until it ends. Joined, the pieces are what `Translator.translate` gives with `be
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple
 from typing import Any
 
 import torch
 
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import EncoderDecoder, SpecialIds, pad_sources, search_options, step_of, to_limits
+from sightline.decode.engine import EncoderDecoder, SpecialIds, not_finite, search_options, start_decoding
 from sightline.decode.ranking import highest
 from sightline.decode.search import next_log_probs
 from sightline.decode.translator import Translator, one_line, override
@@ -69,23 +68,15 @@ def stream_tokens(
     shortlist: CandidateTable | None = None,
 ) -> Iterator[int]:
     """The tokens of greedy search for one source, one by one, without the end mark; arguments as `decode_tokens`."""
-    device = next(model.parameters()).device
-    src, src_mask = (x.to(device) for x in pad_sources([source], special))
-    limits = to_limits([len(source) + 1], [prefix], config, max_len).to(device)
-    cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    step, ids = step_of(model), None
-    if shortlist is not None:
-        few = shortlist.candidates(src, src_mask, limits.prefix, astuple(special))
-        special = SpecialIds(*(few.place(token) for token in astuple(special)))
-        step, cache, limits, ids = few.step(model), few.cache(cache), few.limits(limits), few.ids
-    options = search_options(config, special)
-    history = torch.zeros(1, 0, dtype=torch.long, device=device)
-    while history.size(1) < int(limits.max_length):
-        log_probs = next_log_probs(step, cache, history, limits, options)
+    start = start_decoding(model, [source], [prefix], config, special, max_len, shortlist)
+    options = search_options(config, start.special)
+    history = start.limits.max_length.new_zeros(1, 0)
+    while history.size(1) < int(start.limits.max_length):
+        log_probs = next_log_probs(start.step, start.cache, history, start.limits, options)
         token = highest(log_probs)
         if not bool(log_probs[0, token].isfinite()):
-            raise UserError("the model's predictions are not finite: its training diverged or its file is damaged")
-        if int(token) == special.eos_id:
+            raise not_finite()
+        if int(token) == start.special.eos_id:
             return
-        yield int(token if ids is None else ids[token])
+        yield int(token if start.few is None else start.few.ids[token])
         history = torch.cat([history, token.unsqueeze(1)], 1)
