@@ -22,10 +22,14 @@ RECIPES = Path(__file__).parent / "recipes"
 class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
 
-    architecture: str = "transformer"  # which entry of model/build.py
+    architecture: str = "transformer"  # "transformer", "recurrent" or "conv" (ConvS2S)
+    task: str = "translate"  # "translate", "classify" (text to label) or "forecast" (time series)
     vocab_size: int = 0  # pieces; 0 until a tokenizer is known
     pad_id: int = 0  # id of the padding piece
-    d_model: int = 512  # width of the residual stream [d_model]
+    n_inputs: int = 0  # forecast: columns of the series; 0 until the data are known
+    n_outputs: int = 0  # classify: classes; forecast: steps ahead; 0 until the data are known
+    pooling: str = "mean"  # classify, forecast: the encoder's "mean", "first" or "last" state stands for the whole
+    d_model: int = 512  # width of the residual stream, of embeddings and of recurrent states [d_model]
     d_ff: int = 2048  # inner width of the feed-forward network [d_ff]
     n_heads: int = 8  # attention heads [h]
     d_k: int = 0  # width of a query or key per head [d_k]; 0 = d_model / n_heads
@@ -34,9 +38,15 @@ class ModelConfig:
     n_decoder_layers: int = 6  # [N]
     dropout: float = 0.1  # on every sub-layer output and on embeddings [P_drop], 0 <= p < 1
     norm_position: str = "post"  # "post" (the paper): norm(x + f(x)); "pre": x + f(norm(x)) and a final norm
-    positions: str = "sinusoidal"  # or "learned" (Table 3, row E)
+    positions: str = "sinusoidal"  # or "learned" (Table 3, row E; ConvS2S has these only)
     max_len: int = 1024  # longest sequence learned positions can address, pieces
     tied_embeddings: str = "all"  # "all" (source, target, output: the paper), "target" (target, output) or "none"
+    cell: str = "gru"  # recurrent: "rnn" (tanh), "lstm" or "gru"
+    attention: str = "additive"  # recurrent: "additive" (Bahdanau), "dot" or "general" (Luong) or "none" (Sutskever)
+    bidirectional: bool = True  # recurrent: the encoder reads in both directions
+    input_feeding: bool = False  # recurrent with "dot" or "general": the last attention joins the next input
+    reverse_source: bool = False  # recurrent: the encoder reads back to front
+    kernel_width: int = 3  # conv: places a layer sees, odd
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,11 @@ class DataConfig:
     max_length: int = 256  # longer training pairs are dropped, pieces a side with the end mark
     max_length_ratio: float = 9.0  # more uneven training pairs are dropped, longer side / shorter side in pieces
     bpe_dropout: float = 0.0  # probability that a merge is skipped in training (arXiv:1910.13267)
+    target: str = ""  # forecast: the column to forecast; "" = the last
+    window: int = 96  # forecast: rows the network reads
+    horizon: int = 24  # forecast: rows ahead
+    season: int = 24  # forecast: rows after which the naive baseline expects the same again, at most `window`
+    valid_share: float = 0.2  # forecast: share of the rows, the latest, that validate where no file is given for it
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,7 @@ class TrainConfig:
     validate_bleu: int = 1000  # validation sentences decoded for BLEU; 0 = loss only
     checkpoint_every: int = 1000  # updates
     keep_last: int = 5  # checkpoints kept on disk beside the best; at least `average`
-    best_metric: str = "loss"  # what "best" and patience look at: "loss" or "bleu"
+    best_metric: str = "loss"  # what "best" and patience look at: "loss", "bleu"; classify: "accuracy", "macro_f1"
     patience: int = 0  # validations without a better `best_metric` before the run ends early; 0 = never
 
 
@@ -104,6 +119,7 @@ class DecodeConfig:
     batch_tokens: int = 4096  # source pieces decoded at once
     max_source_length: int = 256  # longer inputs are translated in parts, pieces
     shortlist: bool = False  # write only what the model's lexical shortlist offers for the source; faster
+    draft_length: int = 6  # pieces guessed ahead where a draft is given
     compute: str = "float32"  # numbers to decode with: "float32", "int8" (CPU only), "bfloat16" or "float16" (for CUDA)
 
 
@@ -121,21 +137,26 @@ class RunConfig:
         return asdict(self)
 
 
-DERIVED = ("model.vocab_size", "model.pad_id")  # they follow from the tokenizer
+DERIVED = ("model.vocab_size", "model.pad_id", "model.n_inputs", "model.n_outputs")  # they follow from the data
 CHOICES: dict[str, tuple[str, ...]] = {
+    "model.architecture": ("transformer", "recurrent", "conv"),
+    "model.task": ("translate", "classify", "forecast"),
+    "model.pooling": ("mean", "first", "last"),
     "model.norm_position": ("post", "pre"),
     "model.positions": ("sinusoidal", "learned"),
     "model.tied_embeddings": ("all", "target", "none"),
+    "model.cell": ("rnn", "lstm", "gru"),
+    "model.attention": ("none", "additive", "dot", "general"),
     "data.subword": ("bpe", "unigram"),
     "data.normalization": ("none", "nfc", "nfkc"),
     "train.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
     "train.precision": ("auto", "float32", "bf16"),
-    "train.best_metric": ("loss", "bleu"),
+    "train.best_metric": ("loss", "bleu", "accuracy", "macro_f1"),
     "decode.compute": ("float32", "int8", "bfloat16", "float16"),
 }
 _POSITIVE = {
-    "model": ("d_model", "d_ff", "n_heads", "n_encoder_layers", "n_decoder_layers", "max_len"),
-    "data": ("vocab_size", "max_length"),
+    "model": ("d_model", "d_ff", "n_heads", "n_encoder_layers", "n_decoder_layers", "max_len", "kernel_width"),
+    "data": ("vocab_size", "max_length", "window", "horizon", "season"),
     "train": (
         "max_steps",
         "tokens_per_batch",
@@ -148,9 +169,25 @@ _POSITIVE = {
         "checkpoint_every",
         "keep_last",
     ),
-    "decode": ("beam_size", "n_best", "batch_tokens", "max_source_length", "temperature", "top_p"),
+    "decode": ("beam_size", "n_best", "batch_tokens", "max_source_length", "draft_length", "temperature", "top_p"),
 }
-_PROBABILITIES = ("model.dropout", "data.bpe_dropout", "train.label_smoothing", "train.ema")
+_MEANT_FOR = {  # settings of [model] that mean something to these architectures only
+    ("d_ff", "n_heads", "d_k", "d_v", "norm_position"): ("transformer",),
+    ("positions", "max_len"): ("transformer", "conv"),
+    ("cell", "attention", "bidirectional", "input_feeding", "reverse_source"): ("recurrent",),
+    ("kernel_width",): ("conv",),
+}
+_TASKS = {  # settings that mean something to these tasks only; "decode." stands for all of that section
+    ("model.pooling",): ("classify", "forecast"),
+    ("model.n_decoder_layers", "model.attention", "model.input_feeding", "model.reverse_source"): ("translate",),
+    ("model.tied_embeddings", "data.max_length_ratio", "data.bpe_dropout", "train.r_drop"): ("translate",),
+    ("train.validate_bleu", "decode."): ("translate",),
+    ("data.tokenizer", "data.subword", "data.vocab_size", "data.normalization"): ("translate", "classify"),
+    ("data.lowercase", "data.max_length", "train.label_smoothing"): ("translate", "classify"),
+    ("data.target", "data.window", "data.horizon", "data.season", "data.valid_share"): ("forecast",),
+}
+_METRICS = {"bleu": "translate", "accuracy": "classify", "macro_f1": "classify"}
+_PROBABILITIES = ("model.dropout", "data.bpe_dropout", "data.valid_share", "train.label_smoothing", "train.ema")
 
 
 def check(config: RunConfig) -> RunConfig:
@@ -173,6 +210,44 @@ def check(config: RunConfig) -> RunConfig:
         raise UserError(f"train.betas = {list(config.train.betas)}: both must be at least 0 and less than 1")
     if config.decode.top_p > 1:
         raise UserError(f"decode.top_p = {config.decode.top_p}: must be at most 1")
+    _check_task(config)
+    _check_meaning(config.model)
+    _CHECKS[config.model.architecture](config)
+    return config
+
+
+def _check_meaning(model: ModelConfig) -> None:
+    """Refuse what an architecture would silently ignore."""
+    default = ModelConfig()
+    for names, architectures in _MEANT_FOR.items():
+        for name in names if model.architecture not in architectures else ():
+            if getattr(model, name) != getattr(default, name):
+                raise UserError(
+                    f"model.{name} = {getattr(model, name)} means nothing to model.architecture = "
+                    f"{model.architecture}: leave it out or start from a recipe of that architecture"
+                )
+
+
+def _check_task(config: RunConfig) -> None:
+    """Refuse what a task would silently ignore."""
+    task, values, default = config.model.task, flatten(config), flatten(RunConfig())
+    for names, tasks in _TASKS.items():
+        for key in values if task not in tasks else ():
+            if key.startswith(names) and values[key] != default[key]:
+                raise UserError(
+                    f"{key} = {values[key]} means nothing to model.task = {task}: "
+                    "leave it out or start from a recipe of that task"
+                )
+    if _METRICS.get(config.train.best_metric, task) != task:
+        raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
+    if task == "forecast" and config.data.season > config.data.window:
+        raise UserError(
+            f"data.season = {config.data.season} is more than data.window = {config.data.window}: "
+            "the naive baseline would look at what the network is not shown"
+        )
+
+
+def _check_transformer(config: RunConfig) -> None:
     model = config.model
     if model.d_model % model.n_heads and not (model.d_k and model.d_v):
         raise UserError(
@@ -181,7 +256,30 @@ def check(config: RunConfig) -> RunConfig:
         )
     if model.positions == "sinusoidal" and model.d_model % 2:
         raise UserError(f"model.d_model = {model.d_model}: sinusoidal positions need an even width")
-    return config
+
+
+def _check_recurrent(config: RunConfig) -> None:
+    model = config.model
+    if model.attention == "dot" and model.bidirectional:
+        raise UserError(
+            "model.attention = dot compares states of one width, and two directions are twice as wide: "
+            "set model.bidirectional=false or model.attention=general"
+        )
+    if model.input_feeding and model.attention not in ("dot", "general"):
+        raise UserError(f"model.input_feeding is for model.attention = dot or general, not {model.attention}")
+    if config.train.recompute:
+        raise UserError("train.recompute is for networks of layers, not for model.architecture = recurrent")
+
+
+def _check_conv(config: RunConfig) -> None:
+    model = config.model
+    if model.kernel_width % 2 == 0:
+        raise UserError(f"model.kernel_width = {model.kernel_width}: must be odd, to see as far left as right")
+    if model.positions != "learned":
+        raise UserError("model.architecture = conv learns its positions: set model.positions=learned and model.max_len")
+
+
+_CHECKS = {"transformer": _check_transformer, "recurrent": _check_recurrent, "conv": _check_conv}
 
 
 def flatten(config: RunConfig) -> dict[str, Any]:

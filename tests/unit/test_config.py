@@ -43,6 +43,8 @@ def test_recipe_makes_sense(name: str) -> None:
 
 def test_recipes_the_documents_name_exist() -> None:
     assert {"tiny", "small", "base", "big", "demo"} <= {*recipe_names()}
+    assert {"rnn", "lstm", "gru", "bahdanau", "luong", "conv"} <= {*recipe_names()}
+    assert {"classify", "classify-lstm", "forecast", "forecast-lstm"} <= {*recipe_names()}
 
 
 PAPER = {
@@ -220,10 +222,21 @@ def test_choice_is_checked_with_a_suggestion(key: str) -> None:
         check(apply_settings(RunConfig(), [f"{key}={nearest}x"]))
 
 
+COMPANIONS = {  # settings without which a choice has no meaning
+    "model.cell": ["model.architecture=recurrent"],
+    "model.attention": ["model.architecture=recurrent", "model.bidirectional=false"],
+    "model.architecture=conv": ["model.positions=learned"],
+    "model.pooling": ["model.task=classify"],
+    "train.best_metric=accuracy": ["model.task=classify"],
+    "train.best_metric=macro_f1": ["model.task=classify"],
+}
+
+
 @pytest.mark.parametrize(("key", "valid"), CHOICES.items())
 def test_every_choice_passes(key: str, valid: tuple[str, ...]) -> None:
     for value in valid:
-        check(apply_settings(RunConfig(), [f"{key}={value}"]))
+        others = COMPANIONS.get(f"{key}={value}", COMPANIONS.get(key, []))
+        check(apply_settings(RunConfig(), [*others, f"{key}={value}"]))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +250,17 @@ def test_every_choice_passes(key: str, valid: tuple[str, ...]) -> None:
         (["train.clip_norm=-1"], "train.clip_norm = -1.0: must not be negative"),
         (["model.n_heads=7"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
         (["model.n_heads=7", "model.d_k=64"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
+        (["model.cell=lstm"], "model.cell = lstm means nothing to model.architecture = transformer: leave it out"),
         (["model.d_model=9", "model.n_heads=3"], "model.d_model = 9: sinusoidal positions need an even width"),
+        (["model.pooling=last"], "model.pooling = last means nothing to model.task = translate: leave it out"),
+        (["data.window=9"], "data.window = 9 means nothing to model.task = translate"),
+        (["model.task=classify", "decode.beam_size=9"], "decode.beam_size = 9 means nothing to model.task = classify"),
+        (["model.task=classify", "model.n_decoder_layers=2"], "model.n_decoder_layers = 2 means nothing to model.task"),
+        (["model.task=classify", "train.best_metric=bleu"], "train.best_metric = bleu is not measured by model.task ="),
+        (["model.task=forecast", "data.vocab_size=999"], "data.vocab_size = 999 means nothing to model.task"),
+        (["model.task=forecast", "data.window=12"], "data.season = 24 is more than data.window = 12"),
+        (["model.task=forecast", "data.horizon=0"], "data.horizon = 0: must be greater than 0"),
+        (["model.task=forecast", "data.valid_share=1"], "data.valid_share = 1.0: must be at least 0 and less than 1"),
     ],
     ids=str,
 )
@@ -254,6 +277,7 @@ def test_nonsense_names_its_key(settings: list[str], message: str) -> None:
         ["model.n_heads=7", "model.d_k=64", "model.d_v=64"],
         ["model.d_model=9", "model.n_heads=3", "model.positions=learned"],
         ["model.dropout=0"],
+        ["model.architecture=recurrent", "model.d_model=9"],
         ["train.seed=-1"],
     ],
     ids=str,

@@ -1,0 +1,65 @@
+"""Every architecture by its name: the one table between a configuration and the packages that hold modules.
+
+`model/build.py` and `baselines/build.py` say how each is put together. Whoever trains, searches or saves a network
+gets it from here and knows no name.
+"""
+
+from collections.abc import Callable
+
+from sightline.baselines.build import build_conv, build_pooled_conv, build_pooled_recurrent, build_recurrent
+from sightline.baselines.conv import Convolutional
+from sightline.baselines.recurrent import Recurrent
+from sightline.config import ModelConfig
+from sightline.errors import UserError, unknown
+from sightline.model.build import build_model as build_transformer
+from sightline.model.build import build_pooled_transformer
+from sightline.model.heads import PooledEncoder
+from sightline.model.inference import InferenceTransformer, PreparedForms
+from sightline.model.transformer import Transformer
+
+Network = Transformer | Recurrent | Convolutional
+
+ARCHITECTURES: dict[str, Callable[[ModelConfig], Network]] = {
+    "transformer": build_transformer,
+    "recurrent": build_recurrent,
+    "conv": build_conv,
+}
+
+
+POOLED: dict[str, Callable[[ModelConfig], PooledEncoder]] = {
+    "transformer": build_pooled_transformer,
+    "recurrent": build_pooled_recurrent,
+    "conv": build_pooled_conv,
+}
+
+
+def build_network(config: ModelConfig) -> Network:
+    """The network of `config` with fresh parameters from torch's global generator."""
+    if config.architecture not in ARCHITECTURES:
+        raise unknown("architecture", config.architecture, ARCHITECTURES)
+    assert config.vocab_size > 0, "vocab_size is known once a tokenizer is"
+    return ARCHITECTURES[config.architecture](config)
+
+
+def build_pooled(config: ModelConfig) -> PooledEncoder:
+    """The encoder alone, many to one, with fresh parameters: for classes, or for a series."""
+    assert config.n_outputs > 0, "n_outputs is known once the data are"
+    return POOLED[config.architecture](config)
+
+
+def longest_sequence(config: ModelConfig) -> int | None:
+    """The longest sequence the network can take, pieces; None where there is no limit."""
+    return config.max_len if config.positions == "learned" else None
+
+
+def decoding_forms(network: Network) -> Callable[[str], Network | InferenceTransformer]:
+    """What gives the network in the form for `DecodeConfig.compute`; only the Transformer has others than itself."""
+    if isinstance(network, Transformer):
+        return PreparedForms(network)
+
+    def form(compute: str) -> Network:
+        if compute != "float32":
+            raise UserError(f"decode.compute = {compute} is for the Transformer; this model decodes in float32")
+        return network
+
+    return form
