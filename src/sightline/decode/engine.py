@@ -24,16 +24,18 @@ from sightline.errors import UserError
 
 @runtime_checkable
 class EncoderDecoder(Protocol):
-    """What a model must offer to be decoded; `Transformer` and every baseline do."""
+    """What a model must offer to be decoded; every architecture does. What `encode` gives is the model's own affair:
+    search hands it back and never looks inside.
+    """
 
     training: bool
 
     def train(self, mode: bool = True) -> Any: ...
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
-    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor: ...
-    def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor, cache: Any = None) -> Tensor: ...
+    def encode(self, src: Tensor, src_mask: Tensor) -> Any: ...
+    def decode(self, tgt_in: Tensor, memory: Any, src_mask: Tensor, cache: Any = None) -> Tensor: ...
     def logits(self, hidden: Tensor) -> Tensor: ...
-    def start_cache(self, memory: Tensor, src_mask: Tensor) -> Any: ...
+    def start_cache(self, memory: Any, src_mask: Tensor) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def decode_tokens(
         shortlist: what outputs may be made of; None = the whole vocabulary, whatever `config.shortlist` asks for.
 
     Raises:
-        UserError: the settings make no sense, or the model gives numbers that are not finite.
+        UserError: the settings make no sense, the model gives numbers that are not finite, or the device's memory
+            does not hold a single source. A batch that it does not hold is cut in half.
     """
     check_decoding(config)
     special = special or SpecialIds()
@@ -98,10 +101,22 @@ def decode_tokens(
     was_training = model.training
     model.train(False)
     try:
-        for batch in batches([len(source) for source in sources], config):
-            results = _decode_batch(
-                model, [sources[i] for i in batch], [prefixes[i] for i in batch], config, special, max_len, shortlist
-            )
+        waiting = list(batches([len(source) for source in sources], config))[::-1]
+        while waiting:
+            batch = waiting.pop()
+            try:
+                results = _decode_batch(
+                    model,
+                    [sources[i] for i in batch],
+                    [prefixes[i] for i in batch],
+                    config,
+                    special,
+                    max_len,
+                    shortlist,
+                )
+            except torch.OutOfMemoryError:
+                waiting += _halves(batch, config)
+                continue
             for i, hypotheses in zip(batch, results, strict=True):
                 found[i] = hypotheses
     finally:
@@ -128,6 +143,18 @@ def batches(lengths: Sequence[int], config: DecodeConfig) -> Iterator[list[int]]
         batch.append(i)
     if batch:
         yield batch
+
+
+def _halves(batch: list[int], config: DecodeConfig) -> list[list[int]]:
+    """A batch that did not fit into the device's memory as two; their memory grows with rows x length alone."""
+    if len(batch) == 1:
+        raise UserError(
+            "the device's memory does not hold the translation of one line: lower decode.beam_size (now "
+            f"{config.beam_size}) or decode.max_source_length (now {config.max_source_length}), or use --device cpu"
+        )
+    torch.cuda.empty_cache()
+    middle = len(batch) // 2
+    return [batch[middle:], batch[:middle]]
 
 
 @torch.inference_mode()

@@ -14,13 +14,16 @@ from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import EncoderDecoder, SpecialIds, not_finite, search_options, start_decoding
 from sightline.decode.ranking import highest
 from sightline.decode.search import next_log_probs
+from sightline.decode.speculative import Draft, speculate
 from sightline.decode.translator import Translator, one_line, override
 from sightline.errors import UserError
 
 UNFINISHED = "\ufffd"  # what the bytes of a character decode to while some are missing
 
 
-def stream_text(translator: Translator, text: str, prefix: str = "", **overrides: Any) -> Iterator[str]:
+def stream_text(
+    translator: Translator, text: str, prefix: str = "", draft: Draft | None = None, **overrides: Any
+) -> Iterator[str]:
     """The translation of `text`, each piece of it as soon as it is certain; joined they are the whole.
 
     A character whose bytes are not all there waits, and so does a blank until something follows it. A text too long
@@ -35,7 +38,11 @@ def stream_text(translator: Translator, text: str, prefix: str = "", **overrides
     model, special, shortlist = translator.form(config), translator.special, translator.offered(config)
     gap, forced = "", translator.encode_prefix(prefix)
     for source in translator.segment([text], config)[0]:
-        tokens = stream_tokens(model, source, config, special, forced, translator.max_len, shortlist)
+        if draft:
+            found = speculate(model, source, draft, config, special, forced, translator.max_len)
+            tokens = (token for token, _ in found if token != special.eos_id)
+        else:
+            tokens = stream_tokens(model, source, config, special, forced, translator.max_len, shortlist)
         for piece in as_text(tokens, translator):
             yield gap + piece
             gap = ""

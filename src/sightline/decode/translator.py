@@ -15,6 +15,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import EncoderDecoder, SpecialIds, check_decoding, decode_tokens
 from sightline.decode.search import Hypothesis
+from sightline.decode.speculative import Draft, speculative_search
 from sightline.errors import UserError
 
 # Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
@@ -73,12 +74,15 @@ class Translator:
         self.config = config or DecodeConfig()
         self.max_len = max_len
 
-    def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:
+    def translate(
+        self, texts: Sequence[str], prefix: str = "", draft: Draft | None = None, **overrides: Any
+    ) -> list[Translation]:
         """The translation of each text, in order.
 
         Args:
             texts: any strings; line ends inside them count as blanks.
             prefix: what every output must begin with.
+            draft: guesses for greedy search, which then takes one text at a time (see `speculative`).
             **overrides: settings of `DecodeConfig` for this call, such as `beam_size=1`.
 
         Raises:
@@ -86,14 +90,19 @@ class Translator:
         """
         if isinstance(texts, str):
             raise UserError("translate takes a list of texts; write translate([text]) for a single one")
-        config = override(self.config, overrides)
+        config = override(self.config, ({"beam_size": 1, "n_best": 1} if draft else {}) | overrides)
         sources = self.segment(texts, config)
-        hypotheses = self.search(sources, self.encode_prefix(prefix), config)
+        hypotheses = self.search(sources, self.encode_prefix(prefix), config, draft)
         remaining = iter(hypotheses)
         return [self.assemble(parts, list(islice(remaining, len(parts)))) for parts in sources]
 
     def translate_lines(
-        self, lines: Iterable[str], prefix: str = "", chunk_lines: int = 2000, **overrides: Any
+        self,
+        lines: Iterable[str],
+        prefix: str = "",
+        chunk_lines: int = 2000,
+        draft: Draft | None = None,
+        **overrides: Any,
     ) -> Iterator[Translation]:
         """`translate` for a stream of lines, with their line ends or without.
 
@@ -101,7 +110,7 @@ class Translator:
         """
         stream = iter(lines)
         while chunk := list(islice(stream, chunk_lines)):
-            yield from self.translate(chunk, prefix, **overrides)
+            yield from self.translate(chunk, prefix, draft, **overrides)
 
     def segment(self, texts: Sequence[str], config: DecodeConfig) -> list[list[list[int]]]:
         """Token ids of each text's parts: none for a blank text, several for one that is too long.
@@ -145,17 +154,19 @@ class Translator:
         """The shortlist, if these settings ask for it; None = the whole vocabulary."""
         return self.shortlist() if self.shortlist and config.shortlist else None
 
-    def search(self, sources: list[list[list[int]]], prefix: list[int], config: DecodeConfig) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: list[list[list[int]]], prefix: list[int], config: DecodeConfig, draft: Draft | None = None
+    ) -> list[list[Hypothesis]]:
         """Hypotheses of all parts of all texts in a row; the prefix is for the first part of each text."""
-        return decode_tokens(
-            self.form(config),
-            [tokens for parts in sources for tokens in parts],
-            config,
-            self.special,
-            [prefix if i == 0 else [] for parts in sources for i in range(len(parts))],
-            self.max_len,
-            self.offered(config),
-        )
+        parts = [tokens for parts in sources for tokens in parts]
+        prefixes = [prefix if i == 0 else [] for parts in sources for i in range(len(parts))]
+        model, special = self.form(config), self.special
+        if draft is None:
+            return decode_tokens(model, parts, config, special, prefixes, self.max_len, self.offered(config))
+        return [
+            [speculative_search(model, part, draft, config, special, forced, self.max_len)]
+            for part, forced in zip(parts, prefixes, strict=True)
+        ]
 
     def assemble(self, sources: list[list[int]], hypotheses: list[list[Hypothesis]]) -> Translation:
         """One text from its parts; alternative n joins the n-th best of every part."""

@@ -57,6 +57,25 @@ class BeamCache:
         barred = self.src_bias.new_full((sentences, beams, self.slots), -torch.inf)
         return barred.scatter_(2, self.ancestry, 0.0).unsqueeze(1)
 
+    def advance_by(self, new: int) -> Float[Tensor, "1 1 new slots"]:
+        """`advance` by several positions of sentences with one hypothesis each; every position attends to those
+        before it and to itself.
+        """
+        assert self.beams == 1 and self.slots == self.length, "the slots of one hypothesis are its positions"
+        while self.slots + new > self.self_k.size(3):
+            self.self_k, self.self_v = _doubled(self.self_k), _doubled(self.self_v)
+        self.slots, self.length = self.slots + new, self.length + new
+        places = torch.arange(self.slots, device=self.ancestry.device)
+        self.ancestry = places.expand(len(self.ancestry), 1, -1)
+        later = places > places[-new:].unsqueeze(1)
+        return self.src_bias.new_zeros(1, 1, new, self.slots).masked_fill_(later, -torch.inf)
+
+    def truncate(self, length: int) -> None:
+        """Take steps back: forget all positions from `length` on, of sentences with one hypothesis each."""
+        assert self.beams == 1 and self.slots == self.length, "the slots of one hypothesis are its positions"
+        self.slots = self.length = min(self.length, length)
+        self.ancestry = self.ancestry[:, :, : self.length]
+
     def _make_room(self) -> None:
         """Forget the slots nobody descends from; where that frees less than half of the buffer, double it.
 

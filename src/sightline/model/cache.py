@@ -48,6 +48,10 @@ class LayerCache:
         self.length = end
         return self.read()
 
+    def truncate(self, length: int) -> None:
+        """Forget all positions from `length` on."""
+        self.length = min(self.length, length)
+
     def select(self, index: Int[Tensor, " kept"]) -> None:
         """Keep the rows of `index`, in its order, repeated where it repeats."""
         if self._k is not None and self._v is not None:
@@ -87,6 +91,12 @@ class DecoderCache:
         """Row i becomes what row index[i] was, both being hypotheses of one sentence: the source side stays."""
         for layer in self.self_attn:
             layer.select(index)
+
+    def truncate(self, length: int) -> None:
+        """Take steps back: forget all target positions from `length` on."""
+        self.length = min(self.length, length)
+        for layer in self.self_attn:
+            layer.truncate(length)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
         """Keep the rows of `index`, whichever sentence they belong to."""

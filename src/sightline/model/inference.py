@@ -112,18 +112,25 @@ class InferenceTransformer(nn.Module):
 
     def decode(
         self,
-        tgt_in: Int[Tensor, "rows 1"],
+        tgt_in: Int[Tensor, "rows new"],
         memory: Float[Tensor, "sentences src_len d_model"],
         src_mask: Bool[Tensor, "sentences src_len"],
         cache: BeamCache | None = None,
-    ) -> Float[Tensor, "rows 1 d_model"]:
-        """As `Transformer.decode` with a cache, one position a call; memory and mask are the cache's own."""
-        assert cache is not None and tgt_in.size(1) == 1
-        x = self.tgt_embeddings(tgt_in, cache.length).unflatten(0, (-1, cache.beams)).squeeze(2)
-        bias = cache.advance()
-        start = torch.tensor(cache.slots - cache.beams)
+    ) -> Float[Tensor, "rows new d_model"]:
+        """As `Transformer.decode` with a cache; memory and mask are the cache's own.
+
+        A call adds one position to every hypothesis, or several where each sentence has only one of them: to the
+        step, the positions of one hypothesis are what the hypotheses of one position are.
+        """
+        assert cache is not None
+        new = tgt_in.size(1)
+        x = self.tgt_embeddings(tgt_in, cache.length)
+        if new == 1:
+            x = x.unflatten(0, (-1, cache.beams)).squeeze(2)
+        bias = cache.advance() if new == 1 else cache.advance_by(new)
+        start = torch.tensor(cache.slots - x.size(1))
         x = self.step(x, start, bias, cache.src_bias, cache.self_k, cache.self_v, cache.cross_k, cache.cross_v)
-        return x.flatten(0, 1).unsqueeze(1)
+        return x if new > 1 else x.flatten(0, 1).unsqueeze(1)
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """As `Transformer.logits`."""

@@ -187,6 +187,27 @@ def test_prefixes_and_the_longest_output_of_the_model(model, sources):
         assert h.tokens[: len(prefix)] == prefix and len(h.tokens) <= 7
 
 
+def test_a_batch_that_does_not_fit_is_cut_in_half(model, sources):
+    expected = decode_tokens(model, sources, SHORT)
+    encode, sizes = model.encode, []
+
+    def small_device(src, src_mask):
+        sizes.append(len(src))
+        if len(src) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return encode(src, src_mask)
+
+    model.encode = small_device
+    assert [[h.tokens for h in ranked] for ranked in decode_tokens(model, sources, SHORT)] == [
+        [h.tokens for h in ranked] for ranked in expected
+    ]
+    assert sizes == [7, 3, 1, 2, 4, 2, 2]
+
+    model.encode = lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(UserError, match=r"decode\.beam_size .now 4"):
+        decode_tokens(model, sources, SHORT)
+
+
 def test_limits_grow_with_source_and_prefix():
     config = DecodeConfig(max_length_factor=1.5, max_length_extra=3, min_length_factor=0.5)
     limits = to_limits([4, 10], [[], [5, 6]], config, None)

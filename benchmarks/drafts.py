@@ -1,0 +1,113 @@
+"""One sentence at a time: how soon the first piece is there, how soon the whole, and what guessing ahead is worth.
+
+    python benchmarks/drafts.py MODEL --source FILE [--memory FILE ...] [--draft MODEL] [--sentences 60]
+
+Greedy search of a trained model, ours alone, one thread. `none` is the plain stream; the others are given the drafts of
+`sightline translate --draft`. All take turns on each sentence, and every output must be the same. Pieces a step tell
+how good the guesses are; where they are near 1 a draft only costs. Writes `results/drafts_*`.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import machine
+import torch
+from turns import speed_ratio
+
+import sightline
+from sightline.config import CHOICES
+from sightline.decode import speculative
+
+
+class StepCounter:
+    """Counts checks of guesses and what they yield, while it is installed."""
+
+    def __init__(self) -> None:
+        self.steps = self.pieces = 0
+        self._check: Callable[..., Any] = speculative._check
+
+    def __enter__(self) -> "StepCounter":
+        def counted(*arguments: Any) -> Any:
+            found = self._check(*arguments)
+            self.steps, self.pieces = self.steps + 1, self.pieces + len(found)
+            return found
+
+        speculative._check = counted
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        speculative._check = self._check
+
+
+def first_and_whole(pieces: Any) -> tuple[float, float, str]:
+    """Seconds until the first piece and until the end, and the text."""
+    started, first, text = machine.now(), None, ""
+    for piece in pieces:
+        first = first or machine.now() - started
+        text += piece
+    whole = machine.now() - started
+    return first or whole, whole, text
+
+
+def measure(model: Any, drafts: dict[str, Any], lines: list[str], compute: str) -> list[list[object]]:
+    """A row for each draft."""
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in drafts}
+    counters = {name: StepCounter() for name in drafts}
+    first_and_whole(model.stream(lines[0], compute=compute))  # graphs are recorded on the first call
+    for line in lines:
+        texts = set()
+        for name, draft in drafts.items():
+            with counters[name]:
+                first, whole, text = first_and_whole(model.stream(line, draft=draft, compute=compute))
+            seconds[name].append((first, whole))
+            texts.add(text)
+        assert len(texts) == 1, f"a draft changed an output: {texts}"
+    plain = [whole for _, whole in seconds["none"]]
+    rows = []
+    for name, found in seconds.items():
+        firsts, wholes = zip(*found, strict=True)
+        milliseconds = [f"{1000 * x:.1f}" for x in (*_p50_p99(firsts), *_p50_p99(wholes))]
+        counter = counters[name]
+        per_step = f"{counter.pieces / counter.steps:.2f}" if counter.steps else "1"
+        rows.append([name, *milliseconds, speed_ratio(wholes, plain), per_step])
+    return rows
+
+
+def _p50_p99(seconds: Any) -> tuple[float, float]:
+    return statistics.median(seconds), statistics.quantiles(seconds, n=100, method="inclusive")[98]
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--source", type=Path, required=True, help="text to translate")
+    parser.add_argument("--memory", nargs="+", default=[], help="translation memories")
+    parser.add_argument("--draft", help="a smaller model with the same tokenizer")
+    parser.add_argument("--sentences", type=int, default=60)
+    parser.add_argument("--compute", choices=CHOICES["decode.compute"], nargs="+", default=["float32", "int8"])
+    machine.add_machine_options(parser)
+    options = parser.parse_args()
+    cores = machine.prepare(options)
+    torch.set_num_threads(1)
+    model = sightline.load(options.model, "cpu")
+    lines = [line for line in options.source.read_text().split("\n") if line][: options.sentences]
+    drafts: dict[str, Any] = {"none": "", "input": model.draft("input")}
+    drafts |= {Path(path).name: model.draft(path) for path in [*options.memory, *filter(None, [options.draft])]}
+    header = ["draft", "first piece p50 ms", "p99", "whole p50 ms", "p99", "faster than none by", "pieces a step"]
+    sections, data = [], {}
+    for compute in options.compute:
+        rows = measure(model, drafts, lines, compute)
+        data[compute] = [[str(cell) for cell in row] for row in rows]
+        sections.append(f"### {compute}, {len(lines)} sentences\n\n{machine.table(header, rows)}")
+        print(sections[-1], flush=True)
+    path = machine.result_path("drafts")
+    machine.write_result(path, "One sentence at a time, with drafts", machine.description(cores), sections, data)
+    print(f"written to {path}.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Greedy search that guesses ahead: a draft proposes the next pieces, one step of the model checks them all.
+
+Speculative decoding (arXiv:2211.17192) for one sentence at a time, in its lossless greedy form: a guess is kept only
+where the model itself would have written it, so the output is that of greedy search, in fewer steps. It pays where a
+step for a few positions costs hardly more than for one, that is for single sentences and not for batches.
+
+Not here: where guesses come from (`drafts`).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sightline.config import DecodeConfig
+from sightline.decode.constraints import Limits, constrain
+from sightline.decode.engine import EncoderDecoder, SpecialIds, not_finite, search_options, start_decoding
+from sightline.decode.ranking import highest
+from sightline.decode.search import Hypothesis, SearchOptions, length_penalty
+from sightline.errors import UserError
+
+# For one sentence: from what is written, and how many pieces are wanted, to as many or fewer that may follow.
+Guess = Callable[[Sequence[int], int], Sequence[int]]
+
+
+@runtime_checkable
+class Draft(Protocol):
+    """Where guesses come from."""
+
+    def start(self, source: Sequence[int]) -> Guess:
+        """Guesses for the translation of `source`, token ids without start or end mark."""
+        ...
+
+
+def check_speculation(config: DecodeConfig) -> None:
+    """Raise a `UserError` for settings under which guesses cannot be checked without loss."""
+    if config.sample or config.beam_size > 1:
+        raise UserError("a draft is for greedy search: leave out sample, and set beam_size to 1")
+    if config.shortlist:
+        raise UserError("a draft and a shortlist do not go together: leave out one of them")
+
+
+def cannot_step_back() -> UserError:
+    """What to raise for a model whose cache has no `truncate`."""
+    return UserError("a draft is for Transformers: the caches of other architectures cannot take steps back")
+
+
+def speculative_search(
+    model: EncoderDecoder,
+    source: Sequence[int],
+    draft: Draft,
+    config: DecodeConfig,
+    special: SpecialIds,
+    prefix: Sequence[int] = (),
+    max_len: int | None = None,
+) -> Hypothesis:
+    """The hypothesis of greedy search for one source; arguments as `engine.decode_tokens`."""
+    tokens: list[int] = []
+    log_probs: list[float] = []
+    for token, log_prob in speculate(model, source, draft, config, special, prefix, max_len):
+        log_probs.append(log_prob)
+        if token != special.eos_id:
+            tokens.append(token)
+    total = sum(log_probs)
+    score = total / length_penalty(len(log_probs), config.length_penalty) if log_probs else 0.0
+    return Hypothesis(tokens, score, total, log_probs)
+
+
+def speculate(
+    model: EncoderDecoder,
+    source: Sequence[int],
+    draft: Draft,
+    config: DecodeConfig,
+    special: SpecialIds,
+    prefix: Sequence[int] = (),
+    max_len: int | None = None,
+) -> Iterator[tuple[int, float]]:
+    """The tokens of greedy search with their log-probabilities, the end mark included, as soon as they are certain.
+
+    Raises:
+        UserError: the settings ask for more than greedy search, the model cannot take steps back, or its predictions
+            are not finite.
+    """
+    check_speculation(config)
+    if not source:
+        return
+    with torch.inference_mode():
+        start = start_decoding(model, [source], [prefix], config, special, max_len, None)
+    if not hasattr(start.cache, "truncate"):
+        raise cannot_step_back()
+    guess, written = draft.start(source), list[int]()
+    while True:
+        room = int(start.limits.max_length) - len(written)
+        guesses = _guesses(guess, written, min(config.draft_length, room - 1), prefix)
+        fed = torch.tensor([[written[-1] if written else special.bos_id, *guesses]]).to(start.limits.max_length)
+        with torch.inference_mode():
+            certain = _check(model, start.cache, fed, written, start.limits, search_options(config, special))
+        yield from certain
+        written += [token for token, _ in certain]
+        if written[-1] == special.eos_id or len(written) >= int(start.limits.max_length):
+            return
+        start.cache.truncate(len(written))
+
+
+def _guesses(guess: Guess, written: list[int], count: int, prefix: Sequence[int]) -> list[int]:
+    """What is proposed next; inside a forced prefix, the prefix itself."""
+    forced = list(prefix[len(written) : len(written) + count])
+    return forced or list(guess(written, count))[: max(0, count)]
+
+
+def _check(
+    model: EncoderDecoder,
+    cache: Any,
+    fed: Int[Tensor, "1 new"],
+    written: list[int],
+    limits: Limits,
+    options: SearchOptions,
+) -> list[tuple[int, float]]:
+    """What greedy search writes from here: the guesses it agrees with, and one token more."""
+    log_probs = model.logits(model.decode(fed, cache.memory, cache.src_mask, cache)[0]).log_softmax(-1)
+    certain: list[tuple[int, float]] = []
+    for place, guessed in enumerate([*fed[0, 1:].tolist(), None]):
+        token, log_prob = _choose(log_probs[place : place + 1], [*written, *(t for t, _ in certain)], limits, options)
+        certain.append((token, log_prob))
+        if token != guessed or token == options.eos_id:
+            break
+    return certain
+
+
+def _choose(
+    log_probs: Float[Tensor, "1 vocab"], written: list[int], limits: Limits, options: SearchOptions
+) -> tuple[int, float]:
+    history = torch.tensor([written], dtype=torch.long).to(limits.max_length)
+    allowed = constrain(log_probs.float(), history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id)
+    token = int(highest(allowed))
+    log_prob = float(allowed[0, token])
+    if not math.isfinite(log_prob):
+        raise not_finite()
+    return token, log_prob

@@ -1,0 +1,150 @@
+"""A draft, good or bad, changes the number of steps and nothing else."""
+
+import pytest
+import torch
+
+from sightline.config import DataConfig, DecodeConfig, ModelConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.drafts import CopyDraft, MemoryDraft, ModelDraft, continuation
+from sightline.decode.engine import SpecialIds, decode_tokens
+from sightline.decode.speculative import speculate, speculative_search
+from sightline.decode.streaming import stream_text
+from sightline.decode.translator import Translator
+from sightline.errors import UserError
+from sightline.model.build import build_model
+from sightline.model.inference import prepare_for_inference
+
+SPECIAL = SpecialIds()
+SOURCES = [[5, 9, 4], [7], [4, 4, 8, 10, 6, 5, 11], [11, 9, 6]]
+
+
+class Fixed:
+    """Guesses a given text, right or wrong."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def start(self, source):
+        return lambda written, count: self.text[len(written) : len(written) + count]
+
+
+def random_model(seed, **shape):
+    torch.manual_seed(seed)
+    shape = {"vocab_size": 12, "d_model": 16, "d_ff": 32, "n_heads": 2, "dropout": 0.0} | shape
+    model = build_model(ModelConfig(n_encoder_layers=1, n_decoder_layers=2, **shape))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3)  # decided predictions, that depend on what was written
+    return model.eval()
+
+
+@pytest.fixture(params=["model", "float32", "int8"], scope="module")
+def model(request):
+    readable = random_model(1)
+    return readable if request.param == "model" else prepare_for_inference(readable, request.param)
+
+
+@pytest.mark.parametrize(
+    ("length", "settings"),
+    [(1, {}), (3, {}), (40, {}), (3, {"no_repeat_ngram": 2}), (3, {"min_length_factor": 1.5})],
+)
+def test_output_is_that_of_greedy_search(model, settings, length):
+    config = DecodeConfig(beam_size=1, draft_length=length, max_length_extra=4, **settings)
+    expected = [ranked[0] for ranked in decode_tokens(model, SOURCES, config, SPECIAL)]
+    assert len({tuple(h.tokens) for h in expected}) > 1
+    half_right = Fixed([t if i % 3 else 4 for i, t in enumerate(expected[2].tokens)])
+    drafts = [
+        CopyDraft(),
+        Fixed([]),
+        Fixed([4] * 99),
+        half_right,
+        Fixed(expected[2].tokens),
+        ModelDraft(model, SPECIAL),
+    ]
+    drafts.append(ModelDraft(random_model(2), SPECIAL))
+    drafts.append(MemoryDraft((source, h.tokens) for source, h in zip(SOURCES, expected, strict=True)))
+    for draft in drafts:
+        for source, hypothesis in zip(SOURCES, expected, strict=True):
+            found = speculative_search(model, source, draft, config, SPECIAL)
+            assert found.tokens == hypothesis.tokens
+            assert found.token_log_probs == pytest.approx(hypothesis.token_log_probs, abs=1e-4)
+            assert found.score == pytest.approx(hypothesis.score, abs=1e-4)
+
+
+def test_forced_prefix(model):
+    config = DecodeConfig(beam_size=1, draft_length=2)
+    prefix = [9, 9, 4, 10]
+    expected = decode_tokens(model, SOURCES[:1], config, SPECIAL, [prefix])[0][0]
+    found = speculative_search(model, SOURCES[0], Fixed([4] * 20), config, SPECIAL, prefix)
+    assert found.tokens == expected.tokens
+    assert found.tokens[:4] == prefix
+
+
+def test_a_right_guess_saves_steps():
+    model = random_model(1)
+    config = DecodeConfig(beam_size=1, draft_length=4)
+    text = decode_tokens(model, SOURCES[2:3], config, SPECIAL)[0][0].tokens
+    calls, decode = [], model.decode
+    model.decode = lambda tgt_in, *rest: calls.append(tgt_in.size(1)) or decode(tgt_in, *rest)
+    for draft, most in ((Fixed(text), len(text) // 5 + 1), (ModelDraft(random_model(1), SPECIAL), len(text) // 5 + 1)):
+        calls.clear()
+        assert [t for t, _ in speculate(model, SOURCES[2], draft, config, SPECIAL) if t != SPECIAL.eos_id] == text
+        assert len(calls) <= most
+    calls.clear()
+    list(speculate(model, SOURCES[2], Fixed([]), config, SPECIAL))
+    assert len(calls) >= len(text)
+
+
+def test_learned_positions_end_where_they_end():
+    model = random_model(3, positions="learned", max_len=12)
+    config = DecodeConfig(beam_size=1, draft_length=8)
+    expected = decode_tokens(model, SOURCES, config, SPECIAL, max_len=12)
+    for source, ranked in zip(SOURCES, expected, strict=True):
+        found = speculative_search(model, source, Fixed([4] * 50), config, SPECIAL, max_len=12)
+        assert found.tokens == ranked[0].tokens
+
+
+@pytest.mark.parametrize(
+    "settings", [{"beam_size": 4}, {"beam_size": 1, "sample": True}, {"beam_size": 1, "shortlist": True}]
+)
+def test_refused_with_what_it_cannot_do(settings):
+    with pytest.raises(UserError, match="draft"):
+        speculative_search(random_model(1), [5], CopyDraft(), DecodeConfig(**settings), SPECIAL)
+
+
+def test_refused_where_the_cache_cannot_take_steps_back():
+    model = random_model(1)
+    start = model.start_cache
+    model.start_cache = lambda *a: type("Forward", (), {**vars(start(*a)), "length": 0})()
+    config = DecodeConfig(beam_size=1)
+    for network, draft in ((model, CopyDraft()), (random_model(1), ModelDraft(model, SPECIAL))):
+        with pytest.raises(UserError, match="steps back"):
+            speculative_search(network, [5], draft, config, SPECIAL)
+
+
+def test_translator_and_stream_take_a_draft():
+    tokenizer = Tokenizer.learn(["A dog runs across the field .", "Two men talk ."] * 20, DataConfig(vocab_size=300))
+    model = random_model(4, vocab_size=tokenizer.vocab_size)
+    translator = Translator(model, tokenizer, DecodeConfig(beam_size=4, max_length_extra=5))
+    texts = ["A dog runs .", "", "Two men talk ."]
+    plain = [t.text for t in translator.translate(texts, beam_size=1)]
+    assert [t.text for t in translator.translate(texts, draft=CopyDraft())] == plain
+    assert ["".join(stream_text(translator, text, draft=CopyDraft())) for text in texts] == plain
+    with pytest.raises(UserError, match="beam_size"):
+        translator.translate(texts, draft=CopyDraft(), beam_size=4)
+
+
+def test_memory_finds_the_most_similar_source():
+    memory = MemoryDraft([([1, 2, 3], [10]), ([1, 2, 4], [20]), ([1, 9], [30])])
+    assert memory.most_similar([1, 2, 4]) == [20]
+    assert memory.most_similar([9]) == [30]
+    assert memory.most_similar([77]) is None
+    assert memory.start([77, 78])([77], 3) == [78]
+
+
+def test_continuation_prefers_the_longest_match():
+    text = [1, 2, 3, 9, 2, 3, 4]
+    assert continuation(text, [9, 2, 3], 1) == [4]
+    assert continuation(text, [1, 2, 3], 2) == [9, 2]
+    assert continuation(text, [5], 2) == continuation(text, [], 2) == []
