@@ -1,14 +1,14 @@
-"""From a configuration to modules: the only reader of `ModelConfig`."""
+"""From a configuration to modules: the only reader of `ModelConfig` in this package."""
 
 from collections.abc import Callable
 
 from torch import nn
 
 from sightline.config import ModelConfig
-from sightline.errors import unknown
 from sightline.model.attention import MultiHeadAttention
-from sightline.model.embeddings import Embeddings
+from sightline.model.embeddings import Embeddings, SeriesEmbeddings
 from sightline.model.feed_forward import FeedForward
+from sightline.model.heads import POOLINGS, PooledEncoder
 from sightline.model.layers import DecoderLayer, EncoderLayer, Sublayer
 from sightline.model.positions import LearnedPositions, SinusoidalPositions
 from sightline.model.stacks import Decoder, Encoder
@@ -20,21 +20,9 @@ POSITIONS: dict[str, Callable[[ModelConfig], SinusoidalPositions | LearnedPositi
 }
 
 
-def build_model(config: ModelConfig) -> Transformer:
-    """The model of `config` with fresh parameters from torch's global generator."""
-    if config.architecture not in ARCHITECTURES:
-        raise unknown("architecture", config.architecture, ARCHITECTURES)
-    assert config.vocab_size > 0, "vocab_size is known once a tokenizer is"
-    return ARCHITECTURES[config.architecture](config)
-
-
-def longest_sequence(config: ModelConfig) -> int | None:
-    """The longest sequence the model can take, pieces; None where there is no limit."""
-    return config.max_len if config.positions == "learned" else None
-
-
-def _transformer(c: ModelConfig) -> Transformer:
-    encoder_layers = [EncoderLayer(_attention(c), _ffn(c), lambda: _sublayer(c)) for _ in range(c.n_encoder_layers)]
+def build_model(c: ModelConfig) -> Transformer:
+    """The Transformer of that configuration with fresh parameters from torch's global generator."""
+    assert c.vocab_size > 0, "vocab_size is known once a tokenizer is"
     decoder_layers = [
         DecoderLayer(_attention(c), _attention(c), _ffn(c), lambda: _sublayer(c)) for _ in range(c.n_decoder_layers)
     ]
@@ -43,18 +31,54 @@ def _transformer(c: ModelConfig) -> Transformer:
     model = Transformer(
         Embeddings(src_tokens, POSITIONS[c.positions](c), c.dropout),
         Embeddings(tgt_tokens, POSITIONS[c.positions](c), c.dropout),
-        Encoder(encoder_layers, _final_norm(c)),
+        _encoder(c),
         Decoder(decoder_layers, _final_norm(c)),
         nn.Linear(c.d_model, c.vocab_size, bias=False),
     )
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+    _initialize(model, _residual_gains(model.encoder) | _residual_gains(model.decoder))
     if c.tied_embeddings != "none":
         model.output.weight = tgt_tokens.weight
     return model
+
+
+def build_pooled_transformer(c: ModelConfig) -> PooledEncoder:
+    """The Transformer's encoder, pooled, with fresh parameters; of texts, or of a series where `n_inputs` says so."""
+    positions = POSITIONS[c.positions](c)
+    embeddings = (
+        SeriesEmbeddings(c.n_inputs, c.d_model, positions, c.dropout)
+        if c.n_inputs
+        else Embeddings(_token_table(c), positions, c.dropout)
+    )
+    encoder, output = _encoder(c), nn.Linear(c.d_model, c.n_outputs)
+    model = PooledEncoder(embeddings, encoder, lambda states: states, POOLINGS[c.pooling], output, c.dropout)
+    _initialize(model, _residual_gains(encoder))
+    return model
+
+
+def _encoder(c: ModelConfig) -> Encoder:
+    layers = [EncoderLayer(_attention(c), _ffn(c), lambda: _sublayer(c)) for _ in range(c.n_encoder_layers)]
+    return Encoder(layers, _final_norm(c))
+
+
+def _initialize(model: nn.Module, gains: dict[nn.Module, float]) -> None:
+    """Xavier's uniform and biases of zero; what sub-layers add to the residual stream is drawn smaller.
+
+    By (2N)^-1/2 for a stack of N layers, as GPT-2 does (section 2.3 of its report); the paper says nothing of it.
+    Otherwise a post-norm model of several layers learns to use its source only after thousands of updates
+    (benchmarks/results, quality).
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight, gain=gains.get(module, 1.0))
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+def _residual_gains(stack: Encoder | Decoder) -> dict[nn.Module, float]:
+    """The last projection of each sub-layer, and by how much it starts smaller."""
+    attentions = [module.o_proj for module in stack.modules() if isinstance(module, MultiHeadAttention)]
+    networks = [module.down_proj for module in stack.modules() if isinstance(module, FeedForward)]
+    return dict.fromkeys([*attentions, *networks], (2 * len(stack.layers)) ** -0.5)
 
 
 def _attention(c: ModelConfig) -> MultiHeadAttention:
@@ -79,6 +103,3 @@ def _token_table(c: ModelConfig) -> nn.Embedding:
     table = nn.Embedding(c.vocab_size, c.d_model)
     nn.init.normal_(table.weight, std=c.d_model**-0.5)
     return table
-
-
-ARCHITECTURES: dict[str, Callable[[ModelConfig], Transformer]] = {"transformer": _transformer}

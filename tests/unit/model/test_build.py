@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from sightline.config import ModelConfig
-from sightline.errors import UserError
 from sightline.model.build import build_model
 from sightline.model.dropout import Dropout
 from sightline.model.parameters import count_parameters
@@ -103,7 +102,9 @@ FLIPS: dict[str, tuple[dict[str, Any], Reader, Any, Any]] = {
     "tied_embeddings": ({"tied_embeddings": "none"}, lambda m: n_vocabulary_tables(m), 1, 3),
 }
 READ_ELSEWHERE = {
-    "architecture",  # test_unknown_architecture_is_told_the_nearest
+    "architecture",  # tests/unit/test_architectures.py
+    *("cell", "attention", "bidirectional", "input_feeding", "reverse_source", "kernel_width"),  # tests/unit/baselines
+    *("task", "pooling", "n_inputs", "n_outputs"),  # tests/unit/model/test_heads.py, tests/system/test_tasks.py
     "pad_id",  # the trainer
 }
 
@@ -169,11 +170,6 @@ def test_which_tables_are_one(
     assert (source is target, target is model.output.weight) == (source_is_target, target_is_output)
 
 
-def test_unknown_architecture_is_told_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown architecture 'transfomer'; did you mean 'transformer'\?"):
-        build_model(ModelConfig(architecture="transfomer", vocab_size=11))
-
-
 # --- fresh parameters
 
 
@@ -196,9 +192,13 @@ def test_embedded_tokens_start_with_variance_one(tied: str) -> None:
         assert (embeddings.tokens.weight * embeddings.scale).std().item() == pytest.approx(1, rel=0.05)
 
 
-def test_projections_start_as_glorot_has_it_and_biases_at_zero() -> None:
-    for module in fresh(1, tied_embeddings="none").modules():
+def test_projections_start_as_glorot_has_it_what_sublayers_add_smaller_and_biases_at_zero() -> None:
+    torch.manual_seed(1)
+    shape = ModelConfig(vocab_size=20, d_model=64, d_ff=128, n_heads=4, n_encoder_layers=2, n_decoder_layers=8)
+    for name, module in build_model(replace(shape, tied_embeddings="none")).named_modules():
         if isinstance(module, nn.Linear):
             bound = (6 / (module.in_features + module.out_features)) ** 0.5
+            if name.endswith(("o_proj", "down_proj")):
+                bound *= (2 * (2 if name.startswith("encoder") else 8)) ** -0.5
             assert module.weight.abs().max().item() == pytest.approx(bound, rel=0.01)
             assert module.bias is None or not module.bias.any()
