@@ -79,11 +79,14 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
     _demo_options(commands)
     _train_options(commands)
     _translate_options(commands)
+    _classify_options(commands)
+    _forecast_options(commands)
     _distill_options(commands)
     _shortlist_options(commands)
     _score_options(commands)
     _evaluate_options(commands)
     _info_options(commands)
+    _study_options(commands)
     return parser, dict(commands.choices)
 
 
@@ -107,11 +110,15 @@ def run_demo(options: argparse.Namespace) -> None:
 
 
 def _train_options(commands: Any) -> None:
-    parser = commands.add_parser("train", help="train a model on aligned text files")
+    parser = commands.add_parser("train", help="train a model on aligned text files, or for another task")
+    tasks = CHOICES["model.task"]
+    parser.add_argument("--task", choices=tasks, default="", help="what to train for (default: the recipe's)")
     parser.add_argument("--recipe", required=True, help=f"{', '.join(recipe_names())}, or a .toml file")
-    files = "source and target file, or one .tsv, .jsonl or hf:DATASET; several in a row; each also .gz"
+    files = "source and target file, or one .tsv, .jsonl or hf:DATASET; to classify .tsv files of texts and labels, to "
+    files += "forecast .csv files; several in a row; each also .gz"
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
-    parser.add_argument("--valid", nargs="+", required=True, metavar="FILE", help="the same, to validate on")
+    valid = "the same, to validate on; without it a forecaster keeps back the latest rows of its training files"
+    parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help=valid)
     parser.add_argument("--out", required=True, metavar="DIR", help="model directory to write")
     setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
@@ -142,6 +149,7 @@ def run_train(options: argparse.Namespace) -> None:
         special=options.special,
         tensorboard=options.tensorboard,
         init=options.init,
+        task=options.task,
     )
     train_model(request)
 
@@ -164,6 +172,7 @@ DECODE_HELP = {
     "batch_tokens": "source pieces translated at once",
     "max_source_length": "longer lines are translated in parts, pieces",
     "shortlist": "write only what `sightline shortlist` has found likely for the source; faster on a CPU",
+    "draft_length": "pieces guessed ahead with --draft",
     "compute": "numbers to compute with; int8 is fastest on a CPU, bfloat16 on CUDA",
 }
 
@@ -197,6 +206,9 @@ def _translate_options(commands: Any) -> None:
     parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl adds scores and pieces")
     parser.add_argument("--prefix", default="", help="what every translation must begin with")
+    draft = "guess ahead, for a quicker answer to single sentences, the same as with --beam-size 1: 'input', "
+    draft += "a smaller model's directory, or a translation memory (a file as `sightline train` takes it)"
+    parser.add_argument("--draft", default="", metavar="FROM", help=draft)
     _workers_option(parser)
     _decode_options(parser)
     parser.set_defaults(run=run_translate)
@@ -219,6 +231,7 @@ def run_translate(options: argparse.Namespace) -> None:
         options.prefix,
         chunk_lines=1 if interactive else 1000,
         workers=1 if interactive else options.workers,
+        draft=options.draft,
         **overrides,
     )
     with _output(options.output) as file:
@@ -255,6 +268,53 @@ def _format(translation: "Translation", style: str) -> str:
         return json.dumps(as_record(translation), ensure_ascii=False)
     texts = [translation.text, *(other.text for other in translation.alternatives)]
     return "\t".join(texts) if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
+
+
+# classify, forecast --------------------------------------------------------------------------------------------------
+
+
+def _classify_options(commands: Any) -> None:
+    parser = commands.add_parser("classify", help="find the label of every line, with a model of --task classify")
+    _model_options(parser)
+    parser.add_argument("input", nargs="?", default="-", help="text file, also .gz (default: standard input)")
+    parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
+    style = "text: label, tab, probability; jsonl adds the probabilities of all labels (default: %(default)s)"
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=style)
+    parser.set_defaults(run=run_classify)
+
+
+def run_classify(options: argparse.Namespace) -> None:
+    """Line in, label out."""
+    from sightline.api import load_classifier
+    from sightline.data.corpus import read_lines
+    from sightline.data.prepared import chunks
+
+    model = load_classifier(options.model, options.device)
+    with _output(options.output) as file:
+        for lines in chunks(read_lines(options.input, allow_empty=True)):
+            for found in model.classify(lines):
+                text = f"{found.label}\t{found.probability:.4f}"
+                line = text if options.format == "text" else json.dumps(found.as_record(), ensure_ascii=False)
+                file.write(line + "\n")
+
+
+def _forecast_options(commands: Any) -> None:
+    parser = commands.add_parser("forecast", help="continue a time series, with a model of --task forecast")
+    _model_options(parser)
+    parser.add_argument("input", metavar="INPUT.csv", help="CSV file with the columns of the training; also .gz")
+    parser.add_argument("-o", "--output", default="-", help="CSV file to write (default: standard output)")
+    parser.set_defaults(run=run_forecast)
+
+
+def run_forecast(options: argparse.Namespace) -> None:
+    """The values after the last row, one a line."""
+    from sightline.api import load_forecaster
+
+    model = load_forecaster(options.model, options.device)
+    values = model.forecast(options.input)
+    with _output(options.output) as file:
+        file.write(f"step,{model.scaling.target}\n")
+        file.writelines(f"{step},{value:.6g}\n" for step, value in enumerate(values, start=1))
 
 
 # distill -------------------------------------------------------------------------------------------------------------
@@ -356,10 +416,12 @@ def run_score(options: argparse.Namespace) -> None:
 
 
 def _evaluate_options(commands: Any) -> None:
-    parser = commands.add_parser("evaluate", help="translate a test set and score it with sacreBLEU")
+    parser = commands.add_parser("evaluate", help="score a model on a test set: BLEU, accuracy, or forecast errors")
     _model_options(parser)
-    parser.add_argument("--source", required=True, metavar="FILE")
-    parser.add_argument("--reference", required=True, nargs="+", metavar="FILE", help="one or several references")
+    source = "text to translate; of a classifier texts and labels (.tsv), of a forecaster a .csv file"
+    parser.add_argument("--source", required=True, metavar="FILE", help=source)
+    reference = "one or several references, for a translation model"
+    parser.add_argument("--reference", default=[], nargs="+", metavar="FILE", help=reference)
     parser.add_argument("--against", metavar="MODEL", help="another model, compared by paired bootstrap")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     multi30k = "add the tokenised, lowercased BLEU of the Multi30k literature; LANG is the target language"
@@ -371,9 +433,29 @@ def _evaluate_options(commands: Any) -> None:
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
-    """BLEU, chrF++ and TER with signatures, and the settings they were decoded with."""
+    """Of a translation model BLEU, chrF++ and TER with signatures, and the settings they were decoded with; of a
+    classifier accuracy and F1; of a forecaster errors beside those of naive forecasts.
+    """
+    from sightline.api import load
+    from sightline.model_directory import task_of
+
+    if task_of(options.model) == "translate":
+        _evaluate_translator(options)
+        return
+    given = ["--reference"] if options.reference else []
+    given += [f"--{name}" for name in ("against", "multi30k", "save") if getattr(options, name)]
+    given += ["--" + name.replace("_", "-") for name in _decode_overrides(options)]
+    if given:
+        raise UserError(f"{given[0]} is for translation models; {options.model} needs --source alone")
+    report = load(options.model, options.device).evaluate([options.source])
+    print(json.dumps(report.as_json(), indent=2) if options.json else report.render())
+
+
+def _evaluate_translator(options: argparse.Namespace) -> None:
     from sightline.evaluate.report import evaluate_model, render
 
+    if not options.reference:
+        raise UserError("--reference is required: the file or files to compare translations with")
     sources, *references = _aligned(options.source, *options.reference)
     model = _load(options)
     other = _load(options, options.against) if options.against else None
@@ -394,7 +476,9 @@ def _info_options(commands: Any) -> None:
 
 def run_info(options: argparse.Namespace) -> None:
     """The configuration of a model, section by section."""
-    for name, value in _load(options).info().items():
+    from sightline.api import load
+
+    for name, value in load(options.model, options.device).info().items():
         if isinstance(value, dict):
             print(f"\n[{name}]")
             for key, inner in value.items():
@@ -403,13 +487,41 @@ def run_info(options: argparse.Namespace) -> None:
             print(f"{name} = {json.dumps(value)}")
 
 
+# study ---------------------------------------------------------------------------------------------------------------
+
+
+def _study_options(commands: Any) -> None:
+    parser = commands.add_parser("study", help="measure the claims made for attention and write a report")
+    parser.add_argument("--out", default="runs/study", metavar="DIR", help="folder to write (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="everything small, in some minutes on two CPU cores")
+    only = "measure these claims alone, for example sequential or order"
+    parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help=only)
+    seeds = "repeat each measurement so often (default: what each claim needs)"
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help=seeds)
+    data = "folder of the corpora multi30k, tatoeba and lm, each used where it is there"
+    parser.add_argument("--data", metavar="DIR", help=data)
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.set_defaults(run=run_study)
+
+
+def run_study(options: argparse.Namespace) -> None:
+    """Measure what is not measured yet, and say where the report is."""
+    from sightline.study.run import request_of, study
+
+    for line in study(
+        request_of(options.out, options.quick, options.only, options.seeds, options.data, options.device)
+    ):
+        print(line)
+
+
 # files ---------------------------------------------------------------------------------------------------------------
 
 
 def _load(options: argparse.Namespace, path: str | None = None) -> "Model":
-    from sightline.api import load
+    """A translation model."""
+    from sightline.api import load_translator
 
-    return load(path or options.model, options.device)
+    return load_translator(path or options.model, options.device)
 
 
 def _aligned(*paths: str) -> list[list[str]]:

@@ -3,7 +3,44 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sightline.config import RunConfig
+from sightline.config import ModelConfig, RunConfig
+
+NOUNS = {"translate": "translation", "classify": "classification", "forecast": "forecasting"}
+USAGE = {
+    "translate": """```sh
+sightline translate . input.txt -o output.txt
+```
+
+```python
+import sightline
+
+model = sightline.load(".")
+print(model.translate(["..."])[0].text)
+```
+""",
+    "classify": """```sh
+sightline classify . input.txt -o output.tsv
+```
+
+```python
+import sightline
+
+model = sightline.load(".")
+print(model.classify(["..."])[0].label)
+```
+""",
+    "forecast": """```sh
+sightline forecast . input.csv -o output.csv
+```
+
+```python
+import sightline
+
+model = sightline.load(".")
+print(model.forecast("input.csv"))
+```
+""",
+}
 
 
 def model_card(
@@ -18,38 +55,65 @@ def model_card(
 
     `signature` is sacreBLEU's of the BLEU among them.
     """
-    model, corpus = config.model, about["corpus"]
-    dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
+    corpus = about["corpus"]
     start = f" from the weights of `{about['init']}`" if about.get("init") else ""
-    return f"""# A translation model made with Sightline
+    return f"""# A {NOUNS[config.model.task]} model made with Sightline
 
 | | |
 |---|---|
-| architecture | {model.architecture}: {model.n_encoder_layers} + {model.n_decoder_layers} layers, d_model \
-{model.d_model}, d_ff {model.d_ff}, {model.n_heads} heads, {model.norm_position}-norm |
+| architecture | {_architecture(config.model)} |
 | parameters | {n_parameters:,} |
-| vocabulary | {model.vocab_size:,} {config.data.subword} pieces |
-| training data | {", ".join(corpus["train"])}: {corpus["pairs"]:,} pairs (dropped: {dropped}) |
+{_material(config, about)}
 | validation data | {", ".join(corpus["valid"])} |
 | recipe | {about["recipe"]}{start}, seed {config.train.seed}; every setting is in `config.json` |
 | weights | {what} |
 | validation | {_figures(config, figures, signature)} |
 | made with | sightline {about["sightline"]}, torch {about["torch"]}, Python {about["python"]} |
 
-```sh
-sightline translate . input.txt -o output.txt
-```
+{USAGE[config.model.task]}"""
 
-```python
-import sightline
 
-model = sightline.load(".")
-print(model.translate(["..."])[0].text)
-```
-"""
+def _architecture(model: ModelConfig) -> str:
+    if model.task == "translate":
+        layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers"
+        return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
+    layers = f"{model.n_encoder_layers} layers of an encoder"
+    return f"{model.architecture}: {layers}, {model.pooling} state, d_model {model.d_model}, {_shape(model)}"
+
+
+def _material(config: RunConfig, about: Mapping[str, Any]) -> str:
+    """Rows on what was learnt from."""
+    corpus, files = about["corpus"], ", ".join(about["corpus"]["train"])
+    vocabulary = f"| vocabulary | {config.model.vocab_size:,} {config.data.subword} pieces |"
+    if config.model.task == "translate":
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
+        return f"{vocabulary}\n| training data | {files}: {corpus['pairs']:,} pairs (dropped: {dropped}) |"
+    if config.model.task == "classify":
+        labels = ", ".join(about["labels"])
+        return f"{vocabulary}\n| labels | {labels} |\n| training data | {files}: {corpus['texts']:,} texts |"
+    series, data = about["series"], config.data
+    rows = f"{data.window} rows in, {data.horizon} out"
+    return (
+        f"| forecasts | {series['target']} from {', '.join(series['columns'])}: {rows} |\n"
+        f"| training data | {files}: {corpus['windows']:,} windows |"
+    )
+
+
+def _shape(model: ModelConfig) -> str:
+    """What the architecture has beside layers and width."""
+    if model.architecture == "conv":
+        return f"kernel width {model.kernel_width}"
+    if model.architecture == "recurrent":
+        said = [f"{model.cell} cells"]
+        said += [f"attention {model.attention}"] if model.task == "translate" else []
+        said += [name for name in ("bidirectional", "input_feeding", "reverse_source") if getattr(model, name)]
+        return ", ".join(said)
+    return f"d_ff {model.d_ff}, {model.n_heads} heads, {model.norm_position}-norm"
 
 
 def _figures(config: RunConfig, figures: Mapping[str, float], signature: str) -> str:
+    if config.model.task != "translate":
+        return ", ".join(f"{name} {figure:.4f}" for name, figure in figures.items())
     shown = [f"loss {figures['loss']:.4f} nats a piece"]
     if "bleu" in figures:
         search = f"beam {config.decode.beam_size}, length penalty {config.decode.length_penalty}"

@@ -2,7 +2,8 @@
 
 `config.json` (how it was made), `model.safetensors`, `tokenizer.json`, `generation_config.json` (how to decode) and
 `README.md` (the model card); `shortlist.safetensors` where one was learnt. Nothing in it is ever unpickled. Each file
-is replaced in one step, so that a reader never sees half of one.
+is replaced in one step, so that a reader never sees half of one. A classifier does without the search settings, a
+forecaster also without a tokenizer; labels and the statistics of a series stand in `config.json`.
 """
 
 import json
@@ -11,21 +12,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.numpy
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from sightline.config import RunConfig, check, from_dict
+from sightline.architectures import Network, build_network, build_pooled
+from sightline.config import ModelConfig, RunConfig, check, from_dict
+from sightline.data.series import Scaling
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.model.build import build_model
+from sightline.model.heads import PooledEncoder
 from sightline.model.parameters import load_parameters
-from sightline.model.transformer import Transformer
+
+Kind = TypeVar("Kind", bound=nn.Module)
 
 FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
@@ -37,18 +41,41 @@ SHORTLIST = "shortlist.safetensors"
 class ModelDirectory:
     """What a model directory holds, read and checked."""
 
-    network: Transformer
+    network: Network
     tokenizer: Tokenizer
     config: RunConfig
     about: dict[str, Any]  # the rest of config.json: versions, recipe, corpus
 
 
-def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
+@dataclass(frozen=True)
+class ClassifierDirectory:
+    """The same of a classifier."""
+
+    network: PooledEncoder
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]  # class i is labels[i]
+    config: RunConfig
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ForecasterDirectory:
+    """The same of a forecaster."""
+
+    network: PooledEncoder
+    scaling: Scaling
+    config: RunConfig
+    about: dict[str, Any]
+
+
+def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]) -> None:
     """Everything but the weights and the card."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = replace(config, data=replace(config.data, tokenizer="")).as_dict()
-    _write(folder / TOKENIZER, tokenizer.save)
-    _write_json(folder / GENERATION, asdict(config.decode))
+    if tokenizer:
+        _write(folder / TOKENIZER, tokenizer.save)
+    if config.model.task == "translate":
+        _write_json(folder / GENERATION, asdict(config.decode))
     _write_json(folder / CONFIG, {"format": FORMAT, **about, **tables})
 
 
@@ -71,14 +98,69 @@ def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     return check(config), tables
 
 
+def task_of(path: str | Path) -> str:
+    """What the model in `path` was trained for; `UserError` where there is none."""
+    return _find_settings(path)[0].model.task
+
+
 def read_model_directory(path: str | Path, device: str | torch.device = "cpu") -> ModelDirectory:
-    """Read the model in `path`; `UserError` names what is missing or does not fit."""
+    """Read the translation model in `path`; `UserError` names what is missing or does not fit."""
+    config, about = _settings_for("translate", path)
+    network = _read_network(path, config, build_network, device)
+    return ModelDirectory(network, _read_tokenizer(path, config), config, about)
+
+
+def read_classifier_directory(path: str | Path, device: str | torch.device = "cpu") -> ClassifierDirectory:
+    """Read the classifier in `path`; errors as of `read_model_directory`."""
+    config, about = _settings_for("classify", path)
+    labels = tuple(_own(path, about, "labels", list))
+    if len(labels) != config.model.n_outputs:
+        raise UserError(
+            f"{Path(path) / CONFIG}: has {len(labels)} labels, but the model {config.model.n_outputs} classes"
+        )
+    network = _read_network(path, config, build_pooled, device)
+    return ClassifierDirectory(network, _read_tokenizer(path, config), labels, config, about)
+
+
+def read_forecaster_directory(path: str | Path, device: str | torch.device = "cpu") -> ForecasterDirectory:
+    """Read the forecaster in `path`; errors as of `read_model_directory`."""
+    config, about = _settings_for("forecast", path)
+    try:
+        scaling = Scaling.of(_own(path, about, "series", dict))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{Path(path) / CONFIG}: 'series' is damaged ({type(error).__name__}: {error})") from None
+    return ForecasterDirectory(_read_network(path, config, build_pooled, device), scaling, config, about)
+
+
+def _own(path: str | Path, about: Mapping[str, Any], name: str, kind: type) -> Any:
+    """What a task has noted in config.json."""
+    if not isinstance(about.get(name), kind):
+        raise UserError(f"{Path(path) / CONFIG}: has no '{name}', which a model of its task needs; restore the file")
+    return about[name]
+
+
+def _settings_for(task: str, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
+    config, about = _find_settings(path)
+    if config.model.task != task:
+        made_for = config.model.task
+        raise UserError(f"{path}: was trained to {made_for}, not to {task}; use `sightline {made_for}` with it")
+    return config, about
+
+
+def _find_settings(path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
     folder = Path(path)
     if not folder.is_dir():
         raise UserError(f"{path}: no such model directory{_nearest(folder)}")
     if not (folder / CONFIG).is_file():
         raise UserError(f"{path}: has no {CONFIG}, so it is no model directory{_nearest(folder)}")
-    config, about = read_settings(folder)
+    return read_settings(folder)
+
+
+def _read_network(
+    path: str | Path, config: RunConfig, build: Callable[[ModelConfig], Kind], device: str | torch.device
+) -> Kind:
+    """The network with its weights, in evaluation mode."""
+    folder = Path(path)
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: has no {WEIGHTS} yet; its training was stopped before the first validation")
     try:
@@ -86,15 +168,20 @@ def read_model_directory(path: str | Path, device: str | torch.device = "cpu") -
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
     with torch.random.fork_rng(devices=[]):  # fresh parameters are drawn and overwritten: not at the caller's cost
-        network = build_model(config.model)
+        network = build(config.model)
     load_parameters(network, tensors, str(folder / WEIGHTS))
+    return network.to(device).eval()
+
+
+def _read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
+    folder = Path(path)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if tokenizer.vocab_size != config.model.vocab_size:
         raise UserError(
             f"{folder / TOKENIZER}: has {tokenizer.vocab_size} pieces, but the model was trained with "
             f"{config.model.vocab_size}; put the model's own tokenizer back"
         )
-    return ModelDirectory(network.to(device).eval(), tokenizer, config, about)
+    return tokenizer
 
 
 def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer) -> Path:

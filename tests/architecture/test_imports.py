@@ -23,9 +23,11 @@ PACKAGE = ROOT / "src" / "sightline"
 EVERYTHING = frozenset({""})
 GRAPH: dict[str, frozenset[str]] = {
     "errors": frozenset(),
+    "device": frozenset(),
     "config": frozenset(),
     "model": frozenset({"config"}),
     "baselines": frozenset({"model", "config"}),
+    "architectures": frozenset({"model", "baselines", "config"}),
     "data": frozenset({"config"}),
     "decode": frozenset({"config"}),
     "decode.translator": frozenset({"config", "data"}),
@@ -33,15 +35,33 @@ GRAPH: dict[str, frozenset[str]] = {
     "training": frozenset({"data", "decode", "config"}),
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "model.build"}),
-    "inspect": frozenset({"model", "config"}),
+    "inspect": frozenset({"architectures", "baselines", "model", "config"}),
     "serve": frozenset({"decode", "inspect", "config"}),
     "model_card": frozenset({"config"}),
-    "model_directory": frozenset({"config", "data", "model"}),
+    "model_directory": frozenset({"config", "data", "model", "architectures"}),
     "distill": frozenset({"data", "decode"}),
     "workers": frozenset({"decode", "api"}),
+    "tasks": frozenset(
+        {"data", "decode", "training", "evaluate", "model", "architectures", "model_directory", "config"}
+    ),
     "pipeline": EVERYTHING,
     "api": EVERYTHING,
     "demo": EVERYTHING,
+    "study": frozenset(
+        {
+            "model",
+            "baselines",
+            "architectures",
+            "data",
+            "decode",
+            "training",
+            "evaluate",
+            "pipeline",
+            "api",
+            "device",
+            "config",
+        }
+    ),
     "cli": EVERYTHING,
     "__main__": EVERYTHING,
     "": EVERYTHING,
@@ -101,6 +121,7 @@ def forbidden_imports(module: str, source: str, is_package: bool = False) -> lis
         for name in ours
         if not any(within(name, parent) for parent in allowed)
         or (within(name, "cli") and module not in ("cli", "__main__"))
+        or (within(name, "study") and module != "cli" and not within(module, "study"))
     ]
 
 
@@ -209,6 +230,8 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (forbidden_imports, "model.masks", "import sightline"),
     (forbidden_imports, "model.masks", "from sightline import __version__"),
     (forbidden_imports, "model.masks", "from sightline.baselines import rnn"),
+    (forbidden_imports, "model.build", "from sightline.architectures import build_network"),
+    (forbidden_imports, "baselines.build", "from sightline.architectures import build_network"),
     (forbidden_imports, "config", "from sightline.model import build"),
     (forbidden_imports, "errors", "from sightline.config import RunConfig"),
     (forbidden_imports, "decode.search", "from sightline.data.tokenizer import Tokenizer"),
@@ -217,6 +240,8 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (forbidden_imports, "training.trainer", "from sightline.model.transformer import Transformer"),
     (forbidden_imports, "training.trainer", "from sightline.cli import main"),
     (forbidden_imports, "pipeline", "from sightline import cli"),
+    (forbidden_imports, "pipeline", "from sightline.study import run"),
+    (forbidden_imports, "study.order", "from sightline.demo.run import demo"),
     (forbidden_imports, "model_directory", "from sightline.decode.translator import Translator"),
     (forbidden_imports, "families.bert", "from sightline.model.layers import EncoderLayer"),
     (forbidden_imports, "families.bert", "from sightline.model import layers"),
@@ -265,6 +290,7 @@ SOUND: list[tuple[Rule, str, str]] = [
         "from sightline.model.build import ATTENTION\nfrom sightline.families import x",
     ),
     (forbidden_imports, "cli", "from sightline import train\nfrom sightline.model import build"),
+    (forbidden_imports, "cli", "from sightline.study.run import study"),
     (forbidden_imports, "", "from sightline.config import RunConfig\nfrom . import model"),
     (config_readers, "model.build", "from sightline.config import ModelConfig"),
     (

@@ -39,11 +39,14 @@ def settings(*values: str) -> list[str]:
         (["translate", "m", "--beam-size", "four"], "argument --beam-size: invalid int value: 'four'"),
         (["translate", "m", "--format", "xml"], "choose from"),
         (["info", "runs/absent-model"], "runs/absent-model: no such model directory"),
-        (["train"], "required: --recipe, --train, --valid, --out"),
+        (["train"], "required: --recipe, --train, --out"),
         ([*TRAIN, "--tensorbord"], "did you mean '--tensorboard'?"),
+        ([*TRAIN, "--task", "clasify"], "argument --task: invalid choice: 'clasify'"),
+        (["train", "--recipe", "tiny", "--train", "a", "b", "--out", "x"], "--valid is required"),
+        (["train", "--recipe", "tiny", "--task", "classify", *TRAIN[3:]], "means nothing to model.task = classify"),
         ([*TRAIN, "--seed", "x"], "argument --seed: invalid int value: 'x'"),
         ([*TRAIN, "--device", "gpu"], "--device gpu: use auto, cpu or cuda"),
-        ([*TRAIN[:2], "tinny", *TRAIN[3:]], "unknown recipe 'tinny'; did you mean 'tiny'? (valid: base, big"),
+        ([*TRAIN[:2], "tinny", *TRAIN[3:]], "unknown recipe 'tinny'; did you mean 'tiny'? (valid: "),
         ([*TRAIN[:2], "absent.toml", *TRAIN[3:]], "absent.toml: no such recipe file"),
         (settings("train.max_stepz=3"), "unknown key 'train.max_stepz'; did you mean 'train.max_steps'?"),
         (settings("max_steps=3"), "unknown key 'max_steps'; did you mean 'train.max_steps'?"),
@@ -117,7 +120,19 @@ def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys
 
 # Help -----------------------------------------------------------------------------------------------------------------
 
-COMMANDS = ["demo", "train", "translate", "distill", "shortlist", "score", "evaluate", "info"]
+COMMANDS = [
+    "demo",
+    "train",
+    "translate",
+    "classify",
+    "forecast",
+    "distill",
+    "shortlist",
+    "score",
+    "evaluate",
+    "info",
+    "study",
+]
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

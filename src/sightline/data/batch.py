@@ -1,4 +1,5 @@
-"""Last stage of the pipeline: ids of some pairs to the tensors of one batch.
+"""Last stage of the pipeline: ids of some pairs to the tensors of one batch; the same for texts with labels and for
+windows of a time series.
 
 Section 3.4 and Figure 1 of the paper: the decoder reads the target shifted right, so a target becomes `tgt_in
 = start + pieces` and `tgt_out = pieces + end`. Sources carry the end mark too. Which pairs form a batch is
@@ -6,19 +7,57 @@ decided in `batching.py`; masks inside the model are made in `model/masks.py`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 Tokens = Sequence[int] | NDArray[np.int32]
+Kind = TypeVar("Kind", bound="OnDevices")
+
+
+@runtime_checkable
+class TrainingBatch(Protocol):
+    """What a trainer may know of a batch: sizes."""
+
+    @property
+    def n_targets(self) -> int: ...  # what the loss is a sum over
+    @property
+    def n_tokens(self) -> int: ...  # what speed is counted in
+    @property
+    def n_real(self) -> int: ...  # cells that are no padding
+    @property
+    def n_cells(self) -> int: ...  # all of them
+    @property
+    def extent(self) -> str: ...  # how large it is, in words
+    def to(self, device: torch.device | str) -> "TrainingBatch": ...
+    def pinned(self) -> "TrainingBatch": ...
+
+
+class OnDevices:
+    """Batches go to a device tensor by tensor."""
+
+    def to(self: Kind, device: torch.device | str) -> Kind:
+        """The same batch on another device; the copy of a pinned one runs beside the computation."""
+        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self: Kind) -> Kind:
+        """The same batch in memory that a CUDA device reads by itself."""
+        return self.each(lambda tensor: tensor.pin_memory())
+
+    def each(self: Kind, change: Callable[[Tensor], Tensor]) -> Kind:
+        """The batch with each of its tensors changed."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        tensors = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(OnDevices):
     """Sentence pairs, padded on the right."""
 
     src: Int[Tensor, "batch src_len"]
@@ -32,21 +71,99 @@ class Batch:
     @property
     def padding_share(self) -> float:
         """The share of padding among all cells of `src` and `tgt_out`."""
-        cells = self.src.numel() + self.tgt_out.numel()
-        return 1 - (self.n_source_tokens + self.n_target_tokens) / cells
+        return 1 - self.n_real / self.n_cells
 
-    def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device; the copy of a pinned one runs beside the computation."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
+    @property
+    def n_targets(self) -> int:
+        """Target pieces: what the loss is a sum over."""
+        return self.n_target_tokens
 
-    def pinned(self) -> "Batch":
-        """The same batch in memory that a CUDA device reads by itself."""
-        return self.each(lambda tensor: tensor.pin_memory())
+    @property
+    def n_tokens(self) -> int:
+        """Target pieces: what speed is counted in."""
+        return self.n_target_tokens
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The batch with each of its tensors changed."""
-        tensors = ("src", "tgt_in", "tgt_out", "src_mask", "index")
-        return replace(self, **{name: change(getattr(self, name)) for name in tensors})
+    @property
+    def n_real(self) -> int:
+        """Cells that are no padding."""
+        return self.n_source_tokens + self.n_target_tokens
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of `src` and `tgt_out`."""
+        return self.src.numel() + self.tgt_out.numel()
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        rows, src_len = self.src.shape
+        return f"{rows} pairs, {src_len} source and {self.tgt_out.size(1)} target pieces long"
+
+
+@dataclass(frozen=True)
+class LabelledBatch(OnDevices):
+    """Texts, padded on the right, and the class of each."""
+
+    src: Int[Tensor, "batch src_len"]
+    src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
+    labels: Int[Tensor, " batch"]
+    n_real: int  # real tokens, end marks included
+
+    @property
+    def n_targets(self) -> int:
+        """Texts: what the loss is a sum over."""
+        return len(self.labels)
+
+    @property
+    def n_tokens(self) -> int:
+        """Pieces: what speed is counted in."""
+        return self.n_real
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of `src`."""
+        return self.src.numel()
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        rows, src_len = self.src.shape
+        return f"{rows} texts, {src_len} pieces long"
+
+
+@dataclass(frozen=True)
+class WindowBatch(OnDevices):
+    """Windows of a time series, standardised, and what came after each: all as distances from a window's last row."""
+
+    src: Float[Tensor, "batch window columns"]
+    src_mask: Bool[Tensor, "batch window"]  # True throughout: windows have one length
+    targets: Float[Tensor, "batch horizon"]
+    last: Float[Tensor, "batch 1"]  # the last known value of the target column, from which `targets` are measured
+
+    @property
+    def n_targets(self) -> int:
+        """Windows: what the loss is a sum over."""
+        return len(self.targets)
+
+    @property
+    def n_tokens(self) -> int:
+        """Steps read: what speed is counted in."""
+        return self.src_mask.numel()
+
+    @property
+    def n_real(self) -> int:
+        """Every cell is real."""
+        return self.src_mask.numel()
+
+    @property
+    def n_cells(self) -> int:
+        """Steps read."""
+        return self.src_mask.numel()
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        return f"{len(self.targets)} windows of {self.src.size(1)} steps"
 
 
 def collate(
@@ -69,6 +186,18 @@ def collate(
     rows = np.arange(len(pairs)) if index is None else np.asarray(index, dtype=np.int64)
     tensors = map(torch.from_numpy, (src, tgt_in, tgt_out, src_mask, rows))
     return Batch(*tensors, n_source_tokens=int(src_mask.sum()), n_target_tokens=int(tgt_mask.sum()))
+
+
+def collate_labelled(texts: Sequence[Tokens], labels: Sequence[int], pad_id: int, eos_id: int) -> LabelledBatch:
+    """Tensors of some texts in ids, without their end marks, and their classes.
+
+    >>> batch = collate_labelled([[5, 6], [8]], [1, 0], pad_id=0, eos_id=2)
+    >>> batch.src.tolist(), batch.labels.tolist(), batch.n_real
+    ([[5, 6, 2], [8, 2, 0]], [1, 0], 5)
+    """
+    src, src_mask = pad(texts, pad_id, last=eos_id)
+    labelled = torch.tensor(labels, dtype=torch.int64)
+    return LabelledBatch(torch.from_numpy(src), torch.from_numpy(src_mask), labelled, int(src_mask.sum()))
 
 
 def pad(rows: Sequence[Tokens], pad_id: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -11,21 +11,24 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from types import TracebackType
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sightline.config import DataConfig
-from sightline.data.batch import Batch, Tokens, collate
+from sightline.data.batch import Batch, Tokens, TrainingBatch, collate
 from sightline.data.prepared import PreparedCorpus
 from sightline.data.tokenizer import Tokenizer
 
 Lengths = NDArray[np.integer]
 Rows = NDArray[np.int64]
 Place = tuple[int, int, int]  # epoch, planned batches done with, batches given of a window begun
+
+AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
 
 WINDOW = 32  # planned batches whose pairs are arranged anew under BPE-dropout; more pad less and wait longer
 
@@ -94,26 +97,18 @@ def load(corpus: PreparedCorpus, tokenizer: Tokenizer, rows: Rows) -> Batch:
     return collate(pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, index=rows)
 
 
-class BatchStream:
-    """Batches of training pairs, epoch after epoch without end, prepared ahead in a thread of its own.
+class EndlessStream(Generic[AnyBatch]):
+    """Batches, epoch after epoch without end, prepared ahead in a thread of its own.
 
-    With `config.bpe_dropout` (arXiv:1910.13267) every pair is segmented anew in every epoch, as a pure
-    function of (seed, epoch, row). Lengths change with it, so the pairs of `WINDOW` planned batches are
-    arranged anew by the lengths they have now; a segmentation longer than `config.max_length` is replaced by
-    the one without dropout.
-
-    `state()` says where the stream is; a stream made with that `state` continues with exactly the batches
-    that this one would have given next. `wait_seconds` is the time the consumer has waited for batches so
-    far. Batches are pinned with `pin`, for copies to a CUDA device that need not be waited for.
+    `walk(place)` gives the batches from a place on, each with the place after it. `state()` says where the stream
+    is; a stream made with that `state` continues with exactly the batches that this one would have given next.
+    `wait_seconds` is the time the consumer has waited for batches so far. Batches are pinned with `pin`, for copies
+    to a CUDA device that need not be waited for.
     """
 
     def __init__(
         self,
-        corpus: PreparedCorpus,
-        tokenizer: Tokenizer,
-        config: DataConfig,
-        tokens_per_batch: int,
-        seed: int,
+        walk: Callable[[Place], Iterator[tuple[Place, AnyBatch]]],
         state: Mapping[str, int] | None = None,
         prefetch: int = 8,
         pin: bool = False,
@@ -123,10 +118,10 @@ class BatchStream:
         self.offset = state.get("offset", 0) if state else 0  # batches already given of a window begun
         self.wait_seconds = 0.0
         start = (self.epoch, self.position, self.offset)
-        batches = walk(corpus, tokenizer, config, tokens_per_batch, seed, start)
+        batches = walk(start)
         if pin:
             batches = ((place, batch.pinned()) for place, batch in batches)
-        self._ready: queue.Queue[tuple[Place, Batch] | BaseException] = queue.Queue(prefetch)
+        self._ready: queue.Queue = queue.Queue(prefetch)  # of (Place, batch) or an exception
         self._stop = threading.Event()
         self._thread = threading.Thread(target=fill, args=(self._ready, self._stop, batches), daemon=True)
         self._thread.start()
@@ -136,10 +131,10 @@ class BatchStream:
         """Where the stream is: after the last batch given, whatever has been prepared beyond it."""
         return {"epoch": self.epoch, "position": self.position, "offset": self.offset}
 
-    def __iter__(self) -> "BatchStream":
+    def __iter__(self) -> "EndlessStream[AnyBatch]":
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> AnyBatch:
         if self._stop.is_set():
             raise StopIteration
         started = time.perf_counter()
@@ -156,13 +151,49 @@ class BatchStream:
         self._stop.set()
         self._thread.join()
 
-    def __enter__(self) -> "BatchStream":
+    def __enter__(self) -> "EndlessStream[AnyBatch]":
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class BatchStream(EndlessStream[Batch]):
+    """Batches of training pairs.
+
+    With `config.bpe_dropout` (arXiv:1910.13267) every pair is segmented anew in every epoch, as a pure
+    function of (seed, epoch, row). Lengths change with it, so the pairs of `WINDOW` planned batches are
+    arranged anew by the lengths they have now; a segmentation longer than `config.max_length` is replaced by
+    the one without dropout.
+    """
+
+    def __init__(
+        self,
+        corpus: PreparedCorpus,
+        tokenizer: Tokenizer,
+        config: DataConfig,
+        tokens_per_batch: int,
+        seed: int,
+        state: Mapping[str, int] | None = None,
+        prefetch: int = 8,
+        pin: bool = False,
+    ) -> None:
+        super().__init__(
+            lambda start: walk(corpus, tokenizer, config, tokens_per_batch, seed, start), state, prefetch, pin
+        )
+
+
+def walk_epochs(
+    plan: Callable[[int], list[Rows]], load: Callable[[Rows], AnyBatch], start: Place
+) -> Iterator[tuple[Place, AnyBatch]]:
+    """The batches of `plan(epoch)`, epoch after epoch, from a place on."""
+    epoch, position, _ = start
+    for now in count(epoch):
+        for done, rows in enumerate(plan(now)[position:], start=position + 1):
+            yield (now, done, 0), load(rows)
+        position = 0
 
 
 def walk(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import tokenizers
@@ -39,6 +39,7 @@ from sightline.data.corpus import (
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 
+Item = TypeVar("Item")
 FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
 CHUNK = 4096  # pairs tokenised at once
 COLUMNS = {
@@ -102,16 +103,25 @@ class PreparedCorpus:
 
 
 def learn_tokenizer(
-    corpora: Sequence[Corpus], config: DataConfig, special: Sequence[str] = (), cache_dir: Path | None = None
+    corpora: Sequence[Corpus],
+    config: DataConfig,
+    special: Sequence[str] = (),
+    cache_dir: Path | None = None,
+    sources_only: bool = False,
 ) -> Tokenizer:
-    """Learn subwords on both sides of all pairs; the same files and settings give the cached tokenizer."""
+    """Learn subwords on both sides of all pairs; the same files and settings give the cached tokenizer.
+
+    With `sources_only` the targets, which are labels then, teach nothing.
+    """
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
     with cache(cache_dir) as folder:
         hashes, _ = content(corpora)
-        name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, settings, hashes)}.json"
+        sides = ["src"] if sources_only else []
+        name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
         with suppress(UserError):  # absent or damaged
             return Tokenizer.load(name)
-        learnt = Tokenizer.learn((side for pair in read_pairs(corpora) for side in pair), config, special)
+        texts = (side for pair in read_pairs(corpora) for side in pair[: 1 if sources_only else 2])
+        learnt = Tokenizer.learn(texts, config, special)
         partial = folder / f".partial-{os.getpid()}-{name.name}"
         learnt.save(partial)
         partial.replace(name)
@@ -198,9 +208,9 @@ def tokenise(
     return rows, faults
 
 
-def chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
-    """Lists of up to CHUNK pairs."""
-    while chunk := list(islice(pairs, CHUNK)):
+def chunks(items: Iterator[Item]) -> Iterator[list[Item]]:
+    """Lists of up to CHUNK items."""
+    while chunk := list(islice(items, CHUNK)):
         yield chunk
 
 

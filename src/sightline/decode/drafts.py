@@ -89,8 +89,8 @@ class ModelDraft:
             fed = [special.bos_id, *written]
             guesses: list[int] = []
             while len(guesses) < count and (not guesses or guesses[-1] != special.eos_id):
-                for token in [*fed, *guesses][cache.length :]:
-                    hidden = model.decode(torch.tensor([[token]], device=device), cache.memory, src_mask, cache)
+                new = torch.tensor([[*fed, *guesses][cache.length :]], device=device)
+                hidden = model.decode(new, cache.memory, src_mask, cache)
                 guesses.append(int(highest(model.logits(hidden[:, -1]).float())))
             return guesses
 

@@ -1,4 +1,4 @@
-"""Section 3.4: token embeddings, scaled by sqrt(d_model), plus positions."""
+"""Section 3.4: token embeddings, scaled by sqrt(d_model), plus positions; for numbers a projection in their place."""
 
 import math
 
@@ -26,3 +26,20 @@ class Embeddings(nn.Module):
         """Vectors of `tokens`, the first of which stands at position `start`."""
         embedded = self.tokens(tokens) * self.scale
         return self.dropout(embedded + self.positions(start, tokens.size(1)))
+
+
+class SeriesEmbeddings(nn.Module):
+    """dropout(W x + b + PE[position]) for a series of vectors x; without positions where an encoder reads in order."""
+
+    def __init__(
+        self, n_columns: int, d_model: int, positions: SinusoidalPositions | LearnedPositions | None, dropout: float
+    ) -> None:
+        super().__init__()
+        self.proj = nn.Linear(n_columns, d_model)
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+
+    def forward(self, values: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length d_model"]:
+        """One vector for each step of the series."""
+        x = self.proj(values)
+        return self.dropout(x if self.positions is None else x + self.positions(0, values.size(1)))

@@ -18,10 +18,15 @@ CHUNK_ROWS = 1024  # rows of logits that exist at once
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums over target pieces, in nats."""
+    """Sums over the targets of a batch: pieces of a translation, labels of texts, windows of a series."""
 
-    objective: Float[Tensor, ""]  # what is minimised: smoothed, with R-Drop's term; differentiable
-    nll: Float[Tensor, ""]  # plain negative log-likelihood, for perplexity
+    objective: Float[Tensor, ""]  # what is minimised; differentiable
+    figures: dict[str, Float[Tensor, ""]]  # what is logged beside it, such as "nll" or "accuracy"
+
+    @property
+    def nll(self) -> Float[Tensor, ""]:
+        """Plain negative log-likelihood of a translation in nats, for perplexity."""
+        return self.figures["nll"]
 
 
 def sequence_loss(
@@ -31,14 +36,29 @@ def sequence_loss(
     label_smoothing: float,
     r_drop: float = 0.0,
 ) -> Loss:
-    """Loss of predicting `targets` from `hidden` through the output projection `weight`.
+    """Loss of predicting `targets` from `hidden` through the output projection `weight`, in nats.
 
     One pass: sum over rows of -sum_v q_v log p_v with q = (1 - epsilon) onehot + epsilon / vocab.
     Two passes (the same rows under two dropout masks): the mean of both plus r_drop / 4 times the symmetric
     divergence KL(p1 || p2) + KL(p2 || p1), which is half of R-Drop's objective, as a mean should be.
     """
     objective, nll = _ProjectedLoss.apply(hidden, weight, targets, label_smoothing, r_drop)
-    return Loss(objective, nll)
+    return Loss(objective, {"nll": nll})
+
+
+def label_loss(
+    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], label_smoothing: float = 0.0
+) -> Loss:
+    """Label-smoothed cross-entropy of texts in nats, and how many the likeliest class gets right."""
+    correct = (logits.argmax(1) == labels).sum()
+    objective = F.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=label_smoothing)
+    return Loss(objective, {"accuracy": correct.float()})
+
+
+def squared_loss(predicted: Float[Tensor, "batch horizon"], true: Float[Tensor, "batch horizon"]) -> Loss:
+    """Squared error of forecasts, a mean over the steps of each; the absolute error is logged beside it."""
+    error = predicted.float() - true
+    return Loss(error.square().mean(1).sum(), {"mae": error.detach().abs().mean(1).sum()})
 
 
 class _ProjectedLoss(torch.autograd.Function):

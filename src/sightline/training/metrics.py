@@ -10,17 +10,18 @@ from typing import Any, Protocol, runtime_checkable
 
 from tqdm import tqdm
 
-from sightline.data.batch import Batch
+from sightline.data.batch import TrainingBatch
 from sightline.errors import UserError
 
 TRAINING_LOG, VALIDATION_LOG = "metrics.jsonl", "validation.jsonl"
+SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # figures for the terminal, where a task has them
 
 
 class MetricsLog:
     """Append-only logs of a run. On resume everything after the step resumed from is cut off first.
 
     `metrics.jsonl` has a line `{"step": ..., "loss": ..., ...}` every `train.log_every` steps, `validation.jsonl` one
-    for every validation. Loss is in nats per target piece.
+    for every validation. Loss is per target: of a translation in nats a piece.
     """
 
     def __init__(self, folder: Path, after_step: int, tensorboard: bool = False) -> None:
@@ -108,7 +109,7 @@ class Terminal:
             )
         else:
             self.say(
-                f"step {record['step']}: loss {record['loss']:.4f}, perplexity {record['perplexity']:.2f}, "
+                f"step {record['step']}: loss {record['loss']:.4f}, {_shown(record)}"
                 f"{record['tokens_per_second']:,.0f} tokens/s, {_duration(record['seconds_left'])} left, "
                 f"padding {record['padding']:.1%}, waiting for data {record['data_wait']:.1%}"
             )
@@ -123,6 +124,14 @@ class Terminal:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self._bar.close()
+
+
+def _shown(record: dict[str, Any]) -> str:
+    """
+    >>> _shown({"step": 1, "accuracy": 0.5})
+    'accuracy 50.0%, '
+    """
+    return "".join(f"{name} {record[name]:{style}}, " for name, style in SHOWN.items() if name in record)
 
 
 def _duration(seconds: float) -> str:
@@ -147,19 +156,19 @@ class Clock:
 
     def _restart(self) -> None:
         self._started, self._waited = time.monotonic(), self._stream.wait_seconds
-        self._real = self._cells = self._targets = 0
+        self._real = self._cells = self._tokens = 0
 
-    def count(self, batch: Batch) -> None:
+    def count(self, batch: TrainingBatch) -> None:
         """A batch has been trained on."""
-        self._real += batch.n_source_tokens + batch.n_target_tokens
-        self._cells += batch.src.numel() + batch.tgt_in.numel()
-        self._targets += batch.n_target_tokens
+        self._real += batch.n_real
+        self._cells += batch.n_cells
+        self._tokens += batch.n_tokens
 
     def figures(self, steps_left: int, steps: int) -> dict[str, float]:
         """Figures of the interval of `steps` steps, which ends here."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         figures = {
-            "tokens_per_second": self._targets / seconds,
+            "tokens_per_second": self._tokens / seconds,
             "padding": 1 - self._real / max(1, self._cells),
             "data_wait": (self._stream.wait_seconds - self._waited) / seconds,
             "seconds": seconds,

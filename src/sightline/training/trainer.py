@@ -2,7 +2,8 @@
 
 All its state is in three places: the model's parameters, the optimiser's moments, and `Progress`; together with the
 random state they make a checkpoint, and a run resumed from one repeats the uninterrupted run bit for bit on a CPU.
-The trainer knows any model with `forward` and `output` as in `sightline.model.transformer`, and no file but its own.
+What is learnt is an objective, a function from a batch to its loss: the trainer knows neither tasks nor architectures,
+and no file but its own.
 """
 
 import math
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.config import RunConfig
-from sightline.data.batch import Batch
+from sightline.data.batch import TrainingBatch
 from sightline.errors import UserError
 from sightline.training.checkpoint import (
     Checkpoint,
@@ -30,7 +31,6 @@ from sightline.training.checkpoint import (
     remove_old,
     save_checkpoint,
 )
-from sightline.training.loss import Loss
 from sightline.training.metrics import Clock, MetricsLog, Terminal
 from sightline.training.optimizer import (
     clip_gradients,
@@ -41,7 +41,7 @@ from sightline.training.optimizer import (
 )
 from sightline.training.recompute import recompute_layers
 from sightline.training.schedule import learning_rate, peak_learning_rate
-from sightline.training.step import batch_loss
+from sightline.training.step import Objective
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without a finite loss and gradient before the run gives up
 CHECKPOINTS = "checkpoints"
@@ -53,7 +53,7 @@ class Stream(Protocol):
 
     wait_seconds: float
 
-    def __iter__(self) -> Iterator[Batch]: ...
+    def __iter__(self) -> Iterator[TrainingBatch]: ...
     def state(self) -> dict[str, int]: ...
     def close(self) -> None: ...
 
@@ -65,8 +65,8 @@ class Progress:
     step: int = 0
     data: dict[str, int] = field(default_factory=dict)  # position of the stream
     objective: float = 0.0  # sums since the last logged line
-    nll: float = 0.0
-    target_tokens: int = 0
+    figures: dict[str, float] = field(default_factory=dict)  # those of `Loss`, the same
+    targets: int = 0
     skipped: int = 0  # updates skipped for a loss or gradient that was not finite
     skipped_in_a_row: int = 0
     best: float | None = None  # best validation figure, lower is better
@@ -79,7 +79,9 @@ Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
 class Trainer:
     """Trains `model` on the stream until the steps, the patience or the user end it.
 
-    `validate()` returns the figures of a validation of `model` as it is then, "loss" and perhaps "bleu".
+    `objective(batch)` is minimised per target of the batches, whatever a target is.
+    `validate()` returns the figures of a validation of `model` as it is then, "loss" (lower is better) and perhaps
+    others (higher is better), one of which `train.best_metric` may name.
     `export(parameters, figures, what)` is given every model better than those before it, and says what it is.
     Files go to `folder`.
     """
@@ -88,6 +90,7 @@ class Trainer:
         self,
         model: nn.Module,
         config: RunConfig,
+        objective: Objective,
         open_stream: Callable[[dict[str, int] | None], Stream],
         validate: Callable[[], dict[str, float]],
         export: Export,
@@ -108,9 +111,7 @@ class Trainer:
         self._open_stream = open_stream
         if config.train.recompute:
             recompute_layers(model)
-        self._forward = torch.compile(model) if config.train.compile else model
-        self._weight = model.get_parameter("output.weight")
-        self._pad_id = config.model.pad_id
+        self._objective = objective
         self._peak = peak_learning_rate(config.train, config.model.d_model)
         self._stop_signal = ""
         self._show = show
@@ -155,22 +156,24 @@ class Trainer:
     def _out_of_patience(self) -> bool:
         return 0 < self.config.train.patience <= self.progress.validations_since_best
 
-    def _update(self, batches: list[Batch], clock: Clock) -> None:
+    def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
         """One optimiser update from the gradients of `batches` together, or none if they are not finite."""
         train, progress = self.config.train, self.progress
-        n_targets = sum(batch.n_target_tokens for batch in batches)
+        n_targets = sum(batch.n_targets for batch in batches)
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         sums: list[Tensor] = []
+        names: list[str] = []
         for batch in batches:
             with self._autocast():
-                loss = self._loss(batch.to(self.device))
+                loss = self._objective(batch.to(self.device))
             (loss.objective / n_targets).backward()
-            sums.append(torch.stack([loss.objective.detach(), loss.nll]))
+            names = list(loss.figures)
+            sums.append(torch.stack([loss.objective.detach(), *loss.figures.values()]))
             clock.count(batch)
         progress.step += 1
         norm = gradient_norm(self.model)
-        objective, nll = torch.stack(sums).double().sum(0).tolist()  # here, and not before, a GPU is waited for
+        objective, *figures = torch.stack(sums).double().sum(0).tolist()  # here, and not before, a GPU is waited for
         if not (math.isfinite(objective) and bool(norm.isfinite())):
             self._skip(objective)
             return
@@ -182,12 +185,9 @@ class Trainer:
         self._advance_average()
         progress.skipped_in_a_row = 0
         progress.objective += objective
-        progress.nll += nll
-        progress.target_tokens += n_targets
-
-    def _loss(self, batch: Batch) -> Loss:
-        train = self.config.train
-        return batch_loss(self._forward, self._weight, batch, self._pad_id, train.label_smoothing, train.r_drop)
+        progress.targets += n_targets
+        for name, figure in zip(names, figures, strict=True):
+            progress.figures[name] = progress.figures.get(name, 0.0) + figure
 
     def _advance_average(self) -> None:
         decay = self.config.train.ema
@@ -210,20 +210,20 @@ class Trainer:
 
     def _log(self, log: MetricsLog, clock: Clock) -> None:
         train, progress = self.config.train, self.progress
-        tokens = progress.target_tokens  # 0 where no update of the interval was finite: then there is no loss either
-        nll = progress.nll / tokens if tokens else None
+        targets = progress.targets  # 0 where no update of the interval was finite: then there is no loss either
+        means = {name: figure / targets for name, figure in progress.figures.items()} if targets else {}
+        if "nll" in means:
+            means["perplexity"] = math.exp(min(means["nll"], 700.0))
         record = {
             "step": progress.step,
-            "loss": progress.objective / tokens if tokens else None,
-            "nll": nll,
-            "perplexity": None if nll is None else math.exp(min(nll, 700.0)),
+            "loss": progress.objective / targets if targets else None,
+            **means,
             "learning_rate": learning_rate(progress.step, self._peak, train),
             "epoch": progress.data["epoch"],
             "skipped": progress.skipped,
             **clock.figures(train.max_steps - progress.step, train.log_every),
         }
-        progress.objective = progress.nll = 0.0
-        progress.target_tokens = 0
+        progress.objective, progress.figures, progress.targets = 0.0, {}, 0
         log.training(record)
         self.terminal.interval(record)
 
@@ -252,7 +252,7 @@ class Trainer:
         started = time.monotonic()
         self.model.eval()
         figures = self.validate()
-        value = -figures["bleu"] if metric == "bleu" and "bleu" in figures else figures["loss"]
+        value = -figures[metric] if metric != "loss" and metric in figures else figures["loss"]
         better = math.isfinite(value) and (progress.best is None or value < progress.best)
         if better:
             progress.best = value
@@ -305,7 +305,7 @@ class Trainer:
         if checkpoint is None:
             return False
         state = dict(checkpoint.state)
-        self.progress = Progress(**{name: state[name] for name in asdict(Progress())})
+        self.progress = Progress(**{name: state[name] for name in asdict(Progress()) if name in state})
         _copy(checkpoint.model, self._parameters())
         restore_optimizer(self.optimizer, self.model, checkpoint.training)
         for name, value in self.average.items():
@@ -348,12 +348,10 @@ class Trainer:
         out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
         if not out_of_memory:
             return error
-        batch = self.batches[-1]
-        rows, src_len = batch.src.shape
         return UserError(
-            f"step {self.progress.step + 1}: out of memory on a batch of {rows} pairs, {src_len} source and "
-            f"{batch.tgt_in.size(1)} target pieces long; lower train.tokens_per_batch "
-            f"(now {self.config.train.tokens_per_batch}) and raise train.accumulate to make up for it"
+            f"step {self.progress.step + 1}: out of memory on a batch of {self.batches[-1].extent}; "
+            f"lower train.tokens_per_batch (now {self.config.train.tokens_per_batch}) "
+            "and raise train.accumulate to make up for it"
         )
 
 

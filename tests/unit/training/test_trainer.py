@@ -19,7 +19,7 @@ from sightline.errors import UserError
 from sightline.model.build import build_model
 from sightline.training.checkpoint import checkpoint_paths, load_checkpoint
 from sightline.training.loss import Loss
-from sightline.training.step import batch_loss, validation_loss
+from sightline.training.step import batch_loss, translation_objective, validation_loss
 from sightline.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -87,6 +87,7 @@ class Run:
         self.trainer = Trainer(
             self.network,
             config,
+            translation_objective(self.network, model.pad_id, config.train),
             lambda state: Circle(batches, state),
             judge,
             lambda _parameters, _figures, what: self.exported.append(what),
@@ -219,6 +220,8 @@ def test_the_log_averages_over_its_interval(tmp_path: Path) -> None:
     (line,) = fourth.log()
     assert (line["step"], line["epoch"], line["skipped"]) == (4, 1, 0)
     assert line["loss"] == pytest.approx(weighted, rel=1e-6)
+    plain = sum(line["nll"] * n for line, n in zip(every.log(), n_pieces, strict=True)) / sum(n_pieces)
+    assert line["nll"] == pytest.approx(plain, rel=1e-6)
     assert line["perplexity"] == pytest.approx(math.exp(line["nll"]))
     assert line["learning_rate"] == pytest.approx(0.01 * (2 / 4) ** 0.5)
     real = sum(batch.n_source_tokens + batch.n_target_tokens for batch in (*BATCHES, BATCHES[0]))

@@ -1,0 +1,186 @@
+"""Texts to labels: training a classifier on labelled TSV, and using one."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sightline.architectures import build_pooled, longest_sequence
+from sightline.config import RunConfig
+from sightline.data.batch import LabelledBatch, collate_labelled
+from sightline.data.batching import EndlessStream, cut, walk_epochs
+from sightline.data.labelled import LabelledCorpus, check_labels, labelled_corpora, learn_labels, read_labelled
+from sightline.data.prepared import prepare, spool
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import clean_text
+from sightline.errors import UserError
+from sightline.evaluate.classes import LabelReport, label_report
+from sightline.model.heads import PooledEncoder
+from sightline.model.parameters import count_parameters
+from sightline.model_directory import ClassifierDirectory
+from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
+from sightline.training.loss import label_loss
+from sightline.training.step import Objective, classification_objective
+
+
+@dataclass(frozen=True)
+class ClassificationJob:
+    """See `sightline.tasks.job.Job`."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    about: dict[str, Any]
+    train: LabelledCorpus
+    valid: LabelledCorpus
+    signature: str = ""
+
+    def network(self) -> PooledEncoder:
+        return build_pooled(self.config.model)
+
+    def objective(self, network: nn.Module) -> Objective:
+        return classification_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[LabelledBatch]:
+        train, seed, tokens = self.train, self.config.train.seed, self.config.train.tokens_per_batch
+
+        def load(rows: Any) -> LabelledBatch:
+            return train.load(self.tokenizer, rows)
+
+        return EndlessStream(
+            lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), load, start), state, pin=pin
+        )
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Cross-entropy without smoothing, accuracy and macro F1 of the whole validation set."""
+        labels = self.valid.labels
+
+        def validate() -> dict[str, float]:
+            plan = self.valid.plan(self.config.train.tokens_per_batch, seed=0, epoch=0)
+            batches = [self.valid.load(self.tokenizer, rows) for rows in plan]
+            logits, true = _logits(network, batches, device), torch.cat([batch.labels for batch in batches])
+            loss = label_loss(logits, true).objective.item() / len(true)
+            named = [[labels[i] for i in classes.tolist()] for classes in (true, logits.argmax(1))]
+            report = label_report(*named)
+            return {"loss": loss, "accuracy": report.accuracy, "macro_f1": report.macro_f1}
+
+        return validate
+
+
+def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
+    """Read, check and tokenise everything a classifier is trained on."""
+    if request.init:
+        raise UserError("--init is for translation models; a classifier starts from fresh parameters")
+    _check_length(config)
+    train, valid = spool(labelled_corpora(request.train)), spool(labelled_corpora(request.valid))
+    labels = learn_labels(train)
+    check_labels(valid, labels)
+    tokenizer = choose_tokenizer(request, config, folder, train, sources_only=True)
+    training, validating = (
+        LabelledCorpus(
+            prepare(files, tokenizer, config.data, progress=request.show, clean=False),
+            tuple(labels),
+            config.data.max_length,
+        )
+        for files in (train, valid)
+    )
+    say(request, f"training on {len(training):,} texts with {len(labels)} labels")
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, n_outputs=len(labels))
+    about = {
+        "corpus": {
+            "train": file_names(request.train),
+            "valid": file_names(request.valid),
+            "texts": len(training),
+            "key": training.prepared.key,
+            "valid_key": validating.prepared.key,
+        },
+        "labels": labels,
+    }
+    return ClassificationJob(replace(config, model=model), tokenizer, about, training, validating)
+
+
+def _check_length(config: RunConfig) -> None:
+    limit = longest_sequence(config.model)
+    if limit is not None and config.data.max_length > limit:
+        raise UserError(
+            f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}, "
+            "at which texts are cut; change one of them"
+        )
+
+
+def _logits(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:
+    """Scores of all texts, in the order of the batches, on the CPU."""
+    with torch.inference_mode():
+        return torch.cat([network(batch.src.to(device), batch.src_mask.to(device)).float().cpu() for batch in batches])
+
+
+@dataclass(frozen=True)
+class Classification:
+    """What a classifier makes of a text."""
+
+    label: str  # the likeliest
+    probability: float
+    probabilities: dict[str, float]  # of every label
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+class Classifier:
+    """A trained classifier; made by `sightline.load`."""
+
+    def __init__(self, directory: ClassifierDirectory, device: torch.device) -> None:
+        self.network = directory.network
+        self.tokenizer = directory.tokenizer
+        self.labels = directory.labels
+        self.config = directory.config
+        self.about = directory.about
+        self.device = device
+
+    def classify(self, texts: Sequence[str]) -> list[Classification]:
+        """A label for each text, in their order. What is beyond `data.max_length` pieces of a text is not read.
+
+        >>> model.classify(["Who wrote Faust?"])[0].label  # doctest: +SKIP
+        'HUM'
+        """
+        if not texts:
+            return []
+        pieces = self.tokenizer.encode_batch([clean_text(text) for text in texts])
+        tokens = [row[: self.config.data.max_length - 1] for row in pieces]
+        lengths = np.array([len(row) + 1 for row in tokens])
+        order = np.argsort(lengths, kind="stable")
+        rows = cut(order, lengths[order], self.config.decode.batch_tokens)
+        batches = (self._batch([tokens[i] for i in part.tolist()]) for part in rows)
+        probabilities = _logits(self.network, batches, self.device).softmax(1).tolist()
+        found = dict(zip(order.tolist(), probabilities, strict=True))
+        return [self._classification(found[i]) for i in range(len(texts))]
+
+    def _batch(self, tokens: Sequence[list[int]]) -> LabelledBatch:
+        return collate_labelled(tokens, [0] * len(tokens), self.tokenizer.pad_id, self.tokenizer.eos_id)
+
+    def _classification(self, probabilities: list[float]) -> Classification:
+        by_label = dict(zip(self.labels, probabilities, strict=True))
+        best = max(by_label, key=by_label.__getitem__)
+        return Classification(best, by_label[best], by_label)
+
+    def evaluate(self, paths: Sequence[str]) -> LabelReport:
+        """Accuracy and F1 on labelled files; `UserError` where a label is none of the model's."""
+        corpora = spool(labelled_corpora(paths))
+        check_labels(corpora, self.labels)
+        rows = [row for corpus in corpora for row in read_labelled(corpus.paths[0])]
+        found = self.classify([text for text, _ in rows])
+        return label_report([label for _, label in rows], [one.label for one in found])
+
+    def info(self) -> dict[str, Any]:
+        """What the model is and how it was made."""
+        tables = self.config.as_dict()
+        return {
+            "parameters": count_parameters(self.network),
+            "vocabulary": self.tokenizer.vocab_size,
+            **self.about,
+            **{name: tables[name] for name in ("model", "data", "train")},
+        }

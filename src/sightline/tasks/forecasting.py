@@ -1,0 +1,138 @@
+"""Time series: a window in, the values after it out; training a forecaster on a CSV file, and using one.
+
+Of many steps ahead all are put out at once, from the pooled state of the encoder. A decoder would feed its own
+forecasts back to itself, and its errors with them; a linear map cannot, and is the simplest form of both cases. What is
+forecast are changes from the last known row (see `sightline.data.series.centred`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sightline.architectures import build_pooled, longest_sequence
+from sightline.config import RunConfig
+from sightline.data.batch import WindowBatch
+from sightline.data.batching import EndlessStream, walk_epochs
+from sightline.data.series import Scaling, Table, Windows, centred, read_table, seasonal_forecast
+from sightline.errors import UserError
+from sightline.evaluate.forecasts import ForecastReport, forecast_report
+from sightline.model.heads import PooledEncoder
+from sightline.model.parameters import count_parameters
+from sightline.model_directory import ForecasterDirectory
+from sightline.tasks.job import TrainRequest, file_names, say
+from sightline.training.step import Objective, forecast_objective, mean_figures
+
+
+@dataclass(frozen=True)
+class ForecastJob:
+    """See `sightline.tasks.job.Job`."""
+
+    config: RunConfig
+    about: dict[str, Any]
+    train: Windows
+    valid: Windows
+    tokenizer: None = None
+    signature: str = ""
+
+    def network(self) -> PooledEncoder:
+        return build_pooled(self.config.model)
+
+    def objective(self, network: nn.Module) -> Objective:
+        return forecast_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[WindowBatch]:
+        train, seed, tokens = self.train, self.config.train.seed, self.config.train.tokens_per_batch
+        return EndlessStream(
+            lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), train.load, start), state, pin=pin
+        )
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Squared ("loss") and absolute error of standardised values over all validation windows."""
+        objective = forecast_objective(network, replace(self.config.train, compile=False))
+        tokens = self.config.train.tokens_per_batch
+        return lambda: mean_figures(objective, self.valid.in_order(tokens), device)
+
+
+def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> ForecastJob:
+    """Read, check, split and standardise the series; the statistics are those of the training rows alone."""
+    if request.init or request.special:
+        raise UserError("--init and --special are for texts; a forecaster has neither tokenizer nor a model before it")
+    data, limit = config.data, longest_sequence(config.model)
+    if limit is not None and data.window > limit:
+        raise UserError(f"model.max_len = {limit} is less than data.window = {data.window}; change one of them")
+    train = [read_table(path) for path in request.train]
+    if request.valid:
+        valid = [read_table(path) for path in request.valid]
+    else:
+        train, valid = map(list, zip(*(table.split(data.valid_share) for table in train), strict=True))
+    scaling = Scaling.learn(train, data.target)
+    training, validating = (Windows.of(part, scaling, data.window, data.horizon) for part in (train, valid))
+    say(
+        request, f"training on {len(training):,} windows of {len(scaling.columns)} columns to forecast {scaling.target}"
+    )
+    about = {
+        "corpus": {
+            "train": file_names(request.train),
+            "valid": file_names(request.valid) or [f"the last {data.valid_share:.0%} of the rows"],
+            "windows": len(training),
+            "key": " ".join(table.key for table in train),
+            "valid_key": " ".join(table.key for table in valid),
+        },
+        "series": asdict(scaling),
+    }
+    model = replace(config.model, n_inputs=len(scaling.columns), n_outputs=data.horizon)
+    return ForecastJob(replace(config, model=model), about, training, validating)
+
+
+class Forecaster:
+    """A trained forecaster of a time series; made by `sightline.load`."""
+
+    def __init__(self, directory: ForecasterDirectory, device: torch.device) -> None:
+        self.network = directory.network
+        self.scaling = directory.scaling
+        self.config = directory.config
+        self.about = directory.about
+        self.device = device
+
+    def forecast(self, path: str | Path) -> list[float]:
+        """The `data.horizon` values of the target after the last row of a CSV file, in its own units."""
+        table = read_table(str(path))
+        window = self.config.data.window
+        if len(table.values) < window:
+            raise UserError(f"{path}: {len(table.values)} rows are too few, the model reads {window}")
+        latest = self.scaling.standardise(Table(table.path, table.columns, table.values[-window:]))
+        batch = centred(latest[np.newaxis], window, self.scaling.place)
+        return self.scaling.original(self._predict(batch))[0].tolist()
+
+    def _predict(self, batch: WindowBatch) -> NDArray[np.float32]:
+        """Standardised forecasts, (windows, horizon)."""
+        there = batch.to(self.device)
+        with torch.inference_mode():
+            return (self.network(there.src, there.src_mask).float() + there.last).cpu().numpy()
+
+    def evaluate(self, paths: Sequence[str]) -> ForecastReport:
+        """Errors over every window of some CSV files, beside those of the two naive forecasts."""
+        data, tables = self.config.data, [read_table(path) for path in paths]
+        windows = Windows.of(tables, self.scaling, data.window, data.horizon)
+        true, found = [], {"model": [], "seasonal": [], "last": []}
+        for batch in windows.in_order(self.config.decode.batch_tokens):
+            history = (batch.src[:, :, windows.place] + batch.last).numpy()
+            true.append((batch.targets + batch.last).numpy())
+            found["model"].append(self._predict(batch))
+            found["seasonal"].append(seasonal_forecast(history, data.horizon, data.season))
+            found["last"].append(seasonal_forecast(history, data.horizon, season=1))
+        forecasts = {name: np.concatenate(parts) for name, parts in found.items()}
+        std = self.scaling.std[self.scaling.place]
+        return forecast_report(forecasts, np.concatenate(true), std, self.scaling.target, data.season)
+
+    def info(self) -> dict[str, Any]:
+        """What the model is and how it was made."""
+        tables = self.config.as_dict()
+        kept = {name: tables[name] for name in ("model", "data", "train")}
+        return {"parameters": count_parameters(self.network), **self.about, **kept}

@@ -1,0 +1,91 @@
+"""What the pipeline asks of a task, and what it is asked for itself."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from sightline.config import RunConfig
+from sightline.data.corpus import Corpus
+from sightline.data.prepared import learn_tokenizer
+from sightline.data.tokenizer import Tokenizer
+from sightline.model_directory import TOKENIZER
+from sightline.training.step import Objective
+from sightline.training.trainer import Stream
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """What to train, on what, and where to."""
+
+    recipe: str  # name or path of a .toml file
+    train: Sequence[str]  # files, as `sightline.data.corpus.parse_corpora` takes them
+    valid: Sequence[str]
+    out: str
+    settings: Sequence[str] = ()  # "section.key=value"
+    resume: bool = False
+    device: str = "auto"
+    special: Sequence[str] = ()  # strings that are one piece wherever a text contains them, such as "<2de>"
+    show: bool = True
+    tensorboard: bool = False
+    init: str = ""  # model directory to start from: its weights, shape and tokenizer
+    task: str = ""  # "translate", "classify" or "forecast"; "" = the recipe's
+
+
+@runtime_checkable
+class Job(Protocol):
+    """A task with its material."""
+
+    @property
+    def config(self) -> RunConfig: ...  # complete: it has what follows from the data
+    @property
+    def tokenizer(self) -> Tokenizer | None: ...
+    @property
+    def about(
+        self,
+    ) -> dict[str, Any]: ...  # for config.json: "corpus" (files, sizes, keys), and what must be remembered
+    @property
+    def signature(self) -> str: ...  # of the validation's figures, for the model card
+
+    def network(self) -> nn.Module:
+        """The network with fresh parameters, or those to start from."""
+        ...
+
+    def objective(self, network: nn.Module) -> Objective:
+        """What is minimised."""
+        ...
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> Stream:
+        """Training batches without end, from `state` on."""
+        ...
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """What judges the network as it is then: "loss" and other figures."""
+        ...
+
+
+def say(request: TrainRequest, message: str) -> None:
+    """One line for the person who waits."""
+    if request.show:
+        print(message, file=sys.stderr)
+
+
+def choose_tokenizer(
+    request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Corpus], sources_only: bool = False
+) -> Tokenizer:
+    """The run's own where it goes on, the one asked for, or one learnt on the training texts."""
+    if request.resume and (folder / TOKENIZER).is_file():
+        return Tokenizer.load(folder / TOKENIZER)
+    if config.data.tokenizer:
+        return Tokenizer.load(config.data.tokenizer)
+    say(request, f"learning {config.data.vocab_size:,} {config.data.subword} pieces")
+    return learn_tokenizer(train, config.data, request.special, sources_only=sources_only)
+
+
+def file_names(paths: Sequence[str]) -> list[str]:
+    """Names, not paths: a model directory points nowhere else."""
+    return [Path(path).name for path in paths]

@@ -1,0 +1,118 @@
+"""Training a translator: aligned text, an encoder and a decoder, cross-entropy of the next piece, BLEU."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sightline.architectures import Network, build_network, longest_sequence
+from sightline.config import RunConfig, check
+from sightline.data.batching import BatchStream, validation_batches
+from sightline.data.corpus import parse_corpora
+from sightline.data.prepared import PreparedCorpus, prepare, spool
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import Translator
+from sightline.errors import UserError
+from sightline.evaluate.bleu import bleu_signature, corpus_scores
+from sightline.model.parameters import load_parameters, parameters_of
+from sightline.model_directory import ModelDirectory, read_model_directory
+from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
+from sightline.training.step import Objective, translation_objective, validation_loss
+
+
+@dataclass(frozen=True)
+class TranslationJob:
+    """See `sightline.tasks.job.Job`."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    about: dict[str, Any]
+    train: PreparedCorpus
+    valid: PreparedCorpus
+    start: ModelDirectory | None  # whose weights come first
+    origin: str  # its path
+    signature: str = ""
+
+    def network(self) -> Network:
+        network = build_network(self.config.model)
+        if self.start:
+            load_parameters(network, parameters_of(self.start.network), self.origin)
+        return network
+
+    def objective(self, network: nn.Module) -> Objective:
+        return translation_objective(network, self.config.model.pad_id, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> BatchStream:
+        train = self.config.train
+        tokens = train.tokens_per_batch
+        return BatchStream(self.train, self.tokenizer, self.config.data, tokens, train.seed, state, pin=pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
+        config, tokenizer = self.config, self.tokenizer
+        pairs = [self.valid.text(row) for row in range(min(len(self.valid), config.train.validate_bleu))]
+        assert isinstance(network, Network)
+        translator = Translator(network, tokenizer, config.decode, longest_sequence(config.model))
+
+        def validate() -> dict[str, float]:
+            batches = validation_batches(self.valid, tokenizer, config.train.tokens_per_batch)
+            figures = {"loss": validation_loss(network, batches, tokenizer.pad_id, device)}
+            if pairs:
+                hypotheses = [t.text for t in translator.translate([src for src, _ in pairs])]
+                scores = corpus_scores(hypotheses, [tgt for _, tgt in pairs], metrics=["BLEU"])
+                figures["bleu"] = scores["BLEU"].score
+            return figures
+
+        return validate
+
+
+def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
+    """Read, tokenise and check everything a translator is trained on."""
+    start = read_model_directory(request.init) if request.init else None
+    config = check(continuing(config, start.config)) if start else config
+    train, valid = spool(parse_corpora(request.train)), spool(parse_corpora(request.valid))
+    tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train)
+    prepared = prepare(train, tokenizer, config.data, progress=request.show)
+    reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
+    say(request, f"training on {len(prepared):,} of {prepared.read:,} pairs{reasons}")
+    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
+    _check(request.valid, config, tokenizer, validating)
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
+    corpus = {
+        "train": file_names(request.train),
+        "valid": file_names(request.valid),
+        "pairs": len(prepared),
+        "dropped": prepared.dropped,
+        "key": prepared.key,
+        "valid_key": validating.key,
+    }
+    config = replace(config, model=model)
+    about = {"corpus": corpus}
+    return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, bleu_signature())
+
+
+def continuing(config: RunConfig, start: RunConfig) -> RunConfig:
+    """`config` for a model that exists: its shape and its tokenizer's settings are given, dropout is not."""
+    model = replace(start.model, dropout=config.model.dropout)
+    tokenizer = ("subword", "vocab_size", "normalization", "lowercase")
+    data = replace(config.data, tokenizer="", **{name: getattr(start.data, name) for name in tokenizer})
+    return replace(config, model=model, data=data)
+
+
+def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Tokenizer, valid: PreparedCorpus) -> None:
+    """Settings that turn out to be impossible once the text is cut into pieces."""
+    if config.data.bpe_dropout:
+        _ = tokenizer.merges  # a UserError if there is nothing to drop
+    limit = longest_sequence(config.model)
+    if limit is None:
+        return
+    way_out = "raise model.max_len or choose a model without such a limit (a Transformer's model.positions=sinusoidal)"
+    if config.data.max_length > limit:
+        raise UserError(f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}; {way_out}")
+    longest = max(valid.src_lengths.max(), valid.tgt_lengths.max())
+    if longest > limit:
+        files = " + ".join(valid_files)
+        raise UserError(f"{files}: a text has {longest} pieces, more than model.max_len = {limit}; {way_out}")

@@ -1,0 +1,282 @@
+"""Classifiers and forecasters as their users meet them: the same commands, files and guarantees as for translators."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+import sightline
+from sightline.pipeline import TrainRequest, train_model
+
+SMALL = ["model.dropout=0.0", "train.threads=1", "train.log_every=50", "train.validate_every=1000"]
+TEXT = [*SMALL, "data.vocab_size=270", "train.label_smoothing=0", "train.tokens_per_batch=700"]
+TRANSFORMER = ["model.d_model=32", "model.d_ff=64", "model.n_heads=4"]
+LSTM = ["model.d_model=32"]
+SHORT = ["model.positions=learned", "model.max_len=9"]
+
+
+def order(n: int, seed: int) -> str:
+    """Texts with one A and one B among other letters, labelled by which comes first: a bag of letters cannot tell."""
+    rng = Random(seed)
+    lines = []
+    for _ in range(n):
+        letters = [rng.choice("cdefg") for _ in range(rng.randint(1, 6))]
+        for letter in "ab":
+            letters.insert(rng.randint(0, len(letters)), letter)
+        lines.append(f"{' '.join(letters)}\t{'first' if letters.index('a') < letters.index('b') else 'second'}\n")
+    return "".join(lines)
+
+
+def wave(rows: int, start: int = 0) -> str:
+    """Two columns of period 12, the second of them slowly rising and never quite the same a season later."""
+    lines = ["date,a,b\n"]
+    for row in range(start, start + rows):
+        a = math.sin(row * math.tau / 12)
+        lines.append(f"2020-{row},{a:.6f},{a * math.sin(row * math.tau / 53) + 0.01 * row:.6f}\n")
+    return "".join(lines)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tasks")
+    for name, content in {
+        "train.tsv": order(3000, 1),
+        "valid.tsv": order(200, 2),
+        "test.tsv": order(300, 3),
+        "train.csv": wave(900),
+        "test.csv": wave(300, start=900),
+    }.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder
+
+
+def request(files: Path, out: Path, recipe: str, settings: list[str], **more: Any) -> TrainRequest:
+    """A training on the files of the recipe's task."""
+    ending = "tsv" if recipe.startswith("classify") else "csv"
+    valid = [str(files / "valid.tsv")] if ending == "tsv" else []
+    train = [str(files / f"train.{ending}")]
+    return TrainRequest(recipe, train, valid, str(out), settings, device="cpu", show=False, **more)
+
+
+@pytest.fixture(scope="module")
+def classifier(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier that has learnt next to nothing; read only."""
+    out = tmp_path_factory.mktemp("classifier") / "model"
+    train_model(request(files, out, "classify", [*TEXT, *TRANSFORMER, "train.max_steps=3"]))
+    return out
+
+
+@pytest.fixture(scope="module")
+def forecaster(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A forecaster of a wave."""
+    out = tmp_path_factory.mktemp("forecaster") / "model"
+    settings = [*SMALL, *TRANSFORMER, "data.window=24", "data.horizon=6", "data.season=12"]
+    settings += ["train.max_steps=300", "train.tokens_per_batch=768", "train.learning_rate=0.003"]
+    train_model(request(files, out, "forecast", settings))
+    return out
+
+
+# What is learnt -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("recipe", "shape"), [("classify", TRANSFORMER), ("classify-lstm", LSTM)])
+def test_the_order_of_letters_is_learnt(recipe: str, shape: list[str], files: Path, tmp_path: Path) -> None:
+    settings = [*TEXT, *shape, "train.max_steps=400", "train.learning_rate=0.005"]
+    train_model(request(files, tmp_path / "model", recipe, settings))
+    report = sightline.load(tmp_path / "model", "cpu").evaluate([str(files / "test.tsv")])
+    assert report.accuracy >= 0.99
+    assert report.macro_f1 >= 0.99
+
+
+@pytest.mark.slow
+def test_a_wave_is_forecast_far_better_than_without_learning(forecaster: Path, files: Path) -> None:
+    errors = sightline.load(forecaster, "cpu").evaluate([str(files / "test.csv")]).errors
+    assert errors["model"].mse < 0.1 * min(errors["seasonal"].mse, errors["last"].mse)
+
+
+def test_a_wave_is_forecast_by_an_lstm_too(files: Path, tmp_path: Path) -> None:
+    settings = [*SMALL, "model.d_model=16", "data.window=12", "data.horizon=1", "data.season=12", "train.max_steps=2"]
+    train_model(request(files, tmp_path / "model", "forecast-lstm", settings))
+    model = sightline.load(tmp_path / "model", "cpu")
+    assert len(model.forecast(files / "test.csv")) == 1
+    assert model.about["corpus"]["windows"] == 720 - 12  # four fifths of 900 rows; the rest validates
+    rows = [line.split(",")[2] for line in (files / "train.csv").read_text().splitlines()[1:721]]
+    assert model.scaling.mean[1] == pytest.approx(sum(map(float, rows)) / 720)
+
+
+@pytest.mark.parametrize("recipe", ["classify", "forecast"])
+def test_a_stopped_run_goes_on_bit_for_bit(recipe: str, files: Path, tmp_path: Path) -> None:
+    sizes = TEXT if recipe == "classify" else [*SMALL, "data.window=24", "data.horizon=2"]
+    settings = [*sizes, *TRANSFORMER, "model.dropout=0.2", "train.ema=0.9", "train.checkpoint_every=3"]
+    settings += ["train.log_every=3", "train.schedule=constant", "train.accumulate=2"]
+    train_model(request(files, tmp_path / "whole", recipe, [*settings, "train.max_steps=6"]))
+    train_model(request(files, tmp_path / "parts", recipe, [*settings, "train.max_steps=3"]))
+    train_model(request(files, tmp_path / "parts", recipe, [*settings, "train.max_steps=6"], resume=True))
+    whole, parts = (tmp_path / name / "checkpoints" / "step-00000006" for name in ("whole", "parts"))
+    for name in ("model.safetensors", "training.safetensors"):
+        expected, found = load_file(whole / name), load_file(parts / name)
+        assert expected.keys() == found.keys()
+        assert all((expected[key] == found[key]).all() for key in expected)
+    logs = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "parts")]
+    logged = [[json.loads(line) for line in log] for log in logs]
+    figure = "accuracy" if recipe == "classify" else "mae"
+    assert [(line["loss"], line[figure]) for line in logged[0]] == [(line["loss"], line[figure]) for line in logged[1]]
+
+
+# The commands ---------------------------------------------------------------------------------------------------------
+
+
+def test_training_from_the_command_line(cli: Callable[..., Any], files: Path, tmp_path: Path) -> None:
+    settings = ["--set", *TEXT, *TRANSFORMER, "train.max_steps=2"]
+    data = ["--train", files / "train.tsv", "--valid", files / "valid.tsv", "--out", tmp_path / "m"]
+    ran = cli("train", "--task", "classify", "--recipe", "classify", "--device", "cpu", *data, *settings)
+    assert ran.code == 0, ran.err
+    assert "training on 3,000 texts with 2 labels" in ran.err
+    assert json.loads((tmp_path / "m" / "config.json").read_text())["labels"] == ["first", "second"]
+    assert "| labels | first, second |" in (tmp_path / "m" / "README.md").read_text()
+    assert not (tmp_path / "m" / "generation_config.json").exists()
+
+
+def test_a_label_a_line(cli: Callable[..., Any], classifier: Path, tmp_path: Path) -> None:
+    lines = ["a b", "", "b c a", "unseen ✓ " * 300]
+    content = "".join(line + "\n" for line in lines).encode()
+    ran = cli("classify", classifier, "--device", "cpu", stdin=content)
+    found = sightline.load(classifier, "cpu").classify(lines)
+    assert ran.lines == [f"{one.label}\t{one.probability:.4f}" for one in found]
+    records = cli("classify", classifier, "--device", "cpu", "--format", "jsonl", stdin=content).lines
+    for record, one in zip(map(json.loads, records), found, strict=True):
+        assert record == {"label": one.label, "probability": one.probability, "probabilities": one.probabilities}
+        assert sum(one.probabilities.values()) == pytest.approx(1)
+        assert one.probability == max(one.probabilities.values())
+    assert cli("classify", classifier, "--device", "cpu", stdin=b"").out == ""
+
+
+def test_other_texts_change_nothing(classifier: Path) -> None:
+    model = sightline.load(classifier, "cpu")
+    texts = ["a c b", "b", "b c d e f g a", ""] * 3
+    together = model.classify(texts)
+    for text, one in zip(texts, together, strict=True):
+        assert model.classify([text])[0].probability == pytest.approx(one.probability, abs=1e-6)
+
+
+def test_evaluating_a_classifier(cli: Callable[..., Any], classifier: Path, files: Path) -> None:
+    shown = cli("evaluate", classifier, "--device", "cpu", "--source", files / "test.tsv")
+    record = json.loads(cli("evaluate", classifier, "--device", "cpu", "--source", files / "test.tsv", "--json").out)
+    rows = [line.split("\t") for line in (files / "test.tsv").read_text().splitlines()]
+    found = sightline.load(classifier, "cpu").classify([text for text, _ in rows])
+    right = sum(one.label == label for one, (_, label) in zip(found, rows, strict=True))
+    assert record["accuracy"] == right / 300
+    assert record["classes"]["first"]["n_true"] == sum(label == "first" for _, label in rows)
+    assert shown.out.startswith(f"accuracy {right / 300:.2%}, macro F1 {record['macro_f1']:.4f}")
+
+
+def test_forecasting_and_evaluating(cli: Callable[..., Any], forecaster: Path, files: Path, tmp_path: Path) -> None:
+    ran = cli("forecast", forecaster, files / "test.csv", "-o", tmp_path / "out.csv", "--device", "cpu")
+    assert ran.code == 0, ran.err
+    header, *rows = (tmp_path / "out.csv").read_text().splitlines()
+    assert header == "step,b"
+    values = sightline.load(forecaster, "cpu").forecast(files / "test.csv")
+    assert [float(row.split(",")[1]) for row in rows] == pytest.approx(values, rel=1e-5)
+    record = json.loads(cli("evaluate", forecaster, "--device", "cpu", "--source", files / "test.csv", "--json").out)
+    assert record["windows"] == 300 - 24 - 6 + 1
+    series = [float(line.split(",")[2]) for line in (files / "test.csv").read_text().splitlines()[1:]]
+    expected = [abs(series[t + step] - series[t + step - 12]) for t in range(24, 295) for step in range(6)]
+    assert record["seasonal"]["mae_original"] == pytest.approx(sum(expected) / len(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize("which", ["classifier", "forecaster"])
+def test_info(which: str, cli: Callable[..., Any], request: pytest.FixtureRequest) -> None:
+    ran = cli("info", request.getfixturevalue(which), "--device", "cpu")
+    assert ran.code == 0, ran.err
+    assert f'task = "{"classify" if which == "classifier" else "forecast"}"' in ran.out
+    assert "beam_size" not in ran.out
+
+
+# Mistakes -------------------------------------------------------------------------------------------------------------
+
+
+def test_commands_for_another_task(cli: Callable[..., Any], classifier: Path, forecaster: Path, files: Path) -> None:
+    pair = ["--source", files / "test.tsv", "--target", files / "test.tsv"]
+    for command in (["translate", classifier], ["score", classifier, *pair], ["shortlist", classifier, "--train", "x"]):
+        assert f"{classifier}: was trained to classify, not to translate" in cli(*command).complaint
+    assert f"{forecaster}: was trained to forecast, not to classify" in cli("classify", forecaster).complaint
+    assert f"{classifier}: was trained to classify, not to forecast" in cli("forecast", classifier, "x").complaint
+    complaint = cli("evaluate", classifier, "--source", files / "test.tsv", "--beam-size", 3).complaint
+    assert f"--beam-size is for translation models; {classifier} needs --source alone" in complaint
+    complaint = cli("evaluate", classifier, "--source", "x", "--reference", "y").complaint
+    assert "--reference is for translation models" in complaint
+
+
+def test_a_translator_neither_classifies_nor_forecasts(cli: Callable[..., Any], model_path: Path) -> None:
+    assert f"{model_path}: was trained to translate, not to classify" in cli("classify", model_path).complaint
+    assert "use `sightline translate` with it" in cli("forecast", model_path, "x.csv").complaint
+    assert "--reference is required" in cli("evaluate", model_path, "--source", "x").complaint
+
+
+BAD: dict[str, tuple[str, str, str, str]] = {  # recipe, content of --train, content of --valid, what is said
+    "no tab": ("classify", "a\tx\nb\n", "a\tx\n", "bad.train: line 2 has no tab"),
+    "no label": ("classify", "a\tx\nb\t\n", "a\tx\n", "bad.train: line 2 has an empty label"),
+    "one label": ("classify", "a\tx\nb\tx\n", "a\tx\n", "every line has the label 'x'"),
+    "new label": ("classify", "a\txx\nb\tyy\n", "a\txx\nb\txy\n", "bad.valid: line 2: unknown label 'xy'"),
+    "empty": ("classify", "", "a\tx\n", "bad.train: is empty"),
+    "missing": ("forecast", "d,a\nx,1\ny,\n", "d,a\nx,1\n", "bad.train: line 3: the value of a is missing"),
+    "no number": ("forecast", "d,a\nx,1\n", "d,a\nx,1\ny,?\n", "bad.valid: line 3: the value of a '?' is no number"),
+    "too short": ("forecast", "d,a\nx,1\n", "d,a\nx,1\n", "bad.train: 1 rows are too few for a window of 96 and 24"),
+    "other columns": ("forecast", wave(130), wave(130).replace("date,a,b", "date,a,c"), "bad.valid: has no column 'b'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(case: str, cli: Callable[..., Any], tmp_path: Path) -> None:
+    recipe, train, valid, expected = BAD[case]
+    ending = ".tsv" if recipe == "classify" else ".csv"
+    for name, content in (("bad.train", train), ("bad.valid", valid)):
+        (tmp_path / f"{name}{ending}").write_text(content, encoding="utf-8")
+    files = ["--train", tmp_path / f"bad.train{ending}", "--valid", tmp_path / f"bad.valid{ending}"]
+    settings = [*TEXT, "train.max_steps=1"] if recipe == "classify" else SMALL
+    said = cli("train", "--recipe", recipe, *files, "--out", tmp_path / "out", "--set", *settings).complaint
+    assert expected.replace(": ", f"{ending}: ", 1) in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more", "expected"),
+    [
+        ("classify", ["--init", "x"], "--init is for translation models"),
+        ("forecast", ["--special", "<a>"], "--init and --special are for texts"),
+        ("forecast", ["--set", "data.target=c"], "unknown column in data.target 'c'"),
+        (
+            "classify",
+            ["--set", "model.positions=learned", "model.max_len=9"],
+            "model.max_len = 9 is less than data.max",
+        ),
+        (
+            "forecast",
+            ["--set", "model.positions=learned", "model.max_len=9"],
+            "model.max_len = 9 is less than data.win",
+        ),
+    ],
+)
+def test_bad_settings(
+    recipe: str, more: list[str], expected: str, cli: Callable[..., Any], files: Path, tmp_path: Path
+) -> None:
+    data = ["--train", files / "train.tsv", "--valid", files / "valid.tsv"]
+    data = data if recipe == "classify" else ["--train", files / "train.csv"]
+    assert expected in cli("train", "--recipe", recipe, *data, "--out", tmp_path / "out", *more).complaint
+
+
+def test_a_damaged_config_is_named(classifier: Path, cli: Callable[..., Any], tmp_path: Path) -> None:
+    settings = json.loads((classifier / "config.json").read_text())
+    for name in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_bytes((classifier / name).read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "labels": ["first"]}))
+    assert "has 1 labels, but the model 2 classes" in cli("classify", tmp_path).complaint
+    del settings["labels"]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    assert "config.json: has no 'labels'" in cli("classify", tmp_path).complaint
