@@ -38,7 +38,7 @@ GOALS = {
     "decode-vs-hf": 4.0,
 }
 # The peers that can be the fastest; training.py has them all.
-TRAINING = {"d256": (["transformers", "torch.nn"], 7), "base": (["transformers", "torch.nn"], 4)}
+TRAINING = {"d256": (["transformers", "torch.nn"], 7), "base": (["transformers", "torch.nn"], 3)}
 DECODING = ("ours int8", "ctranslate2 int8", "transformers")
 GREEDY, BEAM = Job(1, 64, decoding.FORCED), Job(4, 32, decoding.FORCED)  # batches at which CTranslate2 is fastest
 

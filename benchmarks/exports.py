@@ -37,7 +37,7 @@ def random_model(size_name: str, folder: Path) -> Path:
     """A model of that size with fresh parameters, whose tokenizer reads text such as `w17 w29`, in all formats."""
     size = SIZES[size_name]
     torch.manual_seed(1)
-    model = build_model(size.config()).eval()
+    model = _decided(build_model(size.config()).eval())
     words = {word: i for i, word in enumerate(vocabulary(size.vocab_size))}
     backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token=SPECIAL[UNK]))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
@@ -46,6 +46,17 @@ def random_model(size_name: str, folder: Path) -> Path:
     write_settings(folder / "sightline", config, Tokenizer(backend), {})
     write_weights(folder / "sightline", parameters_of(model), "random parameters, for measuring speed")
     return export(folder / "sightline", folder)
+
+
+def _decided(model: Transformer) -> Transformer:
+    """The model with large weights in every layer. As training starts, with small ones where the residual stream is
+    added to, it would repeat what it was given, the start mark first, which some libraries allow and some do not.
+    """
+    for stack in (model.encoder, model.decoder):
+        for module in stack.modules():
+            if isinstance(module, torch.nn.Linear):
+                torch.nn.init.xavier_uniform_(module.weight)
+    return model
 
 
 def export(model_directory: Path, folder: Path) -> Path:
