@@ -63,6 +63,7 @@ def export(model_directory: Path, folder: Path) -> Path:
     """Write what the peers read beside each other into `folder`; returns it."""
     directory = read_model_directory(model_directory)
     config, model = directory.config.model, directory.network
+    assert isinstance(model, Transformer), "only Transformers are exported"
     assert (config.positions, config.tied_embeddings) == ("sinusoidal", "all"), "only this kind is exported"
     for compute in ("float32", "int8"):
         export_ctranslate2(model, config, folder / f"ctranslate2-{compute}", compute)
