@@ -1,4 +1,4 @@
-# demo    train a small translator of dates and look at it (about two minutes after set-up)
+# demo    train a small translator of dates and look at it (two to three minutes after set-up)
 # test    every test and every example in the docstrings
 # check   lint, format, types, architecture
 # bench   speed against other libraries, a small fixed set in ten minutes (after set-up); ARGS='--model DIR --source FILE'

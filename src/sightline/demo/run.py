@@ -29,7 +29,7 @@ def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str]
     corpus = corpus or generate()
     files = write(corpus, folder / "corpus")
     if not (folder / "done").exists():
-        print(f"Training on {len(corpus.train):,} generated pairs; about two minutes on two CPU cores.")
+        print(f"Training on {len(corpus.train):,} generated pairs; two to three minutes on two CPU cores.")
         request = TrainRequest(
             recipe="demo",
             train=[str(path) for path in files["train"]],
