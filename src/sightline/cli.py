@@ -94,7 +94,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
 
 
 def _demo_options(commands: Any) -> None:
-    parser = commands.add_parser("demo", help="train on dates in five languages and show the result, in two to three minutes")
+    parser = commands.add_parser("demo", help="train on dates in five languages and show the result, in minutes")
     parser.add_argument("--out", default="runs/demo", help="model directory to write (default: %(default)s)")
     parser.set_defaults(run=run_demo)
 
