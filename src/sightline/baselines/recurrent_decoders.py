@@ -77,7 +77,19 @@ class SummaryDecoder(nn.Module):
         return advance(self.rnn, x, state)
 
 
-class AttentionalDecoder(SummaryDecoder):
+class AttendingDecoder(SummaryDecoder):
+    """What the decoders with attention have in common."""
+
+    def __init__(self, rnn: nn.RNNBase, cross_attn: DotAttention) -> None:
+        super().__init__(rnn)
+        self.cross_attn = cross_attn
+
+    def keys(self, states: Float[Tensor, "batch src_len width"]) -> Float[Tensor, "batch src_len d_key"]:
+        """What attention scores."""
+        return self.cross_attn.keys(states)
+
+
+class AttentionalDecoder(AttendingDecoder):
     """Luong's global attention (Luong 2015, arXiv:1508.04025, section 3.1), without input feeding.
 
     h_t = f(h_{t-1}, y_{t-1}); c_t = attention of h_t; attentional vector tanh(W_c [c_t; h_t]) (equation 5), from
@@ -85,13 +97,8 @@ class AttentionalDecoder(SummaryDecoder):
     """
 
     def __init__(self, rnn: nn.RNNBase, cross_attn: DotAttention, width: int) -> None:
-        super().__init__(rnn)
-        self.cross_attn = cross_attn
+        super().__init__(rnn, cross_attn)
         self.combine_proj = nn.Linear(width + rnn.hidden_size, rnn.hidden_size, bias=False)
-
-    def keys(self, states: Float[Tensor, "batch src_len width"]) -> Float[Tensor, "batch src_len d_key"]:
-        """What attention scores."""
-        return self.cross_attn.keys(states)
 
     def forward(
         self,
@@ -139,7 +146,7 @@ class InputFeedingDecoder(AttentionalDecoder):
         return torch.cat(vectors, 1), (*cells, fed.transpose(0, 1))
 
 
-class BahdanauDecoder(SummaryDecoder):
+class BahdanauDecoder(AttendingDecoder):
     """c_i = attention of s_{i-1}; s_i = f(s_{i-1}, y_{i-1}, c_i); output from a maxout layer over s_i, y_{i-1} and c_i
     (Bahdanau 2015, arXiv:1409.0473, appendix A.2.2).
 
@@ -149,14 +156,9 @@ class BahdanauDecoder(SummaryDecoder):
     """
 
     def __init__(self, rnn: nn.RNNBase, cross_attn: AdditiveAttention, width: int) -> None:
-        super().__init__(rnn)
+        super().__init__(rnn, cross_attn)
         d_model = rnn.hidden_size
-        self.cross_attn = cross_attn
         self.readout_proj = nn.Linear(d_model + d_model + width, 2 * d_model)  # U_o, V_o and C_o side by side
-
-    def keys(self, states: Float[Tensor, "batch src_len width"]) -> Float[Tensor, "batch src_len d_key"]:
-        """What attention scores."""
-        return self.cross_attn.keys(states)
 
     def forward(
         self,

@@ -270,7 +270,12 @@ def next_log_probs(step: Step, cache: Cache, history: Tensor, limits: Limits, op
     """Log-probabilities (rows, vocab) of what may follow `history` (rows, length), in float32."""
     start = history.new_full((len(history), 1), options.bos_id)
     newest = history[:, -1:] if history.size(1) else start
-    log_probs = step(newest, cache).log_softmax(-1, dtype=torch.float32)
+    return allowed_log_probs(step(newest, cache), history, limits, options)
+
+
+def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:
+    """From what a model says of the token after `history` to log-probabilities (rows, vocab) of what may be written."""
+    log_probs = logits.log_softmax(-1, dtype=torch.float32)
     return constrain(log_probs, history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id)
 
 

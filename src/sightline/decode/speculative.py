@@ -16,10 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sightline.config import DecodeConfig
-from sightline.decode.constraints import Limits, constrain
+from sightline.decode.constraints import Limits
 from sightline.decode.engine import EncoderDecoder, SpecialIds, not_finite, search_options, start_decoding
 from sightline.decode.ranking import highest
-from sightline.decode.search import Hypothesis, SearchOptions, length_penalty
+from sightline.decode.search import Hypothesis, SearchOptions, allowed_log_probs, length_penalty
 from sightline.errors import UserError
 
 # For one sentence: from what is written, and how many pieces are wanted, to as many or fewer that may follow.
@@ -120,10 +120,10 @@ def _check(
     options: SearchOptions,
 ) -> list[tuple[int, float]]:
     """What greedy search writes from here: the guesses it agrees with, and one token more."""
-    log_probs = model.logits(model.decode(fed, cache.memory, cache.src_mask, cache)[0]).log_softmax(-1)
+    logits = model.logits(model.decode(fed, cache.memory, cache.src_mask, cache)[0])
     certain: list[tuple[int, float]] = []
     for place, guessed in enumerate([*fed[0, 1:].tolist(), None]):
-        token, log_prob = _choose(log_probs[place : place + 1], [*written, *(t for t, _ in certain)], limits, options)
+        token, log_prob = _choose(logits[place : place + 1], [*written, *(t for t, _ in certain)], limits, options)
         certain.append((token, log_prob))
         if token != guessed or token == options.eos_id:
             break
@@ -131,10 +131,10 @@ def _check(
 
 
 def _choose(
-    log_probs: Float[Tensor, "1 vocab"], written: list[int], limits: Limits, options: SearchOptions
+    logits: Float[Tensor, "1 vocab"], written: list[int], limits: Limits, options: SearchOptions
 ) -> tuple[int, float]:
     history = torch.tensor([written], dtype=torch.long).to(limits.max_length)
-    allowed = constrain(log_probs.float(), history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id)
+    allowed = allowed_log_probs(logits, history, limits, options)
     token = int(highest(allowed))
     log_prob = float(allowed[0, token])
     if not math.isfinite(log_prob):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sightline.study.statistics import Estimate, Numbers, seed_range
+from sightline.study.statistics import Estimate, Numbers, PowerLaw, power_law, seed_range
 
 Scale = Literal["toy", "quick", "full"]  # of the tests, of --quick, of the study
 Row = dict[str, Any]  # numbers and names of one measured point
@@ -126,3 +126,9 @@ def mean(rows: Sequence[Row], key: str) -> float:
     if not rows:
         raise ValueError(f"no rows to take the mean of {key} from")
     return sum(values(rows, key)) / len(rows)
+
+
+def growth(rows: Sequence[Row], key: str) -> dict[str, PowerLaw]:
+    """How a column grows with the column "length", for every network."""
+    by_network = {name: select(rows, network=name) for name in distinct(rows, "network")}
+    return {name: power_law(values(own, "length"), values(own, key)) for name, own in by_network.items()}

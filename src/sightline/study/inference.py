@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from sightline.decode.engine import EncoderDecoder
-from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, distinct, mean, select, series_by
+from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, distinct, growth, mean, select, series_by
 from sightline.study.clock import seconds
 from sightline.study.contenders import ALL, BOS, FIRST, make, matched, size
-from sightline.study.statistics import power_law
 
 VOCAB = 256
 
@@ -90,11 +89,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
 def judge(rows: Sequence[Row]) -> Verdict:
     """Held if a written token gets cheaper with length as a scored one does; not held if writing stays one by one."""
     fits = {
-        (name, key): power_law(
-            [row["length"] for row in select(rows, network=name)], [row[key] for row in select(rows, network=name)]
-        ).exponent.value
-        for name in distinct(rows, "network")
-        for key in ("writing", "scoring")
+        (name, key): law.exponent.value for key in ("writing", "scoring") for name, law in growth(rows, key).items()
     }
     far = max(row["length"] for row in rows)
     longest = select(rows, length=far)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, distinct, mean, select, series_by
+from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, growth, mean, select, series_by
 from sightline.study.clock import matrix_rate, seconds
 from sightline.study.contenders import ALL, FIRST, make, matched, size
-from sightline.study.statistics import PowerLaw, power_law
+from sightline.study.statistics import PowerLaw
 
 VOCAB = 256
 LOOPING = ("bahdanau", "luong")  # their decoders feed a step's attention into the next
@@ -108,13 +108,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
 
 def slopes(rows: Sequence[Row]) -> dict[str, PowerLaw]:
     """Exponent of step time against length for every network."""
-    return {
-        name: power_law(
-            [row["length"] for row in select(rows, network=name)],
-            [row["milliseconds"] for row in select(rows, network=name)],
-        )
-        for name in distinct(rows, "network")
-    }
+    return growth(rows, "milliseconds")
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
