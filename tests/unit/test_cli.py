@@ -15,6 +15,9 @@ import pytest
 
 import sightline
 from sightline import api, cli
+from sightline.cli.files import output
+from sightline.cli.options import decode_overrides
+from sightline.cli.translate import format_translation
 from sightline.config import DecodeConfig
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
@@ -160,8 +163,8 @@ def test_every_decoding_setting_is_an_option(command: str) -> None:
 
 def test_options_not_given_leave_the_setting_of_the_model() -> None:
     options = cli.parse(["translate", "m", "--length-penalty", "1", "--sample"])
-    assert cli._decode_overrides(options) == {"length_penalty": 1.0, "sample": True}
-    assert cli._decode_overrides(cli.parse(["translate", "m"])) == {}
+    assert decode_overrides(options) == {"length_penalty": 1.0, "sample": True}
+    assert decode_overrides(cli.parse(["translate", "m"])) == {}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"], ["tranlate"]])
@@ -208,12 +211,12 @@ def translation(text: str, *others: str) -> Translation:
 
 
 def test_text_output_keeps_a_tab_but_separates_alternatives_by_tabs() -> None:
-    assert cli._format(translation("a\tb"), "text") == "a\tb"
-    assert cli._format(translation("a\tb", "c", ""), "text") == "a b\tc\t"
+    assert format_translation(translation("a\tb"), "text") == "a\tb"
+    assert format_translation(translation("a\tb", "c", ""), "text") == "a b\tc\t"
 
 
 def test_jsonl_output_carries_everything() -> None:
-    line = cli._format(translation("ä\u2028", "b"), "jsonl")
+    line = format_translation(translation("ä\u2028", "b"), "jsonl")
     assert "ä" in line
     record = json.loads(line)
     assert record["text"] == "ä\u2028"
@@ -224,12 +227,12 @@ def test_jsonl_output_carries_everything() -> None:
 def test_an_output_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     target.write_text("before", encoding="utf-8")
-    with pytest.raises(UserError, match="half way"), cli._output(str(target)) as file:
+    with pytest.raises(UserError, match="half way"), output(str(target)) as file:
         file.write("half")
         file.flush()
         raise UserError("half way")
     assert target.read_text(encoding="utf-8") == "before"
-    with cli._output(str(target)) as file:
+    with output(str(target)) as file:
         file.write("ä\n")
     assert target.read_bytes() == "ä\n".encode()
     assert list(tmp_path.iterdir()) == [target]
@@ -242,7 +245,7 @@ def test_an_output_file_may_be_a_link_or_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(pipe)  # stands for every file that is no plain one; a device would not survive a failure
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     for path in (link, pipe):
-        with cli._output(str(path)) as file:
+        with output(str(path)) as file:
             file.write("after")
     assert link.is_symlink()
     assert real.read_text(encoding="utf-8") == "after"
@@ -253,5 +256,5 @@ def test_an_output_file_may_be_a_link_or_a_pipe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "cause"), [("", "is a folder"), ("absent/out.txt", "its folder does not exist")])
 def test_an_output_file_must_be_possible(tmp_path: Path, name: str, cause: str) -> None:
-    with pytest.raises(UserError, match=cause), cli._output(str(tmp_path / name)):
+    with pytest.raises(UserError, match=cause), output(str(tmp_path / name)):
         pytest.fail("nothing may be written")

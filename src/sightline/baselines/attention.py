@@ -1,7 +1,7 @@
 """Attention as it was before the Transformer: one head, one query a target position, three ways to score.
 
 Each is explicit and small. Nothing is kept: who wants the weights asks `weights` for them, or records them from
-outside (`inspect/record.py`). Not here: what a decoder does with the context (`recurrent_decoders`, `conv`).
+outside (`inspect/recording.py`). Not here: what a decoder does with the context (`recurrent_decoders`, `conv`).
 """
 
 import torch

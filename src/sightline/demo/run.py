@@ -13,7 +13,7 @@ from sightline.api import Model, load
 from sightline.data.batch import collate
 from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate, write
 from sightline.demo.picture import save_cross_attention
-from sightline.inspect.record import cross_attentions, recording
+from sightline.inspect.recording import cross_attentions, recording
 from sightline.pipeline import TrainRequest, train_model
 
 SHOWN = 12  # translations printed, three for each language

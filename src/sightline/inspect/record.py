@@ -1,62 +1,80 @@
-"""Attention weights of a model that runs on fused kernels, which have none to give.
+"""What the inspector hands over: plain records of one translation, for reading, drawing and saving.
 
-While a recording is on, each chosen attention is computed a second time by the explicit kernel, from the very inputs
-it was called with; the model's own output is untouched, bit for bit, and nothing is kept when the recording ends.
+`attend.py` and `trace.py` make them from a model; the views (page, picture, terminal) read nothing else. Arrays are
+numpy, in float32; numbers of layers, heads and pieces count from 0.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
-
-from sightline.architectures import Network
-from sightline.baselines.attention import DotAttention
-from sightline.model.attention import MultiHeadAttention, scaled_dot_product_attention
-from sightline.model.cache import LayerCache
-
-Attention = MultiHeadAttention | DotAttention
 
 
-def cross_attentions(model: Network) -> dict[str, Attention]:
-    """The attentions of the decoder over the source, by name, first layer first; none where there is no attention."""
-    return {name: m for name, m in model.named_modules() if isinstance(m, Attention) and name.endswith("cross_attn")}
+@dataclass(frozen=True)
+class Word:
+    """A word of a text and the pieces `start:stop` that spell it."""
+
+    text: str
+    start: int
+    stop: int
 
 
-@contextmanager
-def recording(modules: Mapping[str, Attention]) -> Iterator[dict[str, Tensor]]:
-    """Inside, the weights (batch, heads, queries, keys) of the last call of each of `modules`, by its name.
+@dataclass(frozen=True)
+class AttentionRecord:
+    """Attention weights of one pair; each row (query) sums to one.
 
-    A recurrent decoder may call its one attention for each target position; of those, the queries of all calls stand
-    in a row, so that a pass has all its positions. Such a recording is for one pass.
+    A layer that was not asked for, or an architecture without such attention, has None in its place (or an empty
+    list). `heads` are all heads of the layer, in the model's numbering, unless `attend` was asked for some.
+
+    The decoder reads `tgt_in`: row t of `decoder` and `cross` belongs to the decoder's input at t, and predicts
+    `tgt_pieces[t]`. Column t of `decoder` is the input at t: `<s>`, then `tgt_pieces` but the last.
     """
-    weights: dict[str, Float[Tensor, "batch heads queries keys"]] = {}
 
-    def hook(name: str) -> Any:
-        def record(module: Attention, inputs: tuple[Any, ...], output: Tensor) -> None:
-            with torch.no_grad():
-                if isinstance(module, MultiHeadAttention):
-                    weights[name] = _multi_head_weights(module, *inputs)
-                else:
-                    query, keys, _, src_mask = inputs
-                    new = module.weights(query, keys, src_mask).unsqueeze(1)
-                    weights[name] = torch.cat([weights[name], new], 2) if name in weights else new
-
-        return record
-
-    handles = [module.register_forward_hook(hook(name)) for name, module in modules.items()]
-    try:
-        yield weights
-    finally:
-        for handle in handles:
-            handle.remove()
+    text: str  # the source
+    translation: str  # what was given or made
+    src_pieces: Sequence[str]  # as the encoder read them, end mark included
+    tgt_pieces: Sequence[str]  # as the decoder wrote them, end mark included
+    src_words: Sequence[Word]
+    tgt_words: Sequence[Word]
+    encoder: "Sequence[Float[np.ndarray, 'heads src src'] | None]"  # over layers
+    decoder: "Sequence[Float[np.ndarray, 'heads tgt tgt'] | None]"
+    cross: "Sequence[Float[np.ndarray, 'heads tgt src'] | None]"
 
 
-def _multi_head_weights(
-    module: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None = None
-) -> Float[Tensor, "batch heads queries keys"]:
-    q = module.split_heads(module.q_proj(x))
-    k, v = module.keys_and_values(memory, None) if cache is None else cache.read()
-    return scaled_dot_product_attention(q, k, v, mask)[1]
+@dataclass(frozen=True)
+class Candidate:
+    """A piece that could come next and its log-probability (natural)."""
+
+    piece: str
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class Position:
+    """One position of the target: what the model would have written there."""
+
+    piece: str  # what was written
+    candidates: Sequence[Candidate]  # likeliest first
+    layers: Sequence[Sequence[Candidate]]  # the same after each decoder layer (logit lens), the last layer last
+    residual: Sequence[float]  # Euclidean norm of the residual stream: embedding, then after each decoder layer
+
+
+@dataclass(frozen=True)
+class BeamNode:
+    """A hypothesis of the beam: its parent with one piece more."""
+
+    parent: int  # index into `Trace.beam`; -1 for the first pieces
+    step: int  # pieces before this one
+    piece: str
+    log_prob: float  # of the whole hypothesis so far
+    score: float  # what the beam ranks by: log_prob over the length penalty
+    status: str  # "kept", "pruned", "finished" or "chosen" (on the path of the translation)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """How a translation came about, position by position."""
+
+    positions: Sequence[Position]
+    beam: Sequence[BeamNode]  # parents before children; empty where no search ran

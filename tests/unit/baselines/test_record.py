@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sightline.architectures import Network
-from sightline.inspect.record import cross_attentions, recording
+from sightline.inspect.recording import cross_attentions, recording
 from sightline.model.masks import padding_mask
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sightline.config import ModelConfig
-from sightline.inspect.record import cross_attentions, recording
+from sightline.inspect.recording import cross_attentions, recording
 from sightline.model.attention import MultiHeadAttention
 from sightline.model.build import build_model
 from sightline.model.masks import padding_mask

@@ -1,0 +1,75 @@
+"""The command line: a module for each group of subcommands, which parse, call and print. Logic lives elsewhere.
+
+A module has `add(commands)`, which registers its subcommands; `COMMANDS` lists the modules. `options.py` and `files.py`
+hold what several share.
+
+Output goes to standard output, everything said to the user to standard error. A mistake of the user's is one line and
+exit code 2. Torch is imported by the commands that need it, so that help is instant.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn
+
+import sightline
+from sightline.cli import corpora, demo, evaluate, study, tasks, train, translate
+from sightline.errors import UserError, unknown
+
+COMMANDS = (demo, train, translate, tasks, corpora, evaluate, study)  # in the order of the help
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see `{self.prog} --help`")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 2 for a mistake of the user's, 130 for Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    try:
+        options = parse([argument for argument in arguments if argument != "--debug"])
+        options.run(options)
+        sys.stdout.flush()
+        return 0
+    except UserError as error:
+        if debug:
+            raise
+        print(f"sightline: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("sightline: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; `UserError` suggests the nearest valid command or option."""
+    parser, commands = build_parser()
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
+        raise unknown("command", arguments[0], commands)
+    options, rest = parser.parse_known_args(arguments)
+    if rest:
+        known = [option for action in commands[options.command]._actions for option in action.option_strings]
+        near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.5)
+        hint = f"; did you mean '{near[0]}'?" if near else f"; see `sightline {options.command} --help`"
+        raise UserError(f"sightline {options.command} has no use for '{rest[0]}'{hint}")
+    return options
+
+
+def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser, and those of the subcommands by name."""
+    parser = Parser(prog="sightline", description="Train a translator on your own files, and translate with it.")
+    parser.add_argument("--version", action="version", version=f"sightline {sightline.__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    for module in COMMANDS:
+        module.add(commands)
+    return parser, dict(commands.choices)

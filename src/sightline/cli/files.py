@@ -1,0 +1,65 @@
+"""Files in and out for the commands: aligned lines, output that appears when complete, progress."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from sightline.errors import UserError
+
+Item = TypeVar("Item")
+
+
+def aligned(*paths: str) -> list[list[str]]:
+    """The lines of files that must have as many lines each."""
+    from sightline.data.corpus import read_lines
+
+    columns = [list(read_lines(path)) for path in paths]
+    for path, column in zip(paths, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise UserError(
+                f"{paths[0]} has {len(columns[0]):,} lines but {path} has {len(column):,}; line n must belong to line n"
+            )
+    return columns
+
+
+@contextmanager
+def output(path: str) -> Iterator[TextIO]:
+    """Standard output, or a file that appears under its name when it is complete."""
+    if path == "-":
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        yield sys.stdout
+        return
+    target = Path(path)
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        raise UserError(f"-o {path}: {'is a folder' if target.is_dir() else 'its folder does not exist'}; name a file")
+    special = target.exists() and not target.is_file()  # a device or a pipe is written to, never replaced
+    target = target if special else target.resolve()
+    draft = target if special else target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with draft.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        if not special:
+            draft.replace(target)
+    except OSError as error:
+        raise UserError(f"-o {path}: cannot be written ({error.strerror})") from None
+    finally:
+        if not special:
+            draft.unlink(missing_ok=True)
+
+
+def progress(items: Iterable[Item], *paths: str) -> Iterable[Item]:
+    """A progress bar with sentences a second and time left, where somebody watches and `paths` are files."""
+    from tqdm import tqdm
+
+    if not sys.stderr.isatty() or "-" in paths:
+        return items
+    total = None if any(path.endswith(".gz") for path in paths) else _count_lines(paths[0])
+    return tqdm(items, total=total, unit=" sentences", smoothing=0.05)
+
+
+def _count_lines(path: str) -> int:
+    with open(path, "rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

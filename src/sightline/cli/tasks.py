@@ -1,0 +1,58 @@
+"""`sightline classify` and `sightline forecast`: models of other tasks at work."""
+
+import argparse
+import json
+from typing import Any
+
+from sightline.cli.files import output
+from sightline.cli.options import model_options
+
+
+def add(commands: Any) -> None:
+    """Register the commands."""
+    _classify_options(commands)
+    _forecast_options(commands)
+
+
+def _classify_options(commands: Any) -> None:
+    parser = commands.add_parser("classify", help="find the label of every line, with a model of --task classify")
+    model_options(parser)
+    parser.add_argument("input", nargs="?", default="-", help="text file, also .gz (default: standard input)")
+    parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
+    style = "text: label, tab, probability; jsonl adds the probabilities of all labels (default: %(default)s)"
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=style)
+    parser.set_defaults(run=run_classify)
+
+
+def run_classify(options: argparse.Namespace) -> None:
+    """Line in, label out."""
+    from sightline.api import load_classifier
+    from sightline.data.corpus import read_lines
+    from sightline.data.prepared import chunks
+
+    model = load_classifier(options.model, options.device)
+    with output(options.output) as file:
+        for lines in chunks(read_lines(options.input, allow_empty=True)):
+            for found in model.classify(lines):
+                text = f"{found.label}\t{found.probability:.4f}"
+                line = text if options.format == "text" else json.dumps(found.as_record(), ensure_ascii=False)
+                file.write(line + "\n")
+
+
+def _forecast_options(commands: Any) -> None:
+    parser = commands.add_parser("forecast", help="continue a time series, with a model of --task forecast")
+    model_options(parser)
+    parser.add_argument("input", metavar="INPUT.csv", help="CSV file with the columns of the training; also .gz")
+    parser.add_argument("-o", "--output", default="-", help="CSV file to write (default: standard output)")
+    parser.set_defaults(run=run_forecast)
+
+
+def run_forecast(options: argparse.Namespace) -> None:
+    """The values after the last row, one a line."""
+    from sightline.api import load_forecaster
+
+    model = load_forecaster(options.model, options.device)
+    values = model.forecast(options.input)
+    with output(options.output) as file:
+        file.write(f"step,{model.scaling.target}\n")
+        file.writelines(f"{step},{value:.6g}\n" for step, value in enumerate(values, start=1))

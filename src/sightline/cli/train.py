@@ -1,0 +1,52 @@
+"""`sightline train`."""
+
+import argparse
+from typing import Any
+
+from sightline.config import CHOICES, recipe_names
+
+
+def add(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser("train", help="train a model on aligned text files, or for another task")
+    tasks = CHOICES["model.task"]
+    parser.add_argument("--task", choices=tasks, default="", help="what to train for (default: the recipe's)")
+    parser.add_argument("--recipe", required=True, help=f"{', '.join(recipe_names())}, or a .toml file")
+    files = "source and target file, or one .tsv, .jsonl or hf:DATASET; to classify .tsv files of texts and labels, to "
+    files += "forecast .csv files; several in a row; each also .gz"
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
+    valid = "the same, to validate on; without it a forecaster keeps back the latest rows of its training files"
+    parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help=valid)
+    parser.add_argument("--out", required=True, metavar="DIR", help="model directory to write")
+    setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
+    init = "start from this model's weights and tokenizer: fine-tuning, or a second stage of training"
+    parser.add_argument("--init", default="", metavar="MODEL", help=init)
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="short for --set train.seed=N")
+    special = "string that is one piece wherever a text contains it, for example '<2de>'"
+    parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
+    parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard logs into --out as well")
+    parser.set_defaults(run=run_train)
+
+
+def run_train(options: argparse.Namespace) -> None:
+    """Train a model."""
+    from sightline.pipeline import TrainRequest, train_model
+
+    seed = [] if options.seed is None else [f"train.seed={options.seed}"]
+    request = TrainRequest(
+        recipe=options.recipe,
+        train=options.train,
+        valid=options.valid,
+        out=options.out,
+        settings=[*options.set, *seed],
+        resume=options.resume,
+        device=options.device,
+        special=options.special,
+        tensorboard=options.tensorboard,
+        init=options.init,
+        task=options.task,
+    )
+    train_model(request)
