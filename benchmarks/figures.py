@@ -48,6 +48,22 @@ def lines(path: Path, panels: Sequence[Mapping[str, Any]]) -> Path:
     return _save(figure, path)
 
 
+def learning_curves(path: Path, curves: Mapping[str, Sequence[tuple[int, float]]], x: str, y: str) -> Path:
+    """A line of (x, y) points for each entry, from 0. Returns the .png."""
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(6.4, 4.2))
+    for i, (name, points) in enumerate(curves.items()):
+        xs, ys = zip(*points, strict=True) if points else ((), ())
+        axis.plot(xs, ys, color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], label=name)
+    axis.set_xlim(0)
+    axis.set_ylim(0)
+    axis.set_xlabel(x)
+    axis.set_ylabel(y)
+    axis.grid(True, color="#dddddd")
+    axis.legend(fontsize=8)
+    return _save(figure, path)
+
+
 def training_figure(path: Path, measured: Sequence[Any]) -> Path:
     """Share of the matrix-product rate of every contender, a panel for each size."""
     panels = {}

@@ -1,0 +1,161 @@
+"""Every translation recipe of the same size on Multi30k: the Transformer beside what came before it.
+
+    python benchmarks/predecessors.py --data DATA --out runs/predecessors --cores 1
+                                      [--recipes tiny conv ...] [--pair en-de] [--set KEY=VALUE ...] [--no-train]
+
+DATA as `quality.py` takes it. The recipes have the same data, vocabulary, batches, schedule and number of updates, and
+parameters within 5 %; `--set` changes all alike. Runs that were interrupted go on, finished ones are only scored;
+`--no-train` scores the runs there are. Training time is that of the trainer's log, validation included. Decoding: the
+first test set by beam search as the recipes have it, the models taking turns on a tenth of it.
+Writes `results/predecessors_*`.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import machine
+from figures import learning_curves
+from quality import Task, multi30k
+from turns import Spread, spread, take_turns
+
+import sightline
+from sightline.evaluate.report import Report, evaluate_model
+
+RECIPES = ("tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
+TARGET_BLEU = 30.0
+TURNS = 10
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained recipe and what its log says."""
+
+    recipe: str
+    model: Any
+    updates: int
+    seconds: float  # of training, validation included
+    tokens_per_second: float  # target pieces, median over the log
+    curve: list[tuple[int, float]]  # update, validation BLEU
+    seconds_to_target: float | None  # until validation had TARGET_BLEU; None: it never had
+
+
+def train(recipe: str, task: Task, out: Path, settings: list[str]) -> None:
+    """Train by the recipe, or go on where it stopped."""
+    folder = out / recipe
+    if (folder / "model.safetensors").is_file():
+        return
+    resume = (folder / "checkpoints").exists()
+    sightline.train(task.train, task.valid, folder, recipe, settings, resume=resume, device="cpu")
+
+
+def read_run(recipe: str, folder: Path) -> Run:
+    """The run in `folder`."""
+    training, validation = (read_log(folder / name) for name in ("metrics.jsonl", "validation.jsonl"))
+    steps = [line for line in validation if line["what"] == f"step {line['step']}"]  # not that of an average
+    speeds = [line["tokens_per_second"] for line in training]
+    reached = next((line["step"] for line in steps if line.get("bleu", 0.0) >= TARGET_BLEU), None)
+    return Run(
+        recipe,
+        sightline.load(folder, device="cpu"),
+        training[-1]["step"],
+        seconds_until(training, validation, training[-1]["step"]),
+        spread(speeds).median,
+        [(line["step"], line["bleu"]) for line in steps if "bleu" in line],
+        None if reached is None else seconds_until(training, validation, reached),
+    )
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def seconds_until(training: list[dict[str, Any]], validation: list[dict[str, Any]], step: int) -> float:
+    """Time until the validation after `step` was done.
+
+    >>> seconds_until([{"step": 1, "seconds": 2.0}, {"step": 2, "seconds": 3.0}], [{"step": 1, "seconds": 0.5}], 1)
+    2.5
+    """
+    return sum(line["seconds"] for line in [*training, *validation] if line["step"] <= step)
+
+
+def speeds(runs: list[Run], sources: list[str]) -> dict[str, Spread]:
+    """Sentences a second of each model, which take turns."""
+    parts = [sources[turn::TURNS] for turn in range(TURNS)]
+
+    def translate(run: Run, turn: int) -> float:
+        started = machine.now()
+        run.model.translate(parts[turn])
+        return machine.now() - started
+
+    contenders = {run.recipe: (lambda turn, run=run: translate(run, turn)) for run in runs}
+    seconds = take_turns(contenders, TURNS, warm_up=1)
+    rates = {name: [len(part) / s for part, s in zip(parts, found, strict=True)] for name, found in seconds.items()}
+    return {name: spread(found) for name, found in rates.items()}
+
+
+def row(run: Run, reports: dict[str, Report], speed: Spread) -> list[str]:
+    """One line of the table."""
+    scores = [f"{report.scores['BLEU'].score:.2f}" for report in reports.values()]
+    target = "never" if run.seconds_to_target is None else f"{run.seconds_to_target / 60:.0f}"
+    size = f"{run.model.info()['parameters']:,}"
+    times = [f"{run.tokens_per_second:,.0f}", f"{run.seconds / 60:.0f}", target]
+    return [run.recipe, size, f"{run.updates:,}", *scores, *times, str(speed)]
+
+
+def main() -> None:
+    """Train what is not trained, score, time, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the model directories")
+    parser.add_argument("--pair", default="en-de", help="source-target (default: %(default)s)")
+    parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
+    parser.add_argument("--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE")
+    parser.add_argument("--no-train", action="store_true", help="score the runs there are")
+    machine.add_machine_options(parser)
+    options = parser.parse_args()
+    cores = machine.prepare(options)
+    about = machine.description(cores)
+    task = multi30k(options.data, *options.pair.split("-"))
+    for recipe in [] if options.no_train else options.recipes:
+        train(recipe, task, options.out, [f"train.threads={cores}", *options.set])
+    there = [recipe for recipe in options.recipes if (options.out / recipe / "model.safetensors").is_file()]
+    runs = [read_run(recipe, options.out / recipe) for recipe in there]
+    reports = {
+        run.recipe: {name: evaluate_model(run.model, src, [ref]) for name, (src, ref) in task.tests.items()}
+        for run in runs
+    }
+    speed = speeds(runs, next(iter(task.tests.values()))[0])
+    write(runs, reports, speed, about)
+
+
+def write(runs: list[Run], reports: dict[str, dict[str, Report]], speed: dict[str, Spread], about: Any) -> None:
+    """The table, the curves and every number."""
+    path = machine.result_path("predecessors")
+    tests = [f"BLEU {name}" for name in next(iter(reports.values()))]
+    more = ["pieces/s in training", "minutes", f"minutes to BLEU {TARGET_BLEU:.0f}", "sentences/s in decoding"]
+    rows = [row(run, reports[run.recipe], speed[run.recipe]) for run in runs]
+    text = machine.table(["recipe", "parameters", "updates", *tests, *more], rows)
+    first = next(iter(next(iter(reports.values())).values()))
+    beam, penalty = first.decoding.beam_size, first.decoding.length_penalty
+    signature = f"`{first.scores['BLEU'].signature}`, beam {beam}, length penalty {penalty}; to BLEU 30: on validation."
+    figure = learning_curves(path, {run.recipe: run.curve for run in runs}, "updates", "validation BLEU")
+    data = {
+        run.recipe: {
+            "seconds": run.seconds,
+            "curve": run.curve,
+            "sentences_per_second": vars(speed[run.recipe]),
+            "scores": {name: report.as_json() for name, report in reports[run.recipe].items()},
+        }
+        for run in runs
+    }
+    sections = [text, signature, f"![validation BLEU by update]({figure.name})"]
+    machine.write_result(path, "Multi30k: every recipe of one size", about, sections, data)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
