@@ -1,6 +1,7 @@
 # demo    train a small translator of dates and look at it (two to three minutes after set-up)
 # test    every test and every example in the docstrings
 # check   lint, format, types, architecture
+# browser the page and the explorer in a real browser (Chromium, which it installs where it may)
 # bench   speed against other libraries, a small fixed set in ten minutes (after set-up); ARGS='--model DIR --source FILE'
 #         adds the figure that needs a trained model
 # quality translation quality on a corpus you have, e.g. make quality ARGS='multi30k --data DIR --out runs/ende'
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 # The benchmarks' environment; make bench PEERS=DIR uses another one.
 PEERS := .venv-peers
 
-.PHONY: demo test check bench quality peers clean
+.PHONY: demo test check browser bench quality peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -31,6 +32,12 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/python -m pytest -q tests/architecture
+
+browser: $(VENV)/.browser
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+	  echo "Installing Chromium ..." && apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || { \
+	  echo "make browser needs Chromium and may not install it: apt-get install chromium, or your system's way"; exit 1; } >&2
+	@SIGHTLINE_BROWSER=1 $(BIN)/python -m pytest tests/browser $(ARGS)
 
 bench: $(PEERS)/.ready
 	@$(PEERS)/bin/python benchmarks/bench.py $(ARGS)

@@ -34,6 +34,9 @@ class ModelConfig:
     n_heads: int = 8  # attention heads [h]
     d_k: int = 0  # width of a query or key per head [d_k]; 0 = d_model / n_heads
     d_v: int = 0  # width of a value per head [d_v]; 0 = d_model / n_heads
+    encoder_heads: tuple[int, ...] = ()  # heads left in each layer by `sightline prune`; () = n_heads in all
+    decoder_heads: tuple[int, ...] = ()  # the same of the decoder's attention to itself
+    cross_heads: tuple[int, ...] = ()  # the same of the decoder's attention to the source
     n_encoder_layers: int = 6  # [N]
     n_decoder_layers: int = 6  # [N]
     dropout: float = 0.1  # on every sub-layer output and on embeddings [P_drop], 0 <= p < 1
@@ -85,6 +88,8 @@ class TrainConfig:
     clip_norm: float = 0.0  # largest gradient norm; 0 = no clipping
     label_smoothing: float = 0.1  # epsilon_ls (section 5.4)
     r_drop: float = 0.0  # weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off
+    alignment_weight: float = 0.0  # of links given for training (arXiv:1909.02074) against the translation; 0 = off
+    alignment_layer: int = 0  # decoder layer whose first head learns these links, from 1; 0 = the last but one
     ema: float = 0.0  # decay of an exponential moving average of the parameters; 0 = off
     average: int = 5  # checkpoints averaged into the final model (section 6.1); 1 = the last alone
     precision: str = "auto"  # "auto" (bf16 autocast on CUDA, float32 elsewhere), "float32" or "bf16"
@@ -173,6 +178,7 @@ _POSITIVE = {
 }
 _MEANT_FOR = {  # settings of [model] that mean something to these architectures only
     ("d_ff", "n_heads", "d_k", "d_v", "norm_position"): ("transformer",),
+    ("encoder_heads", "decoder_heads", "cross_heads"): ("transformer",),
     ("positions", "max_len"): ("transformer", "conv"),
     ("cell", "attention", "bidirectional", "input_feeding", "reverse_source"): ("recurrent",),
     ("kernel_width",): ("conv",),
@@ -180,8 +186,9 @@ _MEANT_FOR = {  # settings of [model] that mean something to these architectures
 _TASKS = {  # settings that mean something to these tasks only; "decode." stands for all of that section
     ("model.pooling",): ("classify", "forecast"),
     ("model.n_decoder_layers", "model.attention", "model.input_feeding", "model.reverse_source"): ("translate",),
+    ("model.decoder_heads", "model.cross_heads"): ("translate",),
     ("model.tied_embeddings", "data.max_length_ratio", "data.bpe_dropout", "train.r_drop"): ("translate",),
-    ("train.validate_bleu", "decode."): ("translate",),
+    ("train.validate_bleu", "train.alignment_weight", "train.alignment_layer", "decode."): ("translate",),
     ("data.tokenizer", "data.subword", "data.vocab_size", "data.normalization"): ("translate", "classify"),
     ("data.lowercase", "data.max_length", "train.label_smoothing"): ("translate", "classify"),
     ("data.target", "data.window", "data.horizon", "data.season", "data.valid_share"): ("forecast",),
@@ -212,6 +219,7 @@ def check(config: RunConfig) -> RunConfig:
         raise UserError(f"decode.top_p = {config.decode.top_p}: must be at most 1")
     _check_task(config)
     _check_meaning(config.model)
+    _check_alignment(config)
     _CHECKS[config.model.architecture](config)
     return config
 
@@ -247,6 +255,19 @@ def _check_task(config: RunConfig) -> None:
         )
 
 
+def _check_alignment(config: RunConfig) -> None:
+    """Refuse what does not go with an attention head that learns links."""
+    others = {
+        "model.architecture": config.model.architecture != "transformer",
+        "data.bpe_dropout": bool(config.data.bpe_dropout),
+        "train.compile": config.train.compile,
+        "train.recompute": config.train.recompute,
+    }
+    for key in others if config.train.alignment_weight else ():
+        if others[key]:
+            raise UserError(f"train.alignment_weight does not go with {key} = {flatten(config)[key]}: leave out one")
+
+
 def _check_transformer(config: RunConfig) -> None:
     model = config.model
     if model.d_model % model.n_heads and not (model.d_k and model.d_v):
@@ -256,6 +277,21 @@ def _check_transformer(config: RunConfig) -> None:
         )
     if model.positions == "sinusoidal" and model.d_model % 2:
         raise UserError(f"model.d_model = {model.d_model}: sinusoidal positions need an even width")
+    if config.train.alignment_layer > model.n_decoder_layers:
+        raise UserError(
+            f"train.alignment_layer = {config.train.alignment_layer}: the decoder has {model.n_decoder_layers} layers"
+        )
+    _check_heads("encoder_heads", model.encoder_heads, model.n_encoder_layers, model.n_heads)
+    _check_heads("decoder_heads", model.decoder_heads, model.n_decoder_layers, model.n_heads)
+    _check_heads("cross_heads", model.cross_heads, model.n_decoder_layers, model.n_heads)
+
+
+def _check_heads(name: str, counts: tuple[int, ...], n_layers: int, n_heads: int) -> None:
+    if counts and not (len(counts) == n_layers and all(1 <= count <= n_heads for count in counts)):
+        raise UserError(
+            f"model.{name} = {list(counts)}: must be a number from 1 to model.n_heads = {n_heads} for each of "
+            f"{n_layers} layers"
+        )
 
 
 def _check_recurrent(config: RunConfig) -> None:
@@ -370,6 +406,10 @@ def _coerce(value: Any, wanted: Any, where: str) -> Any:
         if isinstance(value, list | tuple) and len(value) == 2:
             return tuple(_coerce(v, float, where) for v in value)
         raise UserError(f"{where} = {value!r}: must be two numbers, for example [0.9, 0.98]")
+    if wanted == tuple[int, ...]:
+        if isinstance(value, list | tuple):
+            return tuple(_coerce(v, int, where) for v in value)
+        raise UserError(f"{where} = {value!r}: must be a list of whole numbers, for example [4, 4, 2, 3]")
     if type(value) is not wanted:
         raise UserError(f"{where} = {value!r}: must be of type {wanted.__name__}")
     return value

@@ -114,7 +114,7 @@ def _shape(model: ModelConfig) -> str:
 def _figures(config: RunConfig, figures: Mapping[str, float], signature: str) -> str:
     if config.model.task != "translate":
         return ", ".join(f"{name} {figure:.4f}" for name, figure in figures.items())
-    shown = [f"loss {figures['loss']:.4f} nats a piece"]
+    shown = [f"loss {figures['loss']:.4f} nats a piece"] if figures else ["not measured"]
     if "bleu" in figures:
         search = f"beam {config.decode.beam_size}, length penalty {config.decode.length_penalty}"
         shown.append(f"BLEU {figures['bleu']:.2f} (`{signature}`; {search}; first {config.train.validate_bleu} pairs)")

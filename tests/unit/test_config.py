@@ -297,7 +297,9 @@ def test_round_trip_through_json_keeps_every_field() -> None:
     for part in fields(RunConfig):
         table = getattr(default, part.name)
         changes = {
-            field.name: tuple(v / 2 for v in value) if isinstance(value, tuple) else ANOTHER_VALUE[type(value)](value)
+            field.name: tuple(v / 2 for v in value) or (3, 2)
+            if isinstance(value, tuple)
+            else ANOTHER_VALUE[type(value)](value)
             for field in fields(table)
             for value in [getattr(table, field.name)]
         }

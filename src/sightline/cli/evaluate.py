@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from sightline.cli.files import aligned, output
+from sightline.cli.generate import is_family_model, score_text
 from sightline.cli.options import decode_options, decode_overrides, load_model, model_options
 from sightline.errors import UserError
 
@@ -18,18 +19,26 @@ def add(commands: Any) -> None:
 
 
 def _score_options(commands: Any) -> None:
-    parser = commands.add_parser("score", help="how probable a model finds given translations")
+    parser = commands.add_parser("score", help="how probable a model finds given translations, or a text")
     model_options(parser)
-    parser.add_argument("--source", required=True, metavar="FILE")
-    parser.add_argument("--target", required=True, metavar="FILE")
+    source = "texts that were translated; of a language model the one text to score"
+    parser.add_argument("--source", required=True, metavar="FILE", help=source)
+    parser.add_argument("--target", metavar="FILE", help="their translations")
+    stride = "of a language model: tokens between two windows; fewer take longer (default: half a window)"
+    parser.add_argument("--stride", type=int, default=0, metavar="N", help=stride)
     parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
     parser.set_defaults(run=run_score)
 
 
 def run_score(options: argparse.Namespace) -> None:
-    """One JSON line per pair, and the corpus perplexity on standard error."""
+    """One JSON line per pair, and the corpus perplexity on standard error; of a language model that of one text."""
     from sightline.evaluate.score import corpus_perplexity
 
+    if is_family_model(options.model):
+        score_text(options)
+        return
+    if options.stride or not options.target:
+        raise UserError("--target is required for a translation model, and --stride is not for it")
     sources, targets = aligned(options.source, options.target)
     scores = load_model(options).score(sources, targets)
     with output(options.output) as file:
@@ -45,10 +54,11 @@ def run_score(options: argparse.Namespace) -> None:
 
 
 def _evaluate_options(commands: Any) -> None:
-    parser = commands.add_parser("evaluate", help="score a model on a test set: BLEU, accuracy, or forecast errors")
-    model_options(parser)
+    what = "score a model on a test set: BLEU, accuracy, forecast errors, or the alignment of words"
+    parser = commands.add_parser("evaluate", help=what)
+    model_options(parser, needed=False)
     source = "text to translate; of a classifier texts and labels (.tsv), of a forecaster a .csv file"
-    parser.add_argument("--source", required=True, metavar="FILE", help=source)
+    parser.add_argument("--source", metavar="FILE", help=source)
     reference = "one or several references, for a translation model"
     parser.add_argument("--reference", default=[], nargs="+", metavar="FILE", help=reference)
     parser.add_argument("--against", metavar="MODEL", help="another model, compared by paired bootstrap")
@@ -57,8 +67,20 @@ def _evaluate_options(commands: Any) -> None:
     parser.add_argument("--multi30k", metavar="LANG", help=multi30k)
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU (default: %(default)s)")
     parser.add_argument("--save", metavar="FILE", help="keep the translations")
+    _alignment_options(parser)
     decode_options(parser)
     parser.set_defaults(run=run_evaluate)
+
+
+def _alignment_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("alignment of words")
+    gold = "gold links, i-j sure and ipj possible: the alignment error rate of the model's attention on --source and "
+    gold += "--target, or of --hypothesis"
+    group.add_argument("--alignments", metavar="GOLD", help=gold)
+    group.add_argument("--target", metavar="FILE", help="translation of --source that the links belong to")
+    group.add_argument("--reverse", metavar="MODEL", help="a model of the other direction, to join links of both")
+    hypothesis = "links to score (Pharaoh format), of whichever aligner; needs no MODEL"
+    group.add_argument("--hypothesis", metavar="LINKS", help=hypothesis)
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
@@ -68,6 +90,14 @@ def run_evaluate(options: argparse.Namespace) -> None:
     from sightline.api import load
     from sightline.model_directory import task_of
 
+    if options.alignments:
+        _evaluate_alignment(options)
+        return
+    stray = next((name for name in ("hypothesis", "target", "reverse") if getattr(options, name)), None)
+    if stray:
+        raise UserError(f"--{stray} belongs to --alignments: name the file of gold links")
+    if not (options.model and options.source):
+        raise UserError("MODEL and --source are required, or --alignments with --hypothesis")
     if task_of(options.model) == "translate":
         _evaluate_translator(options)
         return
@@ -95,6 +125,26 @@ def _evaluate_translator(options: argparse.Namespace) -> None:
         with output(options.save) as file:
             file.writelines(f"{line}\n" for line in report.hypotheses)
     print(json.dumps(report.as_json(), indent=2) if options.json else render(report))
+
+
+def _evaluate_alignment(options: argparse.Namespace) -> None:
+    from sightline.data.links import check_links, read_gold, read_links
+    from sightline.evaluate.alignment import score_alignment
+
+    gold = read_gold(options.alignments)
+    if options.hypothesis:
+        score = score_alignment(read_links(options.hypothesis), gold)
+        print(json.dumps(score.as_json(), indent=2) if options.json else score.render())
+        return
+    if not (options.model and options.source and options.target):
+        raise UserError("--alignments needs links to score: --hypothesis, or MODEL, --source and --target")
+    sources, targets = aligned(options.source, options.target)
+    check_links(options.alignments, [pair.possible for pair in gold], sources, targets)
+    model = load_model(options)
+    reverse = load_model(options, options.reverse) if options.reverse else None
+    score, head = score_alignment(model.align(sources, targets, reverse=reverse), gold), model.alignment_head
+    report = {**score.as_json(), "head": head.as_json()}
+    print(json.dumps(report, indent=2) if options.json else f"{score.render()}\n{head}")
 
 
 def _info_options(commands: Any) -> None:

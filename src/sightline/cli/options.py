@@ -48,8 +48,8 @@ def decode_overrides(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="model directory")
+def model_options(parser: argparse.ArgumentParser, needed: bool = True) -> None:
+    parser.add_argument("model", metavar="MODEL", nargs=None if needed else "?", help="model directory")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
 
 

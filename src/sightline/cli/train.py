@@ -27,6 +27,9 @@ def add(commands: Any) -> None:
     parser.add_argument("--seed", type=int, help="short for --set train.seed=N")
     special = "string that is one piece wherever a text contains it, for example '<2de>'"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
+    links = "word links of the training pairs (i-j, a line each), for a head that learns to align: see "
+    links += "train.alignment_weight"
+    parser.add_argument("--alignments", default="", metavar="FILE", help=links)
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard logs into --out as well")
     parser.set_defaults(run=run_train)
 
@@ -47,6 +50,7 @@ def run_train(options: argparse.Namespace) -> None:
         special=options.special,
         tensorboard=options.tensorboard,
         init=options.init,
+        alignments=options.alignments,
         task=options.task,
     )
     train_model(request)

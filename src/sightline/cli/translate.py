@@ -3,13 +3,18 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import islice, tee
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import output, progress
+from sightline.cli.generate import is_family_model, language_options, translate_lines
 from sightline.cli.options import decode_options, decode_overrides, load_model, model_options, workers_option
+from sightline.errors import UserError
 
 if TYPE_CHECKING:
+    from sightline.api import Model
     from sightline.decode.translator import Translation
 
 
@@ -20,11 +25,15 @@ def add(commands: Any) -> None:
     parser.add_argument("input", nargs="?", default="-", help="text file, also .gz (default: standard input)")
     parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl adds scores and pieces")
+    alignment = "write which source word each target word comes from, as i-j: to a file of its own, a line each, or "
+    alignment += "with '-' into the output, behind ' ||| ' or in jsonl as 'alignment'"
+    parser.add_argument("--alignment", default="", metavar="FILE", help=alignment)
     parser.add_argument("--prefix", default="", help="what every translation must begin with")
     draft = "guess ahead, for a quicker answer to single sentences, the same as with --beam-size 1: 'input', "
     draft += "a smaller model's directory, or a translation memory (a file as `sightline train` takes it)"
     parser.add_argument("--draft", default="", metavar="FROM", help=draft)
     workers_option(parser)
+    language_options(parser)
     decode_options(parser)
     parser.set_defaults(run=run_translate)
 
@@ -33,22 +42,51 @@ def run_translate(options: argparse.Namespace) -> None:
     """Translate; line in, line out."""
     from sightline.data.corpus import read_lines
 
+    if is_family_model(options.model):
+        translate_lines(options)
+        return
+    if options.source_language or options.target_language:
+        raise UserError("--source-language and --target-language are for models of many languages; this one has two")
     overrides = decode_overrides(options)
     model = load_model(options)
     interactive = options.input == "-" and sys.stdin.isatty()
+    chunk_lines = 1 if interactive else 1000
+    lines, again = tee(_stdin_lines() if interactive else read_lines(options.input, allow_empty=True))
     translations = model.translate_lines(
-        _stdin_lines() if interactive else read_lines(options.input, allow_empty=True),
+        lines,
         options.prefix,
-        chunk_lines=1 if interactive else 1000,
+        chunk_lines=chunk_lines,
         workers=1 if interactive else options.workers,
         draft=options.draft,
         **overrides,
     )
-    with output(options.output) as file:
-        for translation in progress(translations, options.input):
-            file.write(format_translation(translation, options.format) + "\n")
+    if options.alignment:
+        linked = _with_links(model, again, translations, chunk_lines)
+    else:
+        del again  # or every line would be kept
+        linked = ((translation, None) for translation in translations)
+    apart = options.alignment not in ("", "-")
+    with output(options.output) as file, output(options.alignment) if apart else nullcontext() as links_file:
+        for translation, links in progress(linked, options.input):
+            file.write(format_translation(translation, options.format, None if apart else links) + "\n")
+            if links_file:
+                links_file.write(f"{links}\n")
             if interactive:
                 file.flush()
+
+
+def _with_links(
+    model: "Model", lines: Iterable[str], translations: Iterable["Translation"], chunk_lines: int
+) -> Iterator[tuple["Translation", str]]:
+    """Each translation and its word links; a line that was translated in parts has none."""
+    from sightline.data.links import format_links
+
+    pairs = zip(lines, translations, strict=True)
+    while chunk := list(islice(pairs, chunk_lines)):
+        whole = [(line, translation.text) if translation.parts == 1 else ("", "") for line, translation in chunk]
+        sources, targets = zip(*whole, strict=True)
+        for (_, translation), links in zip(chunk, model.align(sources, targets), strict=True):
+            yield translation, format_links(links)
 
 
 def _stdin_lines() -> Iterator[str]:
@@ -56,11 +94,13 @@ def _stdin_lines() -> Iterator[str]:
         yield line.removesuffix("\n")
 
 
-def format_translation(translation: "Translation", style: str) -> str:
-    """One line: a JSON object, or the text and its alternatives between tabs."""
+def format_translation(translation: "Translation", style: str, links: str | None = None) -> str:
+    """One line: a JSON object, or the text and its alternatives between tabs; with word links if there are any."""
     if style == "jsonl":
         from sightline.api import as_record
 
-        return json.dumps(as_record(translation), ensure_ascii=False)
+        alignment = {} if links is None else {"alignment": links}
+        return json.dumps({**as_record(translation), **alignment}, ensure_ascii=False)
     texts = [translation.text, *(other.text for other in translation.alternatives)]
-    return "\t".join(texts) if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
+    line = "\t".join(texts) if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
+    return line if links is None else f"{line} ||| {links}"

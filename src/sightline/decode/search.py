@@ -3,7 +3,8 @@
 Beam search follows Wu et al. 2016 (arXiv:1609.08144, section 7), which the paper refers to: hypotheses are
 ranked by log P(Y|X) / lp(Y) with lp(Y) = ((5 + |Y|) / 6)^alpha. Each step ranks the 2 * beam_size best
 continuations: those that end go to the sentence's finished hypotheses, the beam_size best others live on, so
-an end never narrows the beam. A sentence stops when nothing alive can overtake what it would return.
+an end never narrows the beam. A sentence stops when nothing alive can overtake what it would return. Both rules, of
+ranking and of stopping, are those of an `Ending`, by default these.
 
 A sentence's result depends on nothing but its own log-probabilities. Not here: models, batches of text,
 tokenizers. A search sees a model only as `step(tokens, cache) -> logits` and moves the cache by `reorder` and
@@ -11,7 +12,7 @@ tokenizers. A search sees a model only as `step(tokens, cache) -> logits` and mo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.decode.constraints import Limits, constrain, take
+from sightline.decode.ending import Ending, Unsurpassed
 from sightline.decode.ranking import best, highest, sort_descending
 from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
 
@@ -41,6 +43,10 @@ class Cache(Protocol):
 
 # From the newest tokens, (rows, 1), and the cache to the logits of the next token, (rows, vocab).
 Step = Callable[[Tensor, Any], Tensor]
+# From log-probabilities (rows, vocab) and what the rows have written (rows, length) to those with some of them -inf.
+Rule = Callable[[Tensor, Tensor], Tensor]
+# Which rows (rows, length) end with their last token, for other reasons than an end mark or their length.
+Stop = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,16 @@ class SearchOptions:
     """What to search for, apart from the limits of each sentence."""
 
     beam_size: int = 4  # 1 = greedy
-    length_penalty: float = 0.6  # alpha >= 0; 0 ranks by log-probability alone
+    length_penalty: float = 0.6  # alpha, >= 0 in the paper's ending; 0 ranks by log-probability alone
     n_best: int = 1  # hypotheses returned; at most beam_size in beam search
     no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
     bos_id: int = 1
     eos_id: int = 2
     suppressed: tuple[int, ...] = (0, 1, 3)  # never written: padding, start mark, unknown
+    other_ends: tuple[int, ...] = ()  # end marks beside `eos_id`: chats have several
+    rules: tuple[Rule, ...] = ()  # further constraints, in their order
+    stop: Stop | None = None
+    ending: Ending = field(default_factory=Unsurpassed)  # of beam search; its penalty also of samples
 
 
 @dataclass(frozen=True)
@@ -64,15 +74,6 @@ class Hypothesis:
     score: float  # log_prob / length penalty: what hypotheses are ranked by
     log_prob: float  # natural log of the probability the model gives this output
     token_log_probs: list[float]  # of each token, and of the end mark if there is one; they sum to log_prob
-
-
-def length_penalty(length: int | Tensor, alpha: float) -> Any:
-    """lp(Y) = ((5 + |Y|) / 6)^alpha (arXiv:1609.08144, equation 14); |Y| counts the end mark.
-
-    >>> length_penalty(1, 0.6), length_penalty(7, 1.0)
-    (1.0, 2.0)
-    """
-    return ((5 + length) / 6) ** alpha
 
 
 # --- Rows on their own: greedy search and sampling ---
@@ -147,11 +148,12 @@ def _walk(step: Step, cache: Cache, paths: Paths, options: SearchOptions, pick: 
 
 def _extend(paths: Paths, log_probs: Tensor, chosen: Tensor, options: SearchOptions) -> Paths:
     length = paths.tokens.size(1) + 1
-    ends = (chosen == options.eos_id) | (length >= paths.limits.max_length)
     chosen = chosen.unsqueeze(1)
+    tokens = torch.cat([paths.tokens, chosen], 1)
+    ends = has_ended(tokens, options) | (length >= paths.limits.max_length)
     return replace(
         paths,
-        tokens=torch.cat([paths.tokens, chosen], 1),
+        tokens=tokens,
         token_log_probs=torch.cat([paths.token_log_probs, log_probs.gather(1, chosen)], 1),
         final_length=paths.final_length.masked_fill(ends & (paths.final_length == 0), length),
     )
@@ -166,8 +168,8 @@ def _retire_paths(paths: Paths, found: list[list[Hypothesis]], options: SearchOp
     columns = (over.sentence, over.copy, over.tokens, over.token_log_probs, over.final_length)
     for sentence, _, tokens, token_log_probs, length in zip(*(c.tolist() for c in columns), strict=True):
         log_prob = sum(token_log_probs[:length])
-        score = log_prob / length_penalty(length, options.length_penalty)
-        found[sentence].append(_hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options.eos_id))
+        score = log_prob / options.ending.penalty(length, options.length_penalty)
+        found[sentence].append(_hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options))
     kept = (~done).nonzero().squeeze(1)
     return take(paths, kept), kept
 
@@ -179,11 +181,11 @@ def _retire_paths(paths: Paths, found: list[list[Hypothesis]], options: SearchOp
 class Finished:
     """The best hypotheses of each sentence that have ended so far, best first."""
 
-    tokens: Int[Tensor, "batch n_best length"]
-    token_log_probs: Float32[Tensor, "batch n_best length"]
-    lengths: Int[Tensor, "batch n_best"]  # with the end mark
-    log_probs: Float32[Tensor, "batch n_best"]
-    scores: Float32[Tensor, "batch n_best"]  # -inf: none yet
+    tokens: Int[Tensor, "batch pool length"]
+    token_log_probs: Float32[Tensor, "batch pool length"]
+    lengths: Int[Tensor, "batch pool"]  # with the end mark
+    log_probs: Float32[Tensor, "batch pool"]
+    scores: Float32[Tensor, "batch pool"]  # -inf: none yet
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,12 @@ class Candidates:
     ended: Bool[Tensor, "batch n"]  # by the end mark, or by having reached the longest length
 
 
-def beam_search(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> list[list[Hypothesis]]:
+Watch = Callable[[Candidates], None]
+
+
+def beam_search(
+    step: Step, cache: Cache, limits: Limits, options: SearchOptions, watch: Watch | None = None
+) -> list[list[Hypothesis]]:
     """Up to `n_best` hypotheses per sentence, best first; fewer only where fewer exist.
 
     Args:
@@ -218,17 +225,21 @@ def beam_search(step: Step, cache: Cache, limits: Limits, options: SearchOptions
             `beam_size` neighbouring rows per sentence.
         cache: one row per sentence at the start.
         limits: one row per sentence.
-        options: `length_penalty >= 0`; `n_best <= beam_size`.
+        options: `n_best <= beam_size`.
+        watch: is shown what each step ranks, before the best live on; greedy search has nothing to show.
     """
     if options.beam_size == 1:  # where the only hypothesis ends, nothing lives on: that is greedy search
         return greedy(step, cache, limits, options)
-    assert options.length_penalty >= 0 and options.n_best <= options.beam_size
+    assert options.n_best <= options.beam_size
     state = _start_beams(limits, options)
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits.max_length))]
     while True:
         live = state.tokens.size(1)
         log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
-        state, parents = _advance(state, log_probs, options)
+        candidates = _expand(state, log_probs, options)
+        if watch is not None:
+            watch(candidates)
+        state, parents = _advance(state, candidates, options)
         state, kept = _retire_beams(state, found, options)
         if not len(state.sentence):
             return found
@@ -250,9 +261,10 @@ def gather_beams(x: Tensor, index: Int[Tensor, "batch chosen"]) -> Tensor:
 def _start_beams(limits: Limits, options: SearchOptions) -> BeamState:
     """One empty live hypothesis per sentence; the first step multiplies it."""
     batch, device = len(limits.max_length), limits.max_length.device
-    zeros = torch.zeros(batch, options.n_best, device=device)
+    pool = options.ending.pool(options.beam_size, options.n_best)
+    zeros = torch.zeros(batch, pool, device=device)
     nothing = torch.zeros(batch, 1, 0, dtype=torch.long, device=device)
-    none_finished = nothing.expand(-1, options.n_best, -1)
+    none_finished = nothing.expand(-1, pool, -1)
     return BeamState(
         sentence=torch.arange(batch, device=device),
         done=torch.zeros(batch, dtype=torch.bool, device=device),
@@ -276,19 +288,33 @@ def next_log_probs(step: Step, cache: Cache, history: Tensor, limits: Limits, op
 def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:
     """From what a model says of the token after `history` to log-probabilities (rows, vocab) of what may be written."""
     log_probs = logits.log_softmax(-1, dtype=torch.float32)
-    return constrain(log_probs, history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id)
+    for rule in options.rules:
+        log_probs = rule(log_probs, history)
+    return constrain(
+        log_probs, history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id, options.other_ends
+    )
 
 
-def _advance(state: BeamState, log_probs: Tensor, options: SearchOptions) -> tuple[BeamState, Tensor]:
+def has_ended(tokens: Int[Tensor, "*rows length"], options: SearchOptions) -> Bool[Tensor, " *rows"]:
+    """Where the last token is an end mark, or a reason to stop."""
+    last = tokens[..., -1]
+    ended = last == options.eos_id
+    for end in options.other_ends:
+        ended |= last == end
+    if options.stop:
+        ended |= options.stop(tokens.flatten(0, -2)).view_as(last)
+    return ended
+
+
+def _advance(state: BeamState, candidates: Candidates, options: SearchOptions) -> tuple[BeamState, Tensor]:
     """One step of every sentence; also which live hypothesis each new one continues, (batch, beam_size)."""
-    candidates = _expand(state, log_probs, options)
-    finished = _keep_finished(state.finished, candidates, options)
+    finished = _keep_finished(state.finished, candidates, state.done, options)
     lives_on = candidates.ended.long().sort(dim=1, stable=True).indices[:, : options.beam_size]
     live_log_probs = candidates.log_probs.masked_fill(candidates.ended, -torch.inf).gather(1, lives_on)
-    done = _is_settled(live_log_probs, finished.scores, candidates.tokens.size(2), state.limits, options)
+    settled = _is_settled(live_log_probs, finished.scores, candidates.tokens.size(2), state.limits, options)
     state = BeamState(
         sentence=state.sentence,
-        done=done,
+        done=state.done | settled,
         tokens=gather_beams(candidates.tokens, lives_on),
         token_log_probs=gather_beams(candidates.token_log_probs, lives_on),
         log_probs=live_log_probs,
@@ -299,8 +325,11 @@ def _advance(state: BeamState, log_probs: Tensor, options: SearchOptions) -> tup
 
 
 def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Candidates:
-    """The 2 * beam_size best continuations of each sentence. At most half of them can be ends."""
-    live, n, vocab = state.tokens.size(1), 2 * options.beam_size, log_probs.size(1)
+    """The 2 * beam_size best continuations of each sentence, of which at most half can be ends; more where there are
+    more end marks.
+    """
+    n = (2 + len(options.other_ends)) * options.beam_size
+    live, vocab = state.tokens.size(1), log_probs.size(1)
     log_probs = log_probs.unflatten(0, (-1, live))  # batch, live, vocab
     totals, index = best((state.log_probs.unsqueeze(-1) + log_probs).flatten(1), min(n, live * vocab))
     missing = n - totals.size(1)  # a vocabulary smaller than the beam
@@ -309,22 +338,26 @@ def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Cand
     parents = index // vocab
     new_tokens = (index % vocab).unsqueeze(-1)
     new_log_probs = log_probs.flatten(1).gather(1, index).unsqueeze(-1)
-    at_limit = state.tokens.size(2) + 1 >= state.limits.max_length
+    tokens = torch.cat([gather_beams(state.tokens, parents), new_tokens], -1)
+    at_limit = tokens.size(2) >= state.limits.max_length
     return Candidates(
-        tokens=torch.cat([gather_beams(state.tokens, parents), new_tokens], -1),
+        tokens=tokens,
         token_log_probs=torch.cat([gather_beams(state.token_log_probs, parents), new_log_probs], -1),
         log_probs=totals,
         parents=parents,
-        ended=(new_tokens.squeeze(-1) == options.eos_id) | at_limit.unsqueeze(1),
+        ended=has_ended(tokens, options) | at_limit.unsqueeze(1),
     )
 
 
-def _keep_finished(finished: Finished, candidates: Candidates, options: SearchOptions) -> Finished:
-    """The n_best among what had finished and what ends now; the earlier wins a tie."""
+def _keep_finished(
+    finished: Finished, candidates: Candidates, done: Bool[Tensor, " batch"], options: SearchOptions
+) -> Finished:
+    """The best among what had finished and what ends now; the earlier wins a tie. What is done stays as it is."""
     length = candidates.tokens.size(2)
-    scores = candidates.log_probs / length_penalty(length, options.length_penalty)
-    scores = torch.cat([finished.scores, scores.masked_fill(~candidates.ended, -torch.inf)], 1)
-    scores, chosen = sort_descending(scores, options.n_best)
+    scores = candidates.log_probs / options.ending.penalty(length, options.length_penalty)
+    scores = scores.masked_fill(~candidates.ended | done.unsqueeze(1), -torch.inf)
+    scores[:, options.ending.counted(options.beam_size, scores.size(1)) :] = -torch.inf
+    scores, chosen = sort_descending(torch.cat([finished.scores, scores], 1), finished.scores.size(1))
 
     def merge(old: Tensor, new: Tensor) -> Tensor:
         return gather_beams(torch.cat([old, new], 1), chosen)
@@ -340,18 +373,14 @@ def _keep_finished(finished: Finished, candidates: Candidates, options: SearchOp
 
 def _is_settled(
     live_log_probs: Float32[Tensor, "batch live"],
-    finished_scores: Float32[Tensor, "batch n_best"],
+    finished_scores: Float32[Tensor, "batch pool"],
     length: int,
     limits: Limits,
     options: SearchOptions,
 ) -> Bool[Tensor, " batch"]:
-    """Where nothing alive can change the result; once so, always so, however long a sentence waits for others.
-
-    A log-probability only falls and the penalty that divides it only grows, so the best that a live
-    hypothesis can reach is its log-probability now over the penalty of the longest length.
-    """
-    bound = live_log_probs.amax(1) / length_penalty(limits.max_length, options.length_penalty)
-    return (bound <= finished_scores[:, -1]) | (length >= limits.max_length)
+    """Where the search is over."""
+    over = options.ending.settled(live_log_probs, finished_scores, length, limits.max_length, options.length_penalty)
+    return over | (length >= limits.max_length)
 
 
 def _retire_beams(
@@ -366,10 +395,10 @@ def _retire_beams(
     rows = zip(*(c.tolist() for c in columns), strict=True)
     for sentence, row in zip(over.sentence.tolist(), rows, strict=True):
         found[sentence] = [
-            _hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options.eos_id)
+            _hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options)
             for tokens, token_log_probs, length, log_prob, score in zip(*row, strict=True)
             if score > -torch.inf
-        ]
+        ][: options.n_best]
     kept = (~state.done).nonzero().squeeze(1)
     return take(state, kept), kept
 
@@ -393,7 +422,7 @@ def _worth_compacting(done: Bool[Tensor, " rows"]) -> bool:
 
 
 def _hypothesis(
-    tokens: Sequence[int], token_log_probs: Sequence[float], log_prob: float, score: float, eos_id: int
+    tokens: Sequence[int], token_log_probs: Sequence[float], log_prob: float, score: float, options: SearchOptions
 ) -> Hypothesis:
-    pieces = tokens[:-1] if tokens[-1] == eos_id else tokens
+    pieces = tokens[:-1] if tokens[-1] in (options.eos_id, *options.other_ends) else tokens
     return Hypothesis(list(pieces), score, log_prob, list(token_log_probs))

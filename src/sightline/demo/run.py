@@ -6,14 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from sightline.api import Model, load
-from sightline.data.batch import collate
 from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate, write
-from sightline.demo.picture import save_cross_attention
-from sightline.inspect.recording import cross_attentions, recording
+from sightline.inspect.picture import save_attention
 from sightline.pipeline import TrainRequest, train_model
 
 SHOWN = 12  # translations printed, three for each language
@@ -53,20 +48,11 @@ def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str]
 
 def draw_cross_attention(model: Model, text: str, path: Path) -> None:
     """A picture of which source pieces each piece of the translation of `text` attended to, in the last layer."""
-    translation = model.translate([text])[0]
-    tokenizer = model.tokenizer
-    src, tgt = tokenizer.encode(text), tokenizer.encode(translation.text)
-    batch = collate([(src, tgt)], tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
-    attentions = cross_attentions(model.network)
-    last = list(attentions)[-1]
-    with torch.inference_mode(), recording({last: attentions[last]}) as weights:
-        model.network(batch.src, batch.tgt_in, batch.src_mask)
-    src_pieces, tgt_pieces = (
-        tokenizer.pieces(batch.src[0].tolist()),
-        tokenizer.pieces(batch.tgt_out[0].tolist()),
-    )
-    title = f"Cross-attention, last decoder layer: {translation.text}"
-    save_cross_attention(np.asarray(weights[last][0]), src_pieces, tgt_pieces, path, title)
+    record = model.attend(text, layers={"cross": [-1]})
+    weights = record.cross[-1]
+    assert weights is not None
+    title = f"Cross-attention, last decoder layer: {record.translation}"
+    save_attention(weights, record.tgt_pieces, record.src_pieces, path, title)
 
 
 def _show(model: Model, test: Sequence[Pair]) -> float:

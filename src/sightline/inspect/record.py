@@ -1,7 +1,7 @@
 """What the inspector hands over: plain records of one translation, for reading, drawing and saving.
 
-`attend.py` and `trace.py` make them from a model; the views (page, picture, terminal) read nothing else. Arrays are
-numpy, in float32; numbers of layers, heads and pieces count from 0.
+`attend.py`, `attribution.py` and `trace.py` make them from a model; the views (page, picture, terminal) read nothing
+else. Arrays are numpy, in float32; numbers of layers, heads and pieces count from 0.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,42 @@ class AttentionRecord:
     tgt_pieces: Sequence[str]  # as the decoder wrote them, end mark included
     src_words: Sequence[Word]
     tgt_words: Sequence[Word]
-    encoder: "Sequence[Float[np.ndarray, 'heads src src'] | None]"  # over layers
-    decoder: "Sequence[Float[np.ndarray, 'heads tgt tgt'] | None]"
-    cross: "Sequence[Float[np.ndarray, 'heads tgt src'] | None]"
+    # Over layers; the number of heads may differ from one to the next.
+    encoder: Sequence[Float[np.ndarray, "_ src src"] | None]
+    decoder: Sequence[Float[np.ndarray, "_ tgt tgt"] | None]
+    cross: Sequence[Float[np.ndarray, "_ tgt src"] | None]
+
+    def _repr_html_(self) -> str:
+        """The page, as a notebook shows it: in a frame of its own."""
+        from sightline.inspect.page.contents import page_contents
+        from sightline.inspect.page.document import notebook_frame
+
+        return notebook_frame(page_contents(self))
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """By how much each source piece raised or lowered the log-probability of each target piece (natural logarithms).
+
+    Measured against a source of the same length without any pieces in it. A row sums to `log_probs - baseline`; by how
+    much it misses that is `gap`. Source marks have no share; in `words` sums over the pieces of source and target word.
+    """
+
+    text: str
+    translation: str
+    src_pieces: Sequence[str]
+    tgt_pieces: Sequence[str]
+    src_words: Sequence[Word]
+    tgt_words: Sequence[Word]
+    pieces: Float[np.ndarray, "tgt src"]
+    words: Float[np.ndarray, "tgt_words src_words"]
+    log_probs: Float[np.ndarray, " tgt"]  # of each target piece, given the source and the pieces before it
+    baseline: Float[np.ndarray, " tgt"]  # the same, given no source
+
+    @property
+    def gap(self) -> float:
+        """The largest error of a row: 0 would be exact; more `steps` make it smaller."""
+        return float(np.abs(self.pieces.sum(1) - (self.log_probs - self.baseline)).max())
 
 
 @dataclass(frozen=True)
@@ -57,7 +90,8 @@ class Position:
     piece: str  # what was written
     candidates: Sequence[Candidate]  # likeliest first
     layers: Sequence[Sequence[Candidate]]  # the same after each decoder layer (logit lens), the last layer last
-    residual: Sequence[float]  # Euclidean norm of the residual stream: embedding, then after each decoder layer
+    residual: Sequence[float]  # Euclidean norm of the residual stream: embedding, then after each decoder layer;
+    # empty for architectures other than the Transformer, whose `layers` hold the last one alone
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,45 @@
-"""Attention weights of a model that runs on fused kernels, which have none to give.
+"""Attention weights of a model that runs on fused kernels, which have none to give; and what its modules return.
 
 While a recording is on, each chosen attention is computed a second time by the explicit kernel, from the very inputs
 it was called with; the model's own output is untouched, bit for bit, and nothing is kept when the recording ends.
+Not here: texts and pieces (`attend`).
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from sightline.architectures import Network
 from sightline.baselines.attention import DotAttention
 from sightline.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from sightline.model.attention_variants import GroupedAttention
 from sightline.model.cache import LayerCache
+from sightline.model.masks import Mask
 
 Attention = MultiHeadAttention | DotAttention
+STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
 
 
-def cross_attentions(model: Network) -> dict[str, Attention]:
+def attentions(model: nn.Module) -> dict[str, dict[str, Attention]]:
+    """Every attention by its name in the model, first layer first, sorted by who looks at what.
+
+    "encoder" and "decoder" look at themselves, "cross" is the decoder's look at the source. Empty where an architecture
+    has no such attention.
+    """
+    named = [(name, module) for name, module in model.named_modules() if isinstance(module, Attention)]
+    return {
+        stack: {name: module for name, module in named if name.startswith(start) and name.endswith(end)}
+        for stack, (start, end) in STACKS.items()
+    }
+
+
+def cross_attentions(model: nn.Module) -> dict[str, Attention]:
     """The attentions of the decoder over the source, by name, first layer first; none where there is no attention."""
-    return {name: m for name, m in model.named_modules() if isinstance(m, Attention) and name.endswith("cross_attn")}
+    return attentions(model)["cross"]
 
 
 @contextmanager
@@ -34,24 +51,47 @@ def recording(modules: Mapping[str, Attention]) -> Iterator[dict[str, Tensor]]:
     """
     weights: dict[str, Float[Tensor, "batch heads queries keys"]] = {}
 
-    def hook(name: str) -> Any:
-        def record(module: Attention, inputs: tuple[Any, ...], output: Tensor) -> None:
-            with torch.no_grad():
-                if isinstance(module, MultiHeadAttention):
-                    weights[name] = _multi_head_weights(module, *inputs)
-                else:
-                    query, keys, _, src_mask = inputs
-                    new = module.weights(query, keys, src_mask).unsqueeze(1)
-                    weights[name] = torch.cat([weights[name], new], 2) if name in weights else new
+    def record(name: str, module: Any, inputs: tuple[Any, ...], _: Tensor) -> None:
+        with torch.no_grad():
+            if isinstance(module, GroupedAttention):
+                weights[name] = _grouped_weights(module, *inputs)
+            elif isinstance(module, MultiHeadAttention):
+                weights[name] = _multi_head_weights(module, *inputs)
+            else:
+                query, keys, _, src_mask = inputs
+                new = module.weights(query, keys, src_mask).unsqueeze(1)
+                weights[name] = torch.cat([weights[name], new], 2) if name in weights else new
 
-        return record
-
-    handles = [module.register_forward_hook(hook(name)) for name, module in modules.items()]
-    try:
+    with _hooks(modules, record):
         yield weights
+
+
+@contextmanager
+def outputs(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
+    """Inside, what the last call of each of `modules` returned, by its name."""
+    returned: dict[str, Tensor] = {}
+
+    def keep(name: str, _module: Any, _inputs: Any, output: Tensor) -> None:
+        returned[name] = output
+
+    with _hooks(modules, keep):
+        yield returned
+
+
+@contextmanager
+def _hooks(modules: Mapping[str, nn.Module], hook: Any) -> Iterator[None]:
+    """Inside, `hook(name, module, inputs, output)` is called after each call of one of `modules` by this thread."""
+    handles = [module.register_forward_hook(_named(hook, name)) for name, module in modules.items()]
+    try:
+        yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _named(hook: Any, name: str) -> Any:
+    here = get_ident()  # another thread may use the same model and is no business of this recording
+    return lambda module, inputs, output: hook(name, module, inputs, output) if get_ident() == here else None
 
 
 def _multi_head_weights(
@@ -60,3 +100,16 @@ def _multi_head_weights(
     q = module.split_heads(module.q_proj(x))
     k, v = module.keys_and_values(memory, None) if cache is None else cache.read()
     return scaled_dot_product_attention(q, k, v, mask)[1]
+
+
+def _grouped_weights(
+    module: GroupedAttention, x: Tensor, memory: Tensor, mask: Mask, cache: LayerCache | None = None
+) -> Float[Tensor, "batch heads queries keys"]:
+    """Whatever the kernel does to scores: of values that are unit vectors, attention is the weights themselves."""
+    k, _ = module.keys_and_values(memory, None) if cache is None else cache.read()
+    start = k.size(2) - x.size(1) if cache is not None and cache.grows else 0
+    q = module.rotate(module.q_norm(module.split_heads(module.q_proj(x))), start)
+    n_keys, mask = k.size(2), module.narrow(mask, q.size(2), k.size(2))
+    units = torch.eye(n_keys, n_keys + -n_keys % module.d_head, dtype=k.dtype, device=k.device)
+    values = units.expand(*k.shape[:2], -1, -1).split(module.d_head, -1)  # as wide as the kernel knows them
+    return torch.cat([module.kernel(q, k, some, mask) for some in values], -1)[..., :n_keys]

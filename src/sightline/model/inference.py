@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import UserError
+from sightline.model.attention import MultiHeadAttention
 from sightline.model.beam_cache import BeamCache, padding_bias
 from sightline.model.embeddings import Embeddings
 from sightline.model.quantized import ChosenOutputs, fuse, int8_available
+from sightline.model.stacks import Decoder
 from sightline.model.tracing import Traced
 from sightline.model.transformer import Transformer
 
@@ -81,8 +83,9 @@ class InferenceTransformer(nn.Module):
         self.src_embeddings = _EmbeddingLookup(model.src_embeddings)
         self.tgt_embeddings = _EmbeddingLookup(model.tgt_embeddings)
         self.encoder = Traced(_Encoder(model, compute).eval())
-        self.step = Traced(_DecoderStep(model, compute).eval())
-        attentions: list[Any] = [layer.cross_attn for layer in model.decoder.layers]
+        decoder = _with_even_heads(model.decoder)
+        self.step = Traced(_DecoderStep(decoder, compute).eval())
+        attentions: list[Any] = [layer.cross_attn for layer in decoder.layers]
         self.n_layers, self.n_heads = len(attentions), attentions[0].n_heads
         self.cross_k = fuse([attention.k_proj for attention in attentions], compute)
         self.cross_v = fuse([attention.v_proj for attention in attentions], compute)
@@ -232,10 +235,10 @@ class _FeedForward(nn.Module):
 class _DecoderStep(nn.Module):
     """The decoder stack for one new position of every hypothesis, beams side by side as queries of a sentence."""
 
-    def __init__(self, model: Transformer, compute: str) -> None:
+    def __init__(self, decoder: Decoder, compute: str) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(_DecoderLayer(layer, compute) for layer in model.decoder.layers)
-        self.norm = _norm(model.decoder.norm)
+        self.layers = nn.ModuleList(_DecoderLayer(layer, compute) for layer in decoder.layers)
+        self.norm = _norm(decoder.norm)
 
     def forward(
         self,
@@ -289,6 +292,34 @@ class _DecoderLayer(nn.Module):
     def _attend_to_source(self, x: Tensor, bias: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         q = _split_heads(self.cross_q(x), self.self_attn.n_heads)
         return self.cross_out(_merge_heads(_attend(q, keys, values, bias)))
+
+
+def _with_even_heads(decoder: Decoder) -> Decoder:
+    """The decoder itself, or one of the same function where pruning has left attentions of different width.
+
+    Keys and values of all layers share a buffer, so every attention gets as many heads as the widest; those added are
+    of zeros and write nothing.
+    """
+    attentions = [module for module in decoder.modules() if isinstance(module, MultiHeadAttention)]
+    widest = max(attention.n_heads for attention in attentions)
+    if all(attention.n_heads == widest for attention in attentions):
+        return decoder
+    even = copy.deepcopy(decoder)
+    for attention in (module for module in even.modules() if isinstance(module, MultiHeadAttention)):
+        _add_empty_heads(attention, widest - attention.n_heads)
+    return even
+
+
+def _add_empty_heads(attention: MultiHeadAttention, count: int) -> None:
+    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+        rows = count * projection.out_features // attention.n_heads
+        projection.weight = nn.Parameter(F.pad(projection.weight, (0, 0, 0, rows)))
+        projection.bias = nn.Parameter(F.pad(projection.bias, (0, rows)))
+        projection.out_features += rows
+    columns = count * attention.o_proj.in_features // attention.n_heads
+    attention.o_proj.weight = nn.Parameter(F.pad(attention.o_proj.weight, (0, columns)))
+    attention.o_proj.in_features += columns
+    attention.n_heads += count
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:

@@ -5,10 +5,13 @@ work itself. TorchScript is deprecated and may leave torch one day; a module tha
 """
 
 import warnings
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+ONE_AT_A_TIME = Lock()  # neither torch's tracer nor Python's filter of warnings is meant for several threads
 
 
 class Traced(nn.Module):
@@ -32,7 +35,7 @@ class Traced(nn.Module):
 
 def _record(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     copies = tuple(x.clone() for x in inputs)  # recording runs the module, which may write into its inputs
-    with warnings.catch_warnings():
+    with ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about TorchScript's deprecation, and about sizes that are checked
         try:
             return torch.jit.freeze(torch.jit.trace(module, copies, check_trace=False))

@@ -33,6 +33,7 @@ class TrainRequest:
     show: bool = True
     tensorboard: bool = False
     init: str = ""  # model directory to start from: its weights, shape and tokenizer
+    alignments: str = ""  # word links of the training pairs, for `train.alignment_weight`
     task: str = ""  # "translate", "classify" or "forecast"; "" = the recipe's
 
 

@@ -11,14 +11,17 @@ from torch import nn
 from sightline.architectures import Network, build_network, longest_sequence
 from sightline.config import RunConfig, check
 from sightline.data.batching import BatchStream, validation_batches
-from sightline.data.corpus import parse_corpora
-from sightline.data.prepared import PreparedCorpus, prepare, spool
+from sightline.data.corpus import Corpus, parse_corpora
+from sightline.data.links import links_of_corpus
+from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.model.parameters import load_parameters, parameters_of
+from sightline.model.transformer import Transformer
 from sightline.model_directory import ModelDirectory, read_model_directory
+from sightline.tasks.alignment import alignment_objective, supervised_layer
 from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
 from sightline.training.step import Objective, translation_objective, validation_loss
 
@@ -34,6 +37,7 @@ class TranslationJob:
     valid: PreparedCorpus
     start: ModelDirectory | None  # whose weights come first
     origin: str  # its path
+    links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
     signature: str = ""
 
     def network(self) -> Network:
@@ -43,7 +47,14 @@ class TranslationJob:
         return network
 
     def objective(self, network: nn.Module) -> Objective:
-        return translation_objective(network, self.config.model.pad_id, self.config.train)
+        train = self.config.train
+        objective = translation_objective(network, self.config.model.pad_id, train)
+        if self.links is None:
+            return objective
+        assert isinstance(network, Transformer)
+        layer = supervised_layer(train.alignment_layer, len(network.decoder.layers))
+        weight, text = train.alignment_weight, self.train.text
+        return alignment_objective(objective, network, layer, weight, self.links, text, self.tokenizer)
 
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> BatchStream:
         train = self.config.train
@@ -78,6 +89,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     prepared = prepare(train, tokenizer, config.data, progress=request.show)
     reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
     say(request, f"training on {len(prepared):,} of {prepared.read:,} pairs{reasons}")
+    links = _links(request, config, train, prepared)
     validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
     _check(request.valid, config, tokenizer, validating)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
@@ -86,12 +98,23 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
         "valid": file_names(request.valid),
         "pairs": len(prepared),
         "dropped": prepared.dropped,
-        "key": prepared.key,
+        "key": digest(prepared.key, links.values.tolist(), links.ends.tolist()) if links else prepared.key,
         "valid_key": validating.key,
     }
     config = replace(config, model=model)
     about = {"corpus": corpus}
-    return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, bleu_signature())
+    return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, bleu_signature())
+
+
+def _links(
+    request: TrainRequest, config: RunConfig, corpora: Sequence[Corpus], prepared: PreparedCorpus
+) -> Column | None:
+    """The links to learn; file and setting make sense together only."""
+    if bool(request.alignments) != bool(config.train.alignment_weight):
+        raise UserError(
+            "train.alignment_weight and --alignments belong together: how much links count, and the file that has them"
+        )
+    return links_of_corpus(request.alignments, corpora, prepared) if request.alignments else None
 
 
 def continuing(config: RunConfig, start: RunConfig) -> RunConfig:

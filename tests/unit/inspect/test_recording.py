@@ -1,16 +1,27 @@
 """Attention seen from outside: the right weights, and a model that does not notice."""
 
 import math
+from threading import Thread
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sightline.config import ModelConfig
-from sightline.inspect.recording import cross_attentions, recording
+from sightline.inspect.recording import attentions as attentions_by_stack
+from sightline.inspect.recording import cross_attentions, outputs, recording
 from sightline.model.attention import MultiHeadAttention
+from sightline.model.attention_variants import (
+    GroupedAttention,
+    capped_kernel,
+    scaled_kernel,
+    sliding_window,
+    unrestricted,
+)
 from sightline.model.build import build_model
-from sightline.model.masks import padding_mask
+from sightline.model.cache import LayerCache
+from sightline.model.masks import causal_mask, padding_mask
+from sightline.model.position_variants import Rotary, rotary_rates
 from sightline.model.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
@@ -116,3 +127,54 @@ def test_last_call_of_a_module_is_the_one_kept(model: Transformer) -> None:
             model.decode(TGT_IN[:, step : step + 1], cache.memory, cache.src_mask, cache)
             for name, layer in weights.items():
                 torch.testing.assert_close(layer, full[name][:, :, step : step + 1])
+
+
+KERNELS = {"scaled": (scaled_kernel(0.3), unrestricted), "capped": (capped_kernel(0.5, 2.0), sliding_window(2))}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_weights_of_what_families_vary(kernel: str) -> None:
+    """Fewer heads of keys, turned by position, under any kernel: whole, and position by position with a cache."""
+    score, narrow = KERNELS[kernel]
+    turn = Rotary(rotary_rates(6, 100.0))
+    attention = GroupedAttention(8, 4, 2, 6, "", nn.LayerNorm(6), nn.LayerNorm(6), turn, narrow, score)
+    x, mask = torch.randn(2, 5, 8), causal_mask(5, 5, torch.device("cpu"))[None, None]
+    with recording({"all": attention}) as whole:
+        output = attention(x, x, mask)
+    weights = whole["all"]
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 5))
+    values = attention.split_heads(attention.v_proj(x)).repeat_interleave(2, 1)
+    torch.testing.assert_close(attention.o_proj(attention.merge_heads(weights @ values)), output)
+    cache = LayerCache(grows=True)
+    for i in range(5):
+        with recording({"one": attention}) as step:
+            attention(x[:, i : i + 1], x[:, i : i + 1], mask[:, :, i : i + 1, : i + 1], cache)
+        torch.testing.assert_close(step["one"], weights[:, :, i : i + 1, : i + 1])
+
+
+def test_another_thread_is_not_recorded(model: Transformer) -> None:
+    expected = record(model, cross_attentions(model))
+    with recording(cross_attentions(model)) as weights:
+        model(SRC, TGT_IN, SRC_MASK)
+        other = Thread(target=lambda: model(SRC.flip(0), TGT_IN, SRC_MASK.flip(0)))
+        other.start()
+        other.join()
+    for name, layer in weights.items():
+        assert torch.equal(layer, expected[name])
+
+
+def test_outputs_are_those_of_the_last_call(model: Transformer) -> None:
+    layer = model.decoder.layers[1]
+    with outputs({"last": layer}) as seen:
+        hidden = model(SRC, TGT_IN, SRC_MASK)
+    assert torch.equal(seen["last"], hidden)  # post-norm: there is no further norm
+    assert not layer._forward_hooks
+
+
+def test_attentions_by_who_looks_at_what(model: Transformer) -> None:
+    found = attentions_by_stack(model)
+    assert {stack: [*modules] for stack, modules in found.items()} == {
+        "encoder": ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"],
+        "decoder": ["decoder.layers.0.self_attn", "decoder.layers.1.self_attn"],
+        "cross": ["decoder.layers.0.cross_attn", "decoder.layers.1.cross_attn"],
+    }

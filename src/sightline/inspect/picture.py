@@ -1,14 +1,14 @@
-"""The picture that the demo leaves behind: cross-attention (section 3.2.3) of one translation.
+"""Attention as a still picture, for papers and slides: PNG or SVG, drawn by matplotlib.
 
-A still image of where each target piece looked in the source. Recording the weights is `inspect`'s work, and
-so is the page to explore them on.
+The page to explore the weights on is `page/`, the picture for a terminal `terminal.py`.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -31,6 +31,9 @@ TITLE = 0.45
 AXIS_NAME = 0.30
 SCALE = 0.75  # height of the strip with the colour scale
 GAP = 0.34  # between the panels of the heads; holds a panel's title
+LARGEST = 8000  # pixels of a PNG's longer side, about
+OWN_FONT = "DejaVu Sans"  # comes with matplotlib
+LAST_OF_EUROPE = 0x52F  # Latin, Greek, Cyrillic: in that font
 LETTER = 0.078  # mean width of a letter at 9 points, generously
 TITLE_LETTER = 0.100  # the same at 12 points
 
@@ -65,41 +68,67 @@ class Layout:
         return left, top - self.panel_height
 
 
-def save_cross_attention(
-    weights: Float[np.ndarray, "heads tgt src"],
-    src_pieces: Sequence[str],
-    tgt_pieces: Sequence[str],
+def save_attention(
+    weights: Float[np.ndarray, "heads query key"],
+    queries: Sequence[str],
+    keys: Sequence[str],
     path: Path,
     title: str,
+    axes: tuple[str, str] = ("translation", "source"),
+    style: str = "png",
 ) -> None:
-    """Write a PNG: the mean of the heads large, each head small beside it; rows target, columns source.
+    """Write a picture, "png" or "svg": the mean of the heads large, each head beside it.
 
-    `weights` are probabilities over the source pieces, for each head and target piece. A blank in front of a
-    piece is not drawn; pieces without one, which continue the word before, are grey. Latin, Greek and
-    Cyrillic script only: the font that comes with matplotlib has no other.
+    `weights` are probabilities over the keys, for each head and query; a single head is drawn alone. A blank in front
+    of a piece is not drawn; pieces without one, which continue the word before, are grey. `axes` names rows and
+    columns. Scripts that no installed font has are boxes in a PNG; an SVG keeps its text as text.
     """
-    n_heads, n_tgt, n_src = weights.shape
-    if (n_tgt, n_src) != (len(tgt_pieces), len(src_pieces)):
-        raise ValueError(f"weights {weights.shape} for {len(tgt_pieces)} target and {len(src_pieces)} source pieces")
-    sources, targets = [_label(piece) for piece in src_pieces], [_label(piece) for piece in tgt_pieces]
-    layout = _lay_out(n_heads, sources, targets, title)
-    figure = _figure_class()(figsize=(layout.width, layout.height), dpi=200, facecolor="white")
-    figure.text(MARGIN / layout.width, 1 - MARGIN / layout.height, title, color=INK, fontsize=12, va="top")
-    image = _draw_mean(figure, layout, weights.mean(axis=0), sources, targets)
-    _colour_labels(image.axes, src_pieces, tgt_pieces)
-    _draw_heads(figure, layout, weights)
-    _draw_scale(figure, layout, image)
-    figure.savefig(path, format="png")
+    if weights.shape[1:] != (len(queries), len(keys)):
+        raise ValueError(f"weights {weights.shape} for {len(queries)} queries and {len(keys)} keys")
+    from matplotlib import rc_context
+
+    rows, columns = [_label(piece) for piece in queries], [_label(piece) for piece in keys]
+    layout = _lay_out(len(weights), columns, rows, title)
+    settings: Any = {
+        "font.family": _fonts([*rows, *columns, title]),
+        "svg.fonttype": "none",
+        "svg.hashsalt": "sightline",
+    }
+    with rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure = _figure_class()(figsize=(layout.width, layout.height), facecolor="white")
+        figure.text(MARGIN / layout.width, 1 - MARGIN / layout.height, title, color=INK, fontsize=12, va="top")
+        image = _draw_mean(figure, layout, weights.mean(axis=0), columns, rows, axes)
+        _colour_labels(image.axes, keys, queries)
+        if len(weights) > 1:
+            _draw_heads(figure, layout, weights)
+        _draw_scale(figure, layout, image, len(weights))
+        dpi = min(200.0, LARGEST / max(layout.width, layout.height))
+        figure.savefig(path, format=style, dpi=dpi, metadata={"Date": None} if style == "svg" else None)
 
 
-def _lay_out(n_heads: int, sources: Sequence[str], targets: Sequence[str], title: str) -> Layout:
+def _fonts(texts: Sequence[str]) -> list[str]:
+    """matplotlib's own font, and for letters that it lacks installed ones that have them."""
+    from matplotlib import font_manager, ft2font
+
+    missing = {ord(letter) for text in texts for letter in text if ord(letter) > LAST_OF_EUROPE}
+    chosen = [OWN_FONT]
+    files = {font.name: font.fname for font in font_manager.fontManager.ttflist} if missing else {}
+    for name in sorted(files, key=lambda name: name != OWN_FONT):
+        found = missing & ft2font.FT2Font(files[name]).get_charmap().keys()
+        chosen += [name] if found and name != OWN_FONT else []
+        missing -= found
+    return chosen
+
+
+def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: str) -> Layout:
     n_rows = max(2, ceil(sqrt(n_heads)))
     n_columns = ceil(n_heads / n_rows)
-    main_width, main_height = len(sources) * CELL, len(targets) * CELL
-    left = MARGIN + AXIS_NAME + LETTER * max(map(len, targets))
-    over = TITLE + AXIS_NAME + LETTER * max(map(len, sources)) + MARGIN
+    main_width, main_height = len(columns) * CELL, len(rows) * CELL
+    left = MARGIN + AXIS_NAME + LETTER * max(map(len, rows))
+    over = TITLE + AXIS_NAME + LETTER * max(map(len, columns)) + MARGIN
     body = Layout(0.0, main_height + over + SCALE, left, SCALE, main_width, main_height, n_columns, n_rows)
-    right_edge = body.panel(n_columns - 1)[0] + body.panel_width
+    right_edge = body.panel(n_columns - 1)[0] + body.panel_width if n_heads > 1 else left + main_width
     width = max(right_edge + MARGIN, TITLE_LETTER * len(title) + 2 * MARGIN)
     return replace(body, width=width)
 
@@ -119,45 +148,48 @@ def _place(
 def _draw_mean(
     figure: "matplotlib.figure.Figure",
     layout: Layout,
-    mean: Float[np.ndarray, "tgt src"],
-    sources: Sequence[str],
-    targets: Sequence[str],
+    mean: Float[np.ndarray, "query key"],
+    columns: Sequence[str],
+    rows: Sequence[str],
+    names: tuple[str, str],
 ) -> "matplotlib.image.AxesImage":
     axes = _place(figure, layout, layout.left, layout.bottom, layout.main_width, layout.main_height)
     image = _draw_weights(axes, mean)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
-    axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=9)
-    axes.set_yticks(range(len(targets)), targets, fontsize=9)
-    axes.set_xlabel("source", color=GREY, fontsize=9, labelpad=8, loc="left")
-    axes.set_ylabel("translation", color=GREY, fontsize=9, labelpad=8, loc="top")
+    axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=9)
+    axes.set_yticks(range(len(rows)), rows, fontsize=9)
+    axes.set_xlabel(names[1], color=GREY, fontsize=9, labelpad=8, loc="left")
+    axes.set_ylabel(names[0], color=GREY, fontsize=9, labelpad=8, loc="top")
     # White lines between the cells, as on squared paper.
-    axes.set_xticks(np.arange(1, len(sources)) - 0.5, minor=True)
-    axes.set_yticks(np.arange(1, len(targets)) - 0.5, minor=True)
+    axes.set_xticks(np.arange(1, len(columns)) - 0.5, minor=True)
+    axes.set_yticks(np.arange(1, len(rows)) - 0.5, minor=True)
     axes.grid(which="minor", color="white", linewidth=0.8)
     axes.tick_params(which="both", length=0)
     return image
 
 
-def _colour_labels(axes: "matplotlib.axes.Axes", src_pieces: Sequence[str], tgt_pieces: Sequence[str]) -> None:
+def _colour_labels(axes: "matplotlib.axes.Axes", keys: Sequence[str], queries: Sequence[str]) -> None:
     """Dark where a word begins (and for marks like `</s>`), grey where it goes on."""
     labels = [*axes.get_xticklabels(), *axes.get_yticklabels()]
-    for label, piece in zip(labels, [*src_pieces, *tgt_pieces], strict=True):
+    for label, piece in zip(labels, [*keys, *queries], strict=True):
         label.set_color(INK if piece.startswith((BLANK, "<")) else GREY)
 
 
 def _draw_heads(
-    figure: "matplotlib.figure.Figure", layout: Layout, weights: Float[np.ndarray, "heads tgt src"]
+    figure: "matplotlib.figure.Figure", layout: Layout, weights: Float[np.ndarray, "heads query key"]
 ) -> None:
     for number, head in enumerate(weights):
         axes = _place(figure, layout, *layout.panel(number), layout.panel_width, layout.panel_height)
         _draw_weights(axes, head)
-        axes.set_title(f"head {number + 1}", color=GREY, fontsize=8, pad=4, loc="left")
+        axes.set_title(f"head {number}", color=GREY, fontsize=8, pad=4, loc="left")
         axes.set_xticks([])
         axes.set_yticks([])
 
 
-def _draw_weights(axes: "matplotlib.axes.Axes", weights: Float[np.ndarray, "tgt src"]) -> "matplotlib.image.AxesImage":
+def _draw_weights(
+    axes: "matplotlib.axes.Axes", weights: Float[np.ndarray, "query key"]
+) -> "matplotlib.image.AxesImage":
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("ink", PAPER_TO_INK)
@@ -166,7 +198,9 @@ def _draw_weights(axes: "matplotlib.axes.Axes", weights: Float[np.ndarray, "tgt 
     return axes.imshow(weights, cmap=colours, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="auto")
 
 
-def _draw_scale(figure: "matplotlib.figure.Figure", layout: Layout, image: "matplotlib.image.AxesImage") -> None:
+def _draw_scale(
+    figure: "matplotlib.figure.Figure", layout: Layout, image: "matplotlib.image.AxesImage", n_heads: int
+) -> None:
     axes = _place(figure, layout, layout.left, SCALE - 0.30, 2.0, 0.09)
     scale = figure.colorbar(image, cax=axes, orientation="horizontal")
     scale.set_ticks([0.0, 0.5, 1.0], labels=["0", "½", "1"])
@@ -176,7 +210,7 @@ def _draw_scale(figure: "matplotlib.figure.Figure", layout: Layout, image: "matp
     axes.text(
         1.05,
         0.5,
-        "share of the attention; large: mean of the heads",
+        "share of the attention" + ("; large: mean of the heads" if n_heads > 1 else ""),
         transform=axes.transAxes,
         color=GREY,
         fontsize=8,
@@ -198,5 +232,5 @@ def _figure_class() -> "type[matplotlib.figure.Figure]":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError('the picture needs matplotlib: pip install "sightline[demo]"') from None
+        raise UserError('the picture needs matplotlib: pip install "sightline[inspect]"') from None
     return Figure

@@ -1,0 +1,83 @@
+"""`sightline align` and `sightline prune`: putting attention to use."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from sightline.cli.files import aligned, output
+from sightline.cli.options import load_model, model_options
+
+
+def add(commands: Any) -> None:
+    """Register the commands."""
+    _align_options(commands)
+    _prune_options(commands)
+
+
+def _align_options(commands: Any) -> None:
+    parser = commands.add_parser("align", help="which source word each target word of given translations comes from")
+    model_options(parser)
+    parser.add_argument("--source", required=True, metavar="FILE")
+    parser.add_argument("--target", required=True, metavar="FILE")
+    parser.add_argument("-o", "--output", default="-", help="file of links (i-j) to write (default: standard output)")
+    reverse = "a model of the other direction; links of both are joined (grow-diag)"
+    parser.add_argument("--reverse", metavar="MODEL", help=reverse)
+    choose = (
+        "links of these pairs, people's or another aligner's: find the attention that comes closest, and keep that "
+    )
+    choose += "that choice in the model directory"
+    parser.add_argument("--choose", metavar="LINKS", help=choose)
+    parser.set_defaults(run=run_align)
+
+
+def run_align(options: argparse.Namespace) -> None:
+    """Links of each pair, a line each; or the choice of the attention that they are read from."""
+    from sightline.data.links import format_links
+
+    sources, targets = aligned(options.source, options.target)
+    model = load_model(options)
+    if options.choose:
+        _choose_head(model, sources, targets, options.choose)
+        return
+    reverse = load_model(options, options.reverse) if options.reverse else None
+    with output(options.output) as file:
+        file.writelines(f"{format_links(links)}\n" for links in model.align(sources, targets, reverse=reverse))
+
+
+def _choose_head(model: Any, sources: list[str], targets: list[str], path: str) -> None:
+    from sightline.data.links import check_links, read_gold
+    from sightline.model_directory import write_alignment
+
+    gold = read_gold(path)
+    check_links(path, [pair.possible for pair in gold], sources, targets)
+    ranked = model.rank_heads(sources, targets, gold)
+    for head, score in list(ranked.items())[:5]:
+        print(f"{head!s:<40} {score.render()}")
+    best = next(iter(ranked))
+    print(f"{write_alignment(model.path, best.as_json())}: {best}", file=sys.stderr)
+
+
+def _prune_options(commands: Any) -> None:
+    parser = commands.add_parser("prune", help="write a smaller model without the attention heads that matter least")
+    model_options(parser)
+    heads = "how many heads to leave out: a share of all, such as 30%%, or a number; every attention keeps one"
+    parser.add_argument("--heads", required=True, metavar="SHARE", help=heads)
+    parser.add_argument("--source", required=True, metavar="FILE", help="text by which to judge what matters")
+    parser.add_argument("--target", required=True, metavar="FILE", help="its translation")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="model directory to write")
+    parser.set_defaults(run=run_prune)
+
+
+def run_prune(options: argparse.Namespace) -> None:
+    """Measure the heads, leave out the least important, say which."""
+    from sightline.inspect.heads import all_heads, listed
+    from sightline.inspect.importance import least_important
+    from sightline.pruning import parse_count, write_pruned
+
+    sources, targets = aligned(options.source, options.target)
+    model = load_model(options)
+    count = parse_count(options.heads, len(all_heads(model.network)))
+    removed = least_important(model.head_importance(sources, targets), count)
+    folder = write_pruned(model, removed, Path(options.output))
+    print(f"{folder}: without {len(removed)} heads, {dict(listed(removed))}", file=sys.stderr)

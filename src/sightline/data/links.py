@@ -1,0 +1,119 @@
+"""Word alignments as files, and which word each piece of a text belongs to.
+
+A link (i, j) joins source word i to target word j, both counted from 0; words are what blanks separate. A file has one
+line a pair, `0-0 1-2 2-1` (the Pharaoh format, which fast_align, Marian and Moses write and read). Gold files also have
+`ipj` for links that annotators found possible rather than sure (the distinction of Och and Ney 2003, section 6,
+https://aclanthology.org/J03-1002). Not here: how good links are (`evaluate/alignment.py`), where a model finds them
+(`inspect/alignment.py`).
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int64
+
+from sightline.data.corpus import Corpus, display_name, read_lines, read_pairs
+from sightline.data.prepared import Column, PreparedCorpus
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+
+Link = tuple[int, int]
+Links = frozenset[Link]
+
+LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
+WORD = re.compile(r"\S+")
+NO_WORD = -1
+
+
+@dataclass(frozen=True)
+class GoldLinks:
+    """What annotators say of a pair; every sure link is a possible one, too."""
+
+    sure: Links
+    possible: Links
+
+
+def read_links(path: str) -> list[Links]:
+    """The links of every pair of a Pharaoh file; a pair without links is an empty line.
+
+    Raises:
+        UserError: what is no link, with its line.
+    """
+    return [gold.sure for gold in _read(path, "-", "only gold files have possible links (ipj); write i-j")]
+
+
+def read_gold(path: str) -> list[GoldLinks]:
+    """The same for a gold file, in which `ipj` is a possible link."""
+    return list(_read(path, "-p", "write i-j for a sure link, ipj for a possible one"))
+
+
+def _read(path: str, kinds: str, advice: str) -> Iterator[GoldLinks]:
+    for number, line in enumerate(read_lines(path), start=1):
+        found: dict[str, set[Link]] = {"-": set(), "p": set()}
+        for text in line.split():
+            match = LINK.fullmatch(text)
+            if match is None or match[2] not in kinds:
+                raise UserError(f"{display_name(path)}: line {number}: '{text}' is not a link; {advice}, from 0")
+            found[match[2]].add((int(match[1]), int(match[3])))
+        yield GoldLinks(frozenset(found["-"]), frozenset(found["-"] | found["p"]))
+
+
+def format_links(links: Collection[Link]) -> str:
+    """A line of a Pharaoh file.
+
+    >>> format_links({(1, 2), (0, 0), (1, 1)})
+    '0-0 1-1 1-2'
+    """
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def check_links(path: str, links: Sequence[Collection[Link]], sources: Sequence[str], targets: Sequence[str]) -> None:
+    """`UserError` where links do not belong to these texts: another number of pairs, or a word that is not there."""
+    if len(links) != len(sources):
+        raise UserError(
+            f"{display_name(path)} has {len(links):,} lines, but there are {len(sources):,} pairs; line n must belong "
+            "to pair n, and a pair without links is an empty line"
+        )
+    for number, (pair, src, tgt) in enumerate(zip(links, sources, targets, strict=True), start=1):
+        words = len(src.split()), len(tgt.split())
+        beyond = next((f"{i}-{j}" for i, j in sorted(pair) if i >= words[0] or j >= words[1]), None)
+        if beyond:
+            raise UserError(
+                f"{display_name(path)}: line {number}: link {beyond} is beyond the pair, which has {words[0]} source "
+                f"and {words[1]} target words; words are counted from 0, source first"
+            )
+
+
+def links_of_corpus(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus) -> Column:
+    """The links of every pair that `prepare` has kept of the corpora, as word numbers in turn: i, j, i, j...
+
+    `path` has a line for each pair of the files, dropped or not. Whether a pair is dropped depends on its texts alone,
+    so those kept are found again by them, in order.
+
+    Raises:
+        UserError: as `read_links` and `check_links`.
+    """
+    pairs = list(read_pairs(corpora))
+    links = read_links(path)
+    check_links(path, links, *zip(*pairs, strict=True))
+    values, ends = [], [0]
+    for pair, found in zip(pairs, links, strict=True):
+        if len(ends) <= len(prepared) and pair == prepared.text(len(ends) - 1):
+            values += [number for link in sorted(found) for number in link]
+            ends.append(len(values))
+    assert len(ends) == len(prepared) + 1, "what was kept is a part of what was read"
+    return Column(np.array(values, np.int32), np.array(ends, np.int64))
+
+
+def words_of_pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
+    """The ids of a text, and for each piece the number of its word; `NO_WORD` for blanks at the end.
+
+    A piece that is a blank alone belongs to the word after it.
+    """
+    encoding = tokenizer.backend.encode(text, add_special_tokens=False)
+    ends = np.array([match.end() for match in WORD.finditer(text)], dtype=np.int64)
+    starts = np.array([start for start, _ in encoding.offsets], dtype=np.int64)
+    words = np.searchsorted(ends, starts, side="right")
+    return encoding.ids, np.where(words < len(ends), words, NO_WORD)

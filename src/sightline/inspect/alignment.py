@@ -1,0 +1,253 @@
+"""Word alignment from attention: which source word a model looked at for each target word.
+
+Weights of pieces are summed to words, and each target word is linked to the source word with the greatest weight; the
+end mark takes no part. Which attention knows best differs from model to model: `rank_heads` tries every head, the mean
+of every layer, and both rows that concern a piece, on pairs whose links are known. In some models the row that
+*predicts* a piece looks at its source, in others the one that *reads* it afterwards (Chen et al. 2020,
+arXiv:2004.14837, "shift-att").
+
+Links of two models, one for each direction, become one set by `grow_diagonal`. Not here: files of links
+(`data/links.py`), error rates (`evaluate/alignment.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from sightline.architectures import Network
+from sightline.data.batch import Batch, collate
+from sightline.data.batching import cut
+from sightline.data.links import NO_WORD, GoldLinks, Link, Links, words_of_pieces
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+from sightline.evaluate.alignment import AlignmentScore, score_alignment
+from sightline.inspect.pair import evaluating
+from sightline.inspect.recording import Attention, cross_attentions, recording
+
+ROWS = ("predicts", "reads")
+Words = Int64[np.ndarray, " _"]  # of each piece
+
+
+@dataclass(frozen=True)
+class AlignmentHead:
+    """The attention over the source that links are read from."""
+
+    layer: int  # of the decoder, from 0
+    head: int | None  # from 0; None = the mean of the layer's heads
+    row: str  # of a piece: the one that "predicts" it or the one that "reads" it
+
+    def __str__(self) -> str:
+        head = "mean of heads" if self.head is None else f"head {self.head}"
+        return f"layer {self.layer}, {head}, row that {self.row}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields by their names."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A pair in ids, and the words of its pieces."""
+
+    src: list[int]
+    tgt: list[int]
+    src_words: Words
+    tgt_words: Words
+    n_tgt_words: int
+
+
+def alignment_heads(model: Network) -> list[AlignmentHead]:
+    """Every attention of a decoder that links can be read from; `UserError` where it has none."""
+    layers = enumerate(_layers(model))
+    return [
+        AlignmentHead(layer, head, row)
+        for layer, attention in layers
+        for head, row in product([None, *range(_n_heads(attention))], ROWS)
+    ]
+
+
+def usual_head(model: Network) -> AlignmentHead:
+    """Where to look without having tried: the mean of the last layer but one (Garg et al. 2019, arXiv:1909.02074,
+    section 4.1), in the row that predicts.
+    """
+    return AlignmentHead(max(0, len(_layers(model)) - 2), None, "predicts")
+
+
+def align(
+    model: Network,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    head: AlignmentHead,
+    batch_tokens: int = 4096,
+    max_len: int | None = None,
+) -> list[Links]:
+    """The links of each pair: every target word to one source word, as one head sees it.
+
+    Args:
+        model: of any architecture with attention; works without dropout, and is left in the mode it was in.
+        targets: translations, the model's own or anybody's; line n belongs to line n of `sources`.
+        batch_tokens: pieces looked at together, rows times the longer side.
+        max_len: the longest sequence the model can take, where it has a limit.
+
+    Raises:
+        UserError: the model has no such head, the numbers of lines differ, or a pair is too long for the model.
+    """
+    check_head(model, head)
+    return [_links(best[0]) for best in _likeliest(model, tokenizer, sources, targets, [head], batch_tokens, max_len)]
+
+
+def rank_heads(
+    model: Network,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    gold: Sequence[GoldLinks],
+    batch_tokens: int = 4096,
+) -> dict[AlignmentHead, AlignmentScore]:
+    """Every attention of the decoder with its error rate on these pairs, the best first.
+
+    `gold` may be links of another aligner instead of people's: some hundred pairs are enough to choose.
+    """
+    heads = alignment_heads(model)
+    found = _likeliest(model, tokenizer, sources, targets, heads, batch_tokens)
+    scores = {head: score_alignment([_links(best[i]) for best in found], gold) for i, head in enumerate(heads)}
+    return dict(sorted(scores.items(), key=lambda item: item[1].aer))
+
+
+def check_head(model: Network, head: AlignmentHead) -> None:
+    """`UserError` where the model has no such head."""
+    layers = _layers(model)
+    if not 0 <= head.layer < len(layers):
+        raise UserError(
+            f"layer {head.layer}: the decoder has attention over the source in layers 0 to {len(layers) - 1}"
+        )
+    n_heads = _n_heads(layers[head.layer])
+    if head.head is not None and not 0 <= head.head < n_heads:
+        raise UserError(f"head {head.head}: layer {head.layer} has heads 0 to {n_heads - 1}")
+    if head.row not in ROWS:
+        raise UserError(f"row '{head.row}': must be 'predicts' or 'reads'")
+
+
+def joined(forward: Sequence[Links], backward: Sequence[Links]) -> list[Links]:
+    """`grow_diagonal` for each pair; those of the other direction come as (target word, source word)."""
+    turned = [frozenset((i, j) for j, i in links) for links in backward]
+    return [grow_diagonal(one, other) for one, other in zip(forward, turned, strict=True)]
+
+
+def grow_diagonal(forward: Links, backward: Links) -> Links:
+    """One set of links from those of both directions, each as (source word, target word).
+
+    What both have, and then, again and again, what either has beside it (diagonals included) if it links a word that
+    has no link yet: "grow-diag" of Koehn et al. 2005 (https://aclanthology.org/2005.iwslt-1.8, section 2.2).
+    """
+    union, links = forward | backward, set(forward & backward)
+    around = [step for step in product((-1, 0, 1), repeat=2) if step != (0, 0)]
+    waiting = sorted(links)
+    while waiting:
+        i, j = waiting.pop(0)
+        for link in ((i + di, j + dj) for di, dj in around):
+            if link in union and link not in links and _is_new(link, links):
+                links.add(link)
+                waiting.append(link)
+    return frozenset(links)
+
+
+def _is_new(link: Link, links: set[Link]) -> bool:
+    """Whether one of the two words has no link yet."""
+    return all(link[0] != i for i, _ in links) or all(link[1] != j for _, j in links)
+
+
+def _layers(model: Network) -> list[Attention]:
+    layers = list(cross_attentions(model).values())
+    if not layers:
+        raise UserError("this model has no attention over its source (model.attention = none): it links no words")
+    return layers
+
+
+def _n_heads(attention: Attention) -> int:
+    return getattr(attention, "n_heads", 1)
+
+
+def _links(source_words: Int64[np.ndarray, " tgt_words"]) -> Links:
+    return frozenset((int(i), j) for j, i in enumerate(source_words) if i != NO_WORD)
+
+
+def _likeliest(
+    model: Network,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    heads: Sequence[AlignmentHead],
+    batch_tokens: int,
+    max_len: int | None = None,
+) -> list[Int64[np.ndarray, "heads tgt_words"]]:
+    """For each pair and head the source word of each target word, `NO_WORD` where there is none."""
+    if len(sources) != len(targets):
+        raise UserError(f"{len(sources)} source but {len(targets)} target lines; line n belongs to line n")
+    pairs = [_pair(tokenizer, src, tgt) for src, tgt in zip(sources, targets, strict=True)]
+    _check_lengths(pairs, max_len)
+    found = [np.full((len(heads), pair.n_tgt_words), NO_WORD) for pair in pairs]
+    device = next(model.parameters()).device
+    for rows in _batches(pairs, batch_tokens):
+        chosen = [pairs[row] for row in rows]
+        ids = [(pair.src, pair.tgt) for pair in chosen]
+        batch = collate(ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id).to(device)
+        for i, best in enumerate(_likeliest_words(model, batch, chosen, heads)):
+            for row, pair, words in zip(rows, chosen, best, strict=True):
+                found[row][i] = words[: pair.n_tgt_words]
+    return found
+
+
+def _pair(tokenizer: Tokenizer, src: str, tgt: str) -> _Pair:
+    (src_ids, src_words), (tgt_ids, tgt_words) = words_of_pieces(tokenizer, src), words_of_pieces(tokenizer, tgt)
+    return _Pair(src_ids, tgt_ids, src_words, tgt_words, len(tgt.split()))
+
+
+def _check_lengths(pairs: Sequence[_Pair], max_len: int | None) -> None:
+    longest = [max(len(pair.src), len(pair.tgt)) + 1 for pair in pairs]
+    for number, length in enumerate(longest if max_len else [], start=1):
+        if max_len and length > max_len:
+            raise UserError(f"pair {number}: has {length} pieces, and this model reads {max_len}: shorten the line")
+
+
+def _batches(pairs: Sequence[_Pair], batch_tokens: int) -> Iterator[list[int]]:
+    """The pairs in which something can be linked, those of like length together."""
+    rows = np.array([row for row, pair in enumerate(pairs) if len(pair.src) and len(pair.tgt)], dtype=np.int64)
+    longest = np.array([max(len(pairs[row].src), len(pairs[row].tgt)) + 1 for row in rows], dtype=np.int64)
+    order = np.argsort(longest, kind="stable")
+    yield from (batch.tolist() for batch in cut(rows[order], longest[order], batch_tokens))
+
+
+def _likeliest_words(
+    model: Any, batch: Batch, pairs: Sequence[_Pair], heads: Sequence[AlignmentHead]
+) -> Iterator[Int64[np.ndarray, "batch tgt_words"]]:
+    """For each head the source words of a batch, from one pass of the model."""
+    names = list(cross_attentions(model))
+    wanted = {names[head.layer]: cross_attentions(model)[names[head.layer]] for head in heads}
+    with evaluating(model), torch.inference_mode(), recording(wanted) as weights:
+        model.decode(batch.tgt_in, model.encode(batch.src, batch.src_mask), batch.src_mask)
+    src = _membership([pair.src_words for pair in pairs], batch.src.size(1))
+    # A piece is predicted in its own place of `tgt_out` and read one place later.
+    tgt = {row: _membership([pair.tgt_words for pair in pairs], batch.tgt_in.size(1), ROWS.index(row)) for row in ROWS}
+    for head in heads:
+        layer = weights[names[head.layer]].float().cpu()
+        one = layer.mean(1) if head.head is None else layer[:, head.head]
+        words = tgt[head.row].mT @ one @ src  # (batch, tgt_words, src_words)
+        linked = words.sum(-1) > 0  # not so where a tokenizer leaves nothing of a word
+        yield torch.where(linked, words.argmax(-1), NO_WORD).numpy()
+
+
+def _membership(words: Sequence[Words], length: int, shift: int = 0) -> Float[Tensor, "batch length n_words"]:
+    """1 where a piece belongs to a word; pieces stand `shift` places further right."""
+    matrix = torch.zeros(len(words), length, max(1, 1 + max(int(row.max()) for row in words)))
+    for i, row in enumerate(words):
+        places = np.flatnonzero(row != NO_WORD)
+        matrix[i, places + shift, row[places]] = 1.0
+    return matrix

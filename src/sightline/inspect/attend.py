@@ -1,0 +1,109 @@
+"""Who looks at what: the attention weights of one source and its translation, for every architecture that has any.
+
+Search and training stay on fused kernels, which have no weights to give. Here the pair is read once more, and only the
+attentions that were asked for are computed a second time (`recording`). Not here: how weights are summed up
+(`readings`) or drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sightline.decode.translator import Translator, override
+from sightline.errors import UserError, unknown
+from sightline.inspect.pair import evaluating, read_pair
+from sightline.inspect.record import AttentionRecord
+from sightline.inspect.recording import STACKS, Attention, attentions, recording
+from sightline.model.attention import MultiHeadAttention
+
+Layers = Sequence[int] | Mapping[str, Sequence[int]]
+
+
+def attend(
+    translator: Translator,
+    src: str,
+    tgt: str | None = None,
+    layers: Layers | None = None,
+    heads: Sequence[int] | None = None,
+    prefix: str = "",
+    **overrides: Any,
+) -> AttentionRecord:
+    """The attention weights of a source and its translation.
+
+    The weights are those of the model in float32, whatever numbers it translated with.
+
+    Args:
+        translator: the model with its tokenizer and settings; `sightline.load(...).attend` passes its own.
+        src: one sentence, or as much as `translate` would not cut in parts.
+        tgt: its translation; None: it is made.
+        layers: which layers to record, in all three stacks, or for each of them: `{"cross": [-1]}`. Numbers count from
+            0, negative ones from the last. None: all of them.
+        heads: which heads of these layers, in this order; None: all of them.
+        prefix: what a translation that is made must begin with.
+        **overrides: settings of `DecodeConfig` for this translation, such as `beam_size=1`.
+
+    Raises:
+        UserError: the source is blank or too long, or there is no such layer, head or setting.
+    """
+    network: Any = translator.model
+    stacks = attentions(network)
+    chosen = choose(stacks, layers, heads)
+    pair = read_pair(translator, src, tgt, prefix, override(translator.config, overrides))
+    with evaluating(network), torch.inference_mode(), recording(chosen) as weights:
+        pair.read_by(network)
+    shown: dict[str, Any] = {
+        stack: [_numbers(weights[name], heads) if name in weights else None for name in modules]
+        for stack, modules in stacks.items()
+    }
+    return AttentionRecord(**pair.described, **shown)
+
+
+def choose(
+    stacks: Mapping[str, Mapping[str, Attention]], layers: Layers | None, heads: Sequence[int] | None
+) -> dict[str, Attention]:
+    """The attentions of the layers that were asked for; a `UserError` where there is no such layer or head."""
+    chosen = {
+        name: module
+        for stack, numbers in _layers_of_stacks(stacks, layers).items()
+        for name, module in _pick(list(stacks[stack].items()), numbers, f"{stack} attention: layer")
+    }
+    for name, module in chosen.items():
+        _pick(range(_head_count(module)), heads or (), f"{name}: head")
+    return chosen
+
+
+def _layers_of_stacks(stacks: Mapping[str, Mapping[str, Attention]], layers: Layers | None) -> dict[str, Sequence[int]]:
+    """Which layers are asked of each stack; numbers for all stacks count where a stack has so many layers."""
+    if layers is None:
+        return {stack: range(len(modules)) for stack, modules in stacks.items()}
+    if isinstance(layers, Mapping):
+        for stack in layers.keys() - STACKS.keys():
+            raise unknown("kind of attention", stack, STACKS)
+        return dict(layers)
+    deepest = max(stacks.values(), key=len)
+    _pick(list(deepest), layers, "layer")
+    return {stack: [n for n in layers if -len(modules) <= n < len(modules)] for stack, modules in stacks.items()}
+
+
+def _pick(things: Sequence[Any], numbers: Sequence[int], what: str) -> list[Any]:
+    """The things of these numbers; negative ones count from the last."""
+    for number in numbers:
+        if not -len(things) <= number < len(things):
+            known = f"they go from 0 to {len(things) - 1}" if things else "this model has none"
+            raise UserError(f"{what} {number} does not exist: {known}")
+    return [things[number] for number in numbers]
+
+
+def _head_count(module: Attention) -> int:
+    return module.n_heads if isinstance(module, MultiHeadAttention) else 1
+
+
+def _numbers(
+    weights: Float[Tensor, "1 heads queries keys"], heads: Sequence[int] | None
+) -> Float[np.ndarray, "chosen queries keys"]:
+    one = weights[0].float().cpu().numpy()
+    return one if heads is None else one[list(heads)]

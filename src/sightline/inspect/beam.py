@@ -1,0 +1,95 @@
+"""Beam search as a tree: every continuation that the search ranked, and what became of it.
+
+The search is the ordinary one with somebody watching; what it finds is what `translate` finds. Not here: the search
+(`decode/search.py`), and what the model thought at a position (`trace`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+
+from sightline.config import DecodeConfig
+from sightline.decode.candidates import Candidates as Shortlisted
+from sightline.decode.ending import length_penalty
+from sightline.decode.engine import not_finite, search_options, start_decoding
+from sightline.decode.search import Candidates, Hypothesis, SearchOptions, beam_search
+from sightline.decode.translator import Translator
+from sightline.inspect.pair import evaluating, written
+from sightline.inspect.record import BeamNode
+
+
+def watched_search(
+    translator: Translator, source: list[int], prefix: list[int], config: DecodeConfig
+) -> tuple[Hypothesis, list[BeamNode]]:
+    """What `translate` would choose for a source, and the tree of everything it ranked on the way.
+
+    Greedy search and sampling rank nothing: their tree is the one path they took.
+    """
+    if config.sample or config.beam_size == 1:
+        hypothesis = translator.search([[source]], prefix, config)[0][0]
+        return hypothesis, _only_path(translator, hypothesis, config)
+    model, special = translator.form(config), translator.special
+    with evaluating(model), torch.inference_mode():
+        start = start_decoding(
+            model, [source], [prefix], config, special, translator.max_len, translator.offered(config)
+        )
+        tree = BeamTree(translator, search_options(config, start.special), start.few)
+        found = beam_search(start.step, start.cache, start.limits, tree.options, tree.grow)[0]
+    if not found or not torch.tensor(found[0].log_prob).isfinite():
+        raise not_finite()
+    hypothesis = start.few.with_ids(found[0]) if start.few else found[0]
+    tree.choose(written(hypothesis, special.eos_id))
+    return hypothesis, tree.nodes
+
+
+class BeamTree:
+    """Grows by the candidates of one sentence, step by step."""
+
+    def __init__(self, translator: Translator, options: SearchOptions, few: Shortlisted | None) -> None:
+        self.translator = translator
+        self.options = options
+        self.nodes: list[BeamNode] = []
+        self._few = few
+        self._child: dict[tuple[int, int], int] = {}  # (parent, token) to the node
+        self._live = [-1]  # the node of each living hypothesis, as the search numbers them
+
+    def grow(self, candidates: Candidates) -> None:
+        """One step: the best continuations, best first. Ends finish, the best others live on."""
+        step = candidates.tokens.size(-1) - 1
+        tokens = candidates.tokens[0, :, -1]
+        ids = (tokens if self._few is None else self._few.ids[tokens]).tolist()
+        columns = (candidates.parents[0], candidates.log_probs[0], candidates.ended[0])
+        live: list[int] = []
+        for token, parent, log_prob, ended in zip(ids, *(c.tolist() for c in columns), strict=True):
+            if log_prob == -float("inf"):  # not allowed, or of a hypothesis that does not exist
+                continue
+            status = "finished" if ended else "kept" if len(live) < self.options.beam_size else "pruned"
+            node = self._add(self._live[parent], step, token, log_prob, status)
+            if status == "kept":
+                live.append(node)
+        self._live = live
+
+    def choose(self, tokens: Sequence[int]) -> None:
+        """Mark the path of these tokens, the translation."""
+        node = -1
+        for token in tokens:
+            node = self._child[node, token]
+            self.nodes[node] = replace(self.nodes[node], status="chosen")
+
+    def _add(self, parent: int, step: int, token: int, log_prob: float, status: str) -> int:
+        (piece,) = self.translator.tokenizer.pieces([token])
+        score = log_prob / length_penalty(step + 1, self.options.length_penalty)
+        self._child[parent, token] = len(self.nodes)
+        self.nodes.append(BeamNode(parent, step, piece, log_prob, score, status))
+        return len(self.nodes) - 1
+
+
+def _only_path(translator: Translator, hypothesis: Hypothesis, config: DecodeConfig) -> list[BeamNode]:
+    pieces = translator.tokenizer.pieces(written(hypothesis, translator.tokenizer.eos_id))
+    log_probs = accumulate(hypothesis.token_log_probs)
+    return [
+        BeamNode(i - 1, i, piece, log_prob, log_prob / length_penalty(i + 1, config.length_penalty), "chosen")
+        for i, (piece, log_prob) in enumerate(zip(pieces, log_probs, strict=True))
+    ]

@@ -1,0 +1,156 @@
+// @ts-check
+// One translation seen from inside: its pieces and words, and the attention weights of every layer and head.
+
+/** @typedef {{rows: number, columns: number, values: Float32Array}} Weights row = query, column = key */
+/** @typedef {{text: string, start: number, stop: number}} Span */
+
+export const PARTS = ["encoder", "decoder", "cross"];
+const SQUARES = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2); // what a byte stands for
+
+export class Inspection {
+  /**
+   * @param {any} data as Python's `page_contents` made it
+   * @param {Record<string, ({heads: number, rows: number, columns: number, bytes: Uint8Array} | null)[]>} layers
+   */
+  constructor(data, layers) {
+    this.data = data;
+    this.attention = layers;
+    /** @type {Map<string, Weights>} */
+    this.known = new Map();
+  }
+
+  /**
+   * @param {any} data
+   * @returns {Promise<Inspection>}
+   */
+  static async read(data) {
+    /** @type {any} */
+    const layers = {};
+    for (const part of PARTS) layers[part] = await Promise.all(data.attention[part].map(unpacked));
+    return new Inspection(data, layers);
+  }
+
+  /** The parts of the model that have attention. */
+  parts() {
+    return PARTS.filter((part) => this.attention[part].some(Boolean));
+  }
+
+  /** @param {string} part @returns {number[]} the layers that were recorded */
+  layers(part) {
+    return this.attention[part].flatMap((layer, number) => (layer ? [number] : []));
+  }
+
+  /** @param {string} part @param {number | null} layer @returns {number} heads of the layer, or of the largest */
+  heads(part, layer) {
+    const chosen = this.attention[part].filter((_, number) => layer === null || number === layer);
+    return Math.max(0, ...chosen.map((found) => found?.heads ?? 0));
+  }
+
+  /**
+   * Weights of one head of one layer, or means; a layer or head that is not there counts as the mean of all.
+   * @param {string} part
+   * @param {number | null} layer
+   * @param {number | null} head
+   * @returns {Weights | null}
+   */
+  weights(part, layer, head) {
+    const key = `${part} ${layer} ${head}`;
+    const found = this.known.get(key) ?? this.mean(part, layer, head);
+    if (found) this.known.set(key, found);
+    return found;
+  }
+
+  /** @param {string} part @param {number | null} layer @param {number | null} head @returns {Weights | null} */
+  mean(part, layer, head) {
+    const recorded = this.layers(part);
+    const numbers = layer !== null && recorded.includes(layer) ? [layer] : recorded;
+    if (numbers.length === 0) return null;
+    const first = /** @type {any} */ (this.attention[part][numbers[0]]);
+    const sum = new Float32Array(first.rows * first.columns);
+    let count = 0;
+    for (const number of numbers) {
+      const { heads, bytes } = /** @type {any} */ (this.attention[part][number]);
+      for (let h = 0; h < heads; h++) {
+        if (head !== null && head < heads && h !== head) continue;
+        const from = h * sum.length;
+        for (let i = 0; i < sum.length; i++) sum[i] += SQUARES[bytes[from + i]];
+        count++;
+      }
+    }
+    return { rows: first.rows, columns: first.columns, values: sum.map((value) => value / count) };
+  }
+
+  /** @param {string} part @returns {string[]} the pieces that look: those the row writes, in the decoder */
+  queries(part) {
+    return part === "encoder" ? this.data.src.pieces : this.data.tgt.pieces;
+  }
+
+  /** @param {string} part @returns {string[]} the pieces that are looked at */
+  keys(part) {
+    return part === "decoder" ? ["<s>", ...this.data.tgt.pieces.slice(0, -1)] : this.data.src.pieces;
+  }
+
+  /** @param {"src" | "tgt"} side @returns {Span[]} */
+  words(side) {
+    return this.data[side].words.map((/** @type {any[]} */ [text, start, stop]) => ({ text, start, stop }));
+  }
+
+  /**
+   * Weights between words: the sum over the pieces of a word that is looked at, the mean over those of a word that looks.
+   * @param {Weights} weights of the cross-attention
+   * @returns {Weights}
+   */
+  wordWeights(weights) {
+    const [sources, targets] = [this.words("src"), this.words("tgt")];
+    const values = new Float32Array(targets.length * sources.length);
+    targets.forEach((target, row) =>
+      sources.forEach((source, column) => {
+        let sum = 0;
+        for (let q = target.start; q < target.stop; q++) {
+          for (let k = source.start; k < source.stop; k++) sum += weights.values[q * weights.columns + k];
+        }
+        values[row * sources.length + column] = sum / (target.stop - target.start);
+      }),
+    );
+    return { rows: targets.length, columns: sources.length, values };
+  }
+}
+
+/**
+ * The places of a row or column with the greatest weights, greatest first.
+ * @param {Weights} weights
+ * @param {import("./state.js").Mark} mark a query asks for its keys, a key for its queries
+ * @param {number} count
+ * @returns {{index: number, weight: number}[]}
+ */
+export function greatest(weights, mark, count) {
+  const length = mark.side === "q" ? weights.columns : weights.rows;
+  return Array.from({ length }, (_, index) => ({ index, weight: weightAt(weights, mark, index) }))
+    .sort((one, other) => other.weight - one.weight)
+    .slice(0, count);
+}
+
+/** @param {Weights} weights @param {import("./state.js").Mark} mark @param {number} index on the other side */
+export function weightAt(weights, mark, index) {
+  const at = mark.side === "q" ? mark.index * weights.columns + index : index * weights.columns + mark.index;
+  return weights.values[at] ?? 0;
+}
+
+/**
+ * Mean entropy of the rows in bits: 0 looks at one piece, log2(n) at all of n alike.
+ * @param {Weights} weights
+ */
+export function entropy(weights) {
+  let sum = 0;
+  for (const weight of weights.values) if (weight > 0) sum -= weight * Math.log2(weight);
+  return sum / weights.rows;
+}
+
+/** @param {any} layer @returns {Promise<any>} */
+async function unpacked(layer) {
+  if (!layer) return null;
+  const packed = Uint8Array.from(atob(layer.data), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const [heads, rows, columns] = layer.shape;
+  return { heads, rows, columns, bytes: new Uint8Array(await new Response(stream).arrayBuffer()) };
+}

@@ -1,0 +1,83 @@
+// @ts-check
+// Keys. The arrows move from piece to piece, head to head and layer to layer; `?` shows the list.
+
+import { available, nextTheme } from "./controls.js";
+import { element } from "./dom.js";
+import { partOf } from "./pane.js";
+
+/** @typedef {import("./state.js").State} State */
+/** @typedef {import("./inspection.js").Inspection} Inspection */
+
+const KEYS = [
+  ["↑ ↓", "piece before, piece after; in a walk stop before, stop after"],
+  ["Tab", "from button to button; pieces are buttons, too"],
+  ["s", "from those that look to those that are looked at, and back"],
+  ["← →", "head before, head after"],
+  ["Shift ← →", "layer before, layer after"],
+  ["a", "mean of all layers and heads"],
+  ["1 … 7", "view"],
+  ["e  d  c", "attention of encoder, of decoder, cross-attention"],
+  ["t", "theme: as the system has it, light, dark"],
+  ["Esc", "let go of the piece"],
+  ["?", "this list"],
+];
+const NOTES = [
+  "A row of attention weights sums to one. In the decoder and in cross-attention a row belongs to the position that writes the piece.",
+  "Attention shows where a head read from, not why the model decided as it did.",
+  "Layers, heads and words are counted from 0. The address of the page keeps view, layer, head and piece: copy it to share what you see.",
+];
+
+/** The dialog with keys and notes. @returns {HTMLDialogElement} */
+export function helpDialog() {
+  const rows = KEYS.map(([key, text]) => element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, key)), element("td", {}, text)));
+  const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const dialog = element("dialog", { "aria-label": "help and keys" }, element("h2", {}, "Keys"), element("table", { class: "keys" }, element("tbody", {}, ...rows)), ...NOTES.map((note) => element("p", {}, note)), close);
+  return dialog;
+}
+
+/**
+ * What a key changes; null where it means nothing here.
+ * @param {KeyboardEvent} event
+ * @param {State} state
+ * @param {Inspection[]} inspections
+ * @param {string[]} views names of those on this page
+ * @returns {Partial<State> | null}
+ */
+export function keyChange(event, state, inspections, views) {
+  const { layers, heads, parts } = available(inspections, state);
+  const part = { e: "encoder", d: "decoder", c: "cross" }[event.key];
+  if (part && parts.includes(part)) return { part, fix: null, hover: null };
+  if (/^[1-9]$/.test(event.key) && views[Number(event.key) - 1]) return { view: views[Number(event.key) - 1], hover: null };
+  const [across, along] = [{ ArrowLeft: -1, ArrowRight: 1 }[event.key], { ArrowUp: -1, ArrowDown: 1 }[event.key]];
+  const numbers = Array.from({ length: heads }, (_, head) => head);
+  if (across && event.shiftKey) return { layer: neighbour(layers, state.layer, across) };
+  if (across) return { head: neighbour(numbers, state.head, across) };
+  if (along && state.view === "walk") return { stop: Math.max(0, state.stop + along) };
+  if (along) return { fix: nextMark(state, inspections[0], along), hover: null };
+  return { a: { layer: null, head: null }, t: { theme: nextTheme(state.theme) }, s: { fix: otherSide(state), hover: null }, Escape: { fix: null, hover: null } }[event.key] ?? null;
+}
+
+/** The number before or after; the mean stands before the first. @param {number[]} numbers @param {number | null} now @param {number} step */
+function neighbour(numbers, now, step) {
+  const all = [null, ...numbers];
+  return all[Math.min(all.length - 1, Math.max(0, all.indexOf(now) + step))];
+}
+
+/** @param {State} state @param {Inspection} inspection @param {number} step */
+function nextMark(state, inspection, step) {
+  const side = state.fix?.side ?? "q";
+  const length = count(state, inspection, side);
+  const index = state.fix ? state.fix.index + step : step > 0 ? 0 : length - 1;
+  return { side, index: Math.min(length - 1, Math.max(0, index)) };
+}
+
+/** @param {State} state @param {Inspection} inspection @param {"q" | "k"} side */
+function count(state, inspection, side) {
+  if (state.view === "alignment") return inspection.words(side === "q" ? "tgt" : "src").length;
+  return (side === "q" ? inspection.queries(partOf(state)) : inspection.keys(partOf(state))).length;
+}
+
+/** @param {State} state @returns {import("./state.js").Mark} */
+function otherSide({ fix }) {
+  return { side: fix?.side === "q" ? "k" : "q", index: fix?.index ?? 0 };
+}

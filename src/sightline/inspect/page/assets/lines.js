@@ -1,0 +1,32 @@
+// @ts-check
+// View: attention as lines between the pieces.
+
+import { Columns } from "./columns.js";
+import { kind, label } from "./pieces.js";
+
+export const TITLES = {
+  encoder: { keys: "source", queries: "source" },
+  decoder: { keys: "read so far", queries: "writes" },
+  cross: { keys: "source", queries: "translation" },
+};
+
+export class LinesView {
+  /** @param {import("./pane.js").Pane} pane @param {string} part */
+  constructor(pane, part) {
+    const titles = /** @type {any} */ (TITLES)[part];
+    const items = (/** @type {string[]} */ pieces) => pieces.map((piece) => ({ text: label(piece), kind: kind(piece) }));
+    const texts = {
+      keys: items(pane.inspection.keys(part)),
+      queries: items(pane.inspection.queries(part)),
+      keysTitle: `${titles.keys} (is looked at)`,
+      queriesTitle: `${titles.queries} (looks)`,
+    };
+    this.columns = new Columns(texts, pane.store);
+    this.node = this.columns.node;
+  }
+
+  /** @param {import("./pane.js").Seen} seen */
+  update({ weights, state, theme }) {
+    if (weights) this.columns.update(weights, state, theme);
+  }
+}

@@ -1,0 +1,204 @@
+// @ts-check
+// The explorer: what is typed is asked of the server at once, and what is typed on makes the question before void.
+
+import { element } from "./dom.js";
+import { Inspection } from "./inspection.js";
+import { Pane } from "./pane.js";
+import { textOf } from "./pieces.js";
+
+/** @typedef {import("./state.js").State} State */
+/** @typedef {{name: string, heads: Record<string, number[]>}} Model heads: how many in each layer of each part */
+
+const PAUSE = 250; // milliseconds without a key before the server is asked
+const EXAMPLE = "A brown dog runs through the tall grass.";
+const pageName = crypto.getRandomValues(new Uint32Array(2)).join("-");
+
+export class Live {
+  /** @param {import("./state.js").Store} store @param {{models: Model[]}} about @param {() => void} refresh */
+  constructor(store, about, refresh) {
+    this.store = store;
+    this.refresh = refresh;
+    this.models = about.models;
+    this.askers = about.models.map((_, number) => new Asker(number, (asker, found) => this.show(asker, found)));
+    this.panes = about.models.map((_, number) => new Pane(store, (position, piece) => this.force(number, position, piece)));
+    this.panes.forEach((pane, number) => {
+      pane.walk = (stack, layer, head) => this.walk(number, stack, layer, head);
+    });
+    this.source = element("textarea", { id: "source", rows: 2, spellcheck: "false", oninput: () => store.set({ text: this.source.value, fix: null }) });
+    this.prefix = element("input", { id: "prefix", spellcheck: "false", autocomplete: "off", placeholder: "nothing", oninput: () => store.set({ prefix: this.prefix.value }) });
+    this.beam = element("input", { id: "beam", type: "number", min: 1, max: 16, onchange: () => store.set({ beam: Math.min(16, Math.max(1, Number(this.beam.value) || 1)) }) });
+    this.status = element("p", { class: "status", role: "status" });
+    this.masks = about.models.map((model, number) => new Masks(store, model, number));
+    this.node = element(
+      "section",
+      { class: "live", "aria-label": "what to translate" },
+      field("Text", this.source),
+      element("div", { class: "fields" }, field("The translation begins with", this.prefix), field("Beam", this.beam)),
+      ...this.masks.map((masks) => masks.node),
+      this.status,
+    );
+    if (!store.state.text) store.set({ text: EXAMPLE });
+  }
+
+  /** @param {State} state */
+  update(state) {
+    fill(this.source, state.text);
+    fill(this.prefix, state.prefix);
+    fill(this.beam, String(state.beam));
+    for (const masks of this.masks) masks.update(state);
+    for (const asker of this.askers) asker.ask(this.question(state, asker.number));
+    this.status.textContent = this.askers.some((asker) => asker.waiting) ? "translating …" : this.askers.map((asker) => asker.error).filter(Boolean).join(" ");
+    this.status.classList.toggle("error", this.askers.some((asker) => asker.error));
+  }
+
+  /** @param {State} state @param {number} model */
+  question(state, model) {
+    const { text, prefix, beam } = state;
+    return { model, text, prefix, beam_size: beam, masks: masksOf(state.masks, model), page: pageName };
+  }
+
+  /** @param {Asker} asker @param {any} found */
+  async show(asker, found) {
+    if (found) {
+      const inspection = await Inspection.read(found.inspection);
+      this.panes[asker.number].show(inspection, found.unmasked);
+    }
+    this.refresh();
+  }
+
+  /** Go on with another piece at a position of a translation. @param {number} model @param {number} position @param {string} piece */
+  force(model, position, piece) {
+    const before = this.panes[model].inspection.data.tgt.pieces.slice(0, position);
+    this.store.set({ prefix: textOf([...before, piece]), fix: { side: "q", index: position } });
+  }
+
+  /** @param {number} model @param {string} stack @param {number} layer @param {number} head */
+  async walk(model, stack, layer, head) {
+    const hasHeads = Object.values(this.models[model].heads).some((layers) => layers.length);
+    if (!hasHeads) return { error: "The walk follows figure 1 of the paper; this model is of another architecture." };
+    const answer = await post("/api/walk", { ...this.question(this.store.state, model), stack, layer, head });
+    return answer ?? { error: "The server does not answer." };
+  }
+}
+
+/** What asks one model, one question at a time: a new one aborts the one before. */
+class Asker {
+  /** @param {number} number of the model @param {(asker: Asker, found: any) => void} done */
+  constructor(number, done) {
+    this.number = number;
+    this.done = done;
+    this.asked = "";
+    this.error = "";
+    this.waiting = false;
+    this.timer = 0;
+    this.abort = new AbortController();
+  }
+
+  /** @param {any} question */
+  ask(question) {
+    const text = JSON.stringify(question);
+    if (text === this.asked) return;
+    const pause = this.asked ? PAUSE : 0;
+    this.asked = text;
+    this.abort.abort();
+    clearTimeout(this.timer);
+    this.waiting = true;
+    this.timer = setTimeout(() => this.send(question), pause);
+  }
+
+  /** @param {any} question */
+  async send(question) {
+    this.abort = new AbortController();
+    const { signal } = this.abort;
+    const found = await post("/api/translate", question, signal);
+    if (signal.aborted) return; // a newer question is on its way
+    this.waiting = false;
+    this.error = found ? (found.error ?? "") : "The server does not answer.";
+    this.done(this, found?.inspection ? found : null);
+  }
+}
+
+/** The heads of one model as buttons: pressed ones are silenced. */
+class Masks {
+  /** @param {import("./state.js").Store} store @param {Model} model @param {number} number */
+  constructor(store, model, number) {
+    this.store = store;
+    this.number = number;
+    this.summary = element("summary", {});
+    /** @type {Map<string, HTMLElement>} */
+    this.buttons = new Map();
+    const parts = Object.entries(model.heads).filter(([, layers]) => layers.length);
+    this.name = model.name;
+    const clear = element("button", { type: "button", onclick: () => this.clear() }, "silence none");
+    this.node = element("details", { class: "masks", hidden: !parts.length }, this.summary, element("div", { class: "mask-parts" }, ...parts.map(([part, layers]) => this.part(part, layers))), clear);
+  }
+
+  /** @param {string} part @param {number[]} layers */
+  part(part, layers) {
+    const rows = layers.map((heads, layer) => element("div", { class: "mask-row" }, element("span", {}, `layer ${layer}`), ...Array.from({ length: heads }, (_, head) => this.button(part, layer, head))));
+    return element("div", { role: "group", "aria-label": part }, element("h3", {}, part), ...rows);
+  }
+
+  /** @param {string} part @param {number} layer @param {number} head */
+  button(part, layer, head) {
+    const key = `${this.number}-${part}-${layer}-${head}`;
+    const button = element("button", { type: "button", "aria-label": `silence ${part} layer ${layer} head ${head}`, onclick: () => this.toggle(key) }, String(head));
+    this.buttons.set(key, button);
+    return button;
+  }
+
+  /** @param {string} key */
+  toggle(key) {
+    const keys = new Set(this.store.state.masks.split(",").filter(Boolean));
+    if (!keys.delete(key)) keys.add(key);
+    this.store.set({ masks: [...keys].join(",") });
+  }
+
+  clear() {
+    const others = this.store.state.masks.split(",").filter((key) => !this.buttons.has(key));
+    this.store.set({ masks: others.join(",") });
+  }
+
+  /** @param {State} state */
+  update(state) {
+    const keys = new Set(state.masks.split(","));
+    const silenced = [...this.buttons.keys()].filter((key) => keys.has(key));
+    for (const [key, button] of this.buttons) button.setAttribute("aria-pressed", String(keys.has(key)));
+    this.summary.textContent = `Silenced heads of ${this.name}: ${silenced.length || "none"}`;
+  }
+}
+
+/**
+ * The heads silenced in one model, as Python takes them.
+ * @param {string} text such as "0-cross-2-1,1-encoder-0-0": model, part, layer, head
+ * @param {number} model
+ */
+function masksOf(text, model) {
+  /** @type {Record<string, Record<string, number[]>>} */
+  const masks = {};
+  for (const key of text.split(",").filter(Boolean)) {
+    const [number, part, layer, head] = key.split("-");
+    if (Number(number) === model) ((masks[part] ??= {})[layer] ??= []).push(Number(head));
+  }
+  return masks;
+}
+
+/** @param {string} path @param {any} question @param {AbortSignal} [signal] @returns {Promise<any>} null where no answer came */
+async function post(path, question, signal) {
+  try {
+    const response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question), signal });
+    return await response.json();
+  } catch {
+    return null;
+  }
+}
+
+/** @param {string} label @param {HTMLElement} input */
+function field(label, input) {
+  return element("label", { class: `field ${input.id}` }, element("span", {}, label), input);
+}
+
+/** @param {HTMLInputElement} input @param {string} text */
+function fill(input, text) {
+  if (input.value !== text && document.activeElement !== input) input.value = text;
+}

@@ -1,0 +1,76 @@
+// @ts-check
+// Where the page begins: data, state, panes, and what changes them.
+
+import { forgetColours } from "./colours.js";
+import { Controls } from "./controls.js";
+import { element } from "./dom.js";
+import { Inspection } from "./inspection.js";
+import { helpDialog, keyChange } from "./keyboard.js";
+import { Live } from "./live.js";
+import { Pane, VIEWS } from "./pane.js";
+import { Store, readHash, writeHash } from "./state.js";
+
+/** @type {{inspections: any[], live: any}} */
+const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
+const views = Object.keys(VIEWS).filter((name) => data.live || !VIEWS[name].live);
+const store = new Store(sound(readHash(location.hash)));
+const darkness = matchMedia("(prefers-color-scheme: dark)");
+const help = helpDialog();
+const controls = new Controls(store, views, () => help.showModal());
+const live = data.live ? new Live(store, data.live, () => refresh()) : null;
+const panes = live?.panes ?? data.inspections.map(() => new Pane(store));
+const body = element("div", { class: panes.length > 1 ? "panes several" : "panes" }, ...panes.map((pane) => pane.node));
+let theme = "";
+
+/** Draw what the state says. */
+function refresh() {
+  const { state } = store;
+  useTheme(state.theme);
+  const inspections = panes.flatMap((pane) => (pane.inspection ? [pane.inspection] : []));
+  controls.update(inspections, state);
+  for (const pane of panes) pane.update(state, theme);
+  live?.update(state);
+  keepHash(writeHash(state));
+}
+
+/** @param {string} wanted */
+function useTheme(wanted) {
+  document.documentElement.dataset.theme = wanted;
+  const now = wanted === "auto" ? (darkness.matches ? "dark" : "light") : wanted;
+  if (now !== theme) forgetColours();
+  theme = now;
+}
+
+/** @param {string} hash */
+function keepHash(hash) {
+  if (hash === (location.hash || "#") || location.protocol === "about:") return; // a frame in a notebook has no address
+  history.replaceState(null, "", hash);
+}
+
+/** A state whose view exists. @param {import("./state.js").State} state */
+function sound(state) {
+  return views.includes(state.view) ? state : { ...state, view: "lines" };
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
+  if (event.key === "?") return help.showModal();
+  const inspections = panes.flatMap((pane) => (pane.inspection ? [pane.inspection] : []));
+  const change = inspections.length ? keyChange(event, store.state, inspections, views) : null;
+  if (!change) return;
+  event.preventDefault();
+  store.set(change);
+}
+
+document.getElementById("page")?.append(controls.node, ...(live ? [live.node] : []), body, help);
+store.subscribe(refresh);
+addEventListener("keydown", onKey);
+addEventListener("hashchange", () => store.set(sound(readHash(location.hash))));
+addEventListener("resize", () => store.set({}));
+darkness.addEventListener("change", () => store.set({}));
+const read = await Promise.all(data.inspections.map(Inspection.read));
+read.forEach((inspection, index) => panes[index].show(inspection));
+refresh();
+document.documentElement.dataset.ready = "1";

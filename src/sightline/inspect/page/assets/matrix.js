@@ -1,0 +1,52 @@
+// @ts-check
+// View: attention as a matrix. Rows look, columns are looked at.
+
+import { WEIGHTS } from "./colours.js";
+import { element } from "./dom.js";
+import { Heatmap } from "./heatmap.js";
+import { TITLES } from "./lines.js";
+import { label, percent } from "./pieces.js";
+import { active, sameMark } from "./state.js";
+
+export class MatrixView {
+  /** @param {import("./pane.js").Pane} pane @param {string} part */
+  constructor(pane, part) {
+    this.store = pane.store;
+    this.rows = pane.inspection.queries(part);
+    this.columns = pane.inspection.keys(part);
+    this.heatmap = new Heatmap(this.rows, this.columns, { point: (cell) => this.point(cell), click: (cell) => this.fix(cell) });
+    this.cellText = element("p", { class: "cell-text", "aria-hidden": "true" }, "\u00a0");
+    const titles = /** @type {any} */ (TITLES)[part];
+    const legend = `Rows: ${titles.queries}, looks. Columns: ${titles.keys}, is looked at. Small weights are drawn stronger than they are.`;
+    this.node = element("div", { class: "matrix" }, element("p", { class: "note" }, legend), this.heatmap.node, this.cellText);
+    /** @type {import("./heatmap.js").Cell | null} */
+    this.cell = null;
+  }
+
+  /** @param {import("./pane.js").Seen} seen */
+  update({ weights, state, theme, what }) {
+    if (!weights) return;
+    this.heatmap.draw(weights, Math.sqrt, WEIGHTS, active(state), theme);
+    this.heatmap.canvas.setAttribute("aria-label", `Matrix of ${what}; the arrow keys move from piece to piece.`);
+    const { row, column } = this.cell ?? { row: -1, column: -1 };
+    const weight = percent(weights.values[row * weights.columns + column]);
+    this.cellText.textContent = row >= 0 && column >= 0 ? `${label(this.rows[row])} → ${label(this.columns[column])}: ${weight}` : "\u00a0";
+  }
+
+  /** @param {import("./heatmap.js").Cell | null} cell */
+  point(cell) {
+    this.cell = cell;
+    this.store.set({ hover: cell && markOf(cell) });
+  }
+
+  /** @param {import("./heatmap.js").Cell} cell */
+  fix(cell) {
+    const mark = markOf(cell);
+    this.store.set({ fix: sameMark(mark, this.store.state.fix) ? null : mark });
+  }
+}
+
+/** The row of a cell or of a row's label; the column of a column's label. @param {import("./heatmap.js").Cell} cell @returns {import("./state.js").Mark} */
+function markOf({ row, column }) {
+  return row >= 0 ? { side: "q", index: row } : { side: "k", index: column };
+}

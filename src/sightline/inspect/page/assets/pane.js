@@ -1,0 +1,126 @@
+// @ts-check
+// One translation on the page: its texts, the view that was chosen, and what the chosen piece looks at.
+
+import { AlignmentView } from "./alignment.js";
+import { BeamView } from "./beam.js";
+import { element } from "./dom.js";
+import { GridView } from "./grid.js";
+import { LinesView } from "./lines.js";
+import { MatrixView } from "./matrix.js";
+import { changes, named } from "./pieces.js";
+import { ProbabilitiesView } from "./probabilities.js";
+import { Readout } from "./readout.js";
+import { WalkView } from "./walk.js";
+
+/**
+ * What a view is told when something has changed.
+ * @typedef {object} Seen
+ * @property {import("./inspection.js").Weights | null} weights
+ * @property {import("./state.js").State} state
+ * @property {string} theme "light" or "dark", for views that keep pictures
+ * @property {string} what the weights are, in words
+ */
+
+/**
+ * @typedef {object} View
+ * @property {HTMLElement} node
+ * @property {(seen: Seen) => void} update
+ * @property {(seen: Seen) => {weights: any, queries: string[], keys: string[]}} [read] what the readout is to read
+ */
+
+/** @type {Record<string, {text: string, choices: string[], live?: boolean, make: (pane: Pane, part: string) => View}>} */
+export const VIEWS = {
+  lines: { text: "Lines", choices: ["part", "layer", "head"], make: (pane, part) => new LinesView(pane, part) },
+  matrix: { text: "Matrix", choices: ["part", "layer", "head"], make: (pane, part) => new MatrixView(pane, part) },
+  grid: { text: "All heads", choices: ["part"], make: (pane, part) => new GridView(pane, part) },
+  alignment: { text: "Alignment", choices: ["layer", "head"], make: (pane) => new AlignmentView(pane) },
+  beam: { text: "Beam", choices: [], make: (pane) => new BeamView(pane) },
+  probabilities: { text: "Probabilities", choices: [], make: (pane) => new ProbabilitiesView(pane) },
+  walk: { text: "Walk", choices: ["stack", "layer", "head"], live: true, make: (pane) => new WalkView(pane) },
+};
+const ATTENTION = ["lines", "matrix", "grid", "alignment"]; // views of attention weights
+const READ_OUT = ["lines", "matrix", "alignment"];
+
+/**
+ * The part that a view shows: alignment is about source and translation, a walk goes through a stack.
+ * @param {import("./state.js").State} state
+ */
+export function partOf(state) {
+  return { alignment: "cross", walk: state.stack }[state.view] ?? state.part;
+}
+
+export class Pane {
+  /**
+   * @param {import("./state.js").Store} store
+   * @param {((position: number, piece: string) => void) | null} force goes on with another piece, where a server can
+   */
+  constructor(store, force = null) {
+    this.store = store;
+    this.force = force;
+    /** @type {((stack: string, layer: number, head: number) => Promise<any>) | null} the stops of a walk, where a server can */
+    this.walk = null;
+    this.texts = element("header", { class: "texts" });
+    this.stage = element("div", { class: "stage" });
+    this.readout = new Readout();
+    this.node = element("article", { class: "pane" }, this.texts, element("div", { class: "pane-body" }, this.stage, this.readout.node));
+    /** @type {import("./inspection.js").Inspection} */
+    this.inspection = /** @type {any} */ (null); // until `show`
+    /** @type {View | null} */
+    this.view = null;
+    this.made = "";
+  }
+
+  /**
+   * @param {import("./inspection.js").Inspection} inspection
+   * @param {string | null} [unmasked] the translation without silenced heads, where some are
+   */
+  show(inspection, unmasked = null) {
+    this.inspection = inspection;
+    this.made = "";
+    const { model, text, translation } = inspection.data;
+    this.node.setAttribute("aria-label", model || "translation");
+    this.texts.replaceChildren(
+      ...(model ? [element("p", { class: "model" }, model)] : []),
+      element("p", { class: "source", dir: "auto" }, text),
+      element("p", { class: "translation", dir: "auto" }, ...(unmasked === null ? [translation] : compared(translation, unmasked))),
+      ...(unmasked === null ? [] : [element("p", { class: "unmasked", dir: "auto" }, "with all heads: ", ...compared(unmasked, translation))]),
+    );
+  }
+
+  /** @param {import("./state.js").State} state @param {string} theme */
+  update(state, theme) {
+    if (!this.inspection) return;
+    const part = partOf(state);
+    const attention = ATTENTION.includes(state.view);
+    const missing = attention && !this.inspection.parts().includes(part);
+    const wanted = missing ? `no ${part}` : `${state.view} ${part}`;
+    if (wanted !== this.made) this.make(wanted, state.view, part, missing);
+    const weights = attention && !missing ? this.inspection.weights(part, state.layer, state.head) : null;
+    const what = `${part} attention, ${named(state.layer, "layer")}, ${named(state.head, "head")}`;
+    const seen = { weights, state, theme, what };
+    this.view?.update(seen);
+    this.readOut(seen, part);
+  }
+
+  /** @param {string} wanted @param {string} view @param {string} part @param {boolean} missing */
+  make(wanted, view, part, missing) {
+    this.made = wanted;
+    this.view = missing ? null : VIEWS[view].make(this, part);
+    const nothing = () => element("p", { class: "empty" }, `This model has no ${part} attention, or none was recorded.`);
+    this.stage.replaceChildren(this.view?.node ?? nothing());
+    this.readout.node.hidden = !this.view || !READ_OUT.includes(view);
+  }
+
+  /** @param {Seen} seen @param {string} part */
+  readOut(seen, part) {
+    if (this.readout.node.hidden || !seen.weights) return;
+    const pieces = { weights: seen.weights, queries: this.inspection.queries(part), keys: this.inspection.keys(part) };
+    const { weights, queries, keys } = this.view?.read?.(seen) ?? pieces;
+    this.readout.update(weights, queries, keys, seen);
+  }
+}
+
+/** A text with the words marked that another has not. @param {string} text @param {string} other */
+function compared(text, other) {
+  return changes(text, other).flatMap(({ word, changed }) => [changed ? element("mark", {}, word) : word, " "]);
+}

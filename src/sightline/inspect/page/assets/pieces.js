@@ -1,0 +1,66 @@
+// @ts-check
+// How pieces and numbers are written out.
+
+const BLANK = "▁"; // how a tokenizer shows the blank in front of a piece
+
+/**
+ * A piece without the mark for its blank; a blank that is a piece of its own stays visible.
+ * @param {string} piece
+ */
+export function label(piece) {
+  return (piece.startsWith(BLANK) ? piece.slice(1) : piece).replaceAll(BLANK, "␣") || "␣";
+}
+
+/**
+ * "start" of a word, "inside" of one, or a "mark" such as the end of the text.
+ * @param {string} piece
+ */
+export function kind(piece) {
+  if (/^<[^>]+>$/.test(piece)) return "mark";
+  return piece.startsWith(BLANK) ? "start" : "inside";
+}
+
+/** @param {number} share */
+export function percent(share) {
+  const value = 100 * share;
+  return value > 0 && value < 0.5 ? "<1 %" : `${Math.round(value)} %`;
+}
+
+/** @param {number | null} number @param {string} name "layer" or "head" */
+export function named(number, name) {
+  return number === null ? `mean of all ${name}s` : `${name} ${number}`;
+}
+
+/**
+ * The text that pieces spell, bytes such as `<0xE3>` included.
+ * @param {string[]} pieces
+ */
+export function textOf(pieces) {
+  const parts = pieces.join("").replaceAll(BLANK, " ").split(/(<0x[0-9A-F]{2}>)/);
+  const bytes = parts.flatMap((part) => (/^<0x..>$/.test(part) ? [Number.parseInt(part.slice(3, 5), 16)] : [...new TextEncoder().encode(part)]));
+  return new TextDecoder().decode(Uint8Array.from(bytes)).trim();
+}
+
+/**
+ * Words of `text` with those marked that `other` has not in the same order (longest common subsequence).
+ * @param {string} text
+ * @param {string} other
+ * @returns {{word: string, changed: boolean}[]}
+ */
+export function changes(text, other) {
+  const [own, theirs] = [text.split(" "), other.split(" ")];
+  const common = own.map(() => new Uint16Array(theirs.length + 1));
+  common.push(new Uint16Array(theirs.length + 1));
+  for (let i = own.length - 1; i >= 0; i--) {
+    for (let j = theirs.length - 1; j >= 0; j--) {
+      common[i][j] = own[i] === theirs[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+    }
+  }
+  let j = 0;
+  return own.map((word, i) => {
+    while (j < theirs.length && word !== theirs[j] && common[i][j + 1] === common[i][j]) j++;
+    const same = j < theirs.length && word === theirs[j];
+    if (same) j++;
+    return { word, changed: !same };
+  });
+}

@@ -1,0 +1,101 @@
+// @ts-check
+// View: what could have come next at each position, and what each layer would have said (the logit lens).
+
+import { element } from "./dom.js";
+import { kind, label, percent } from "./pieces.js";
+
+const LENS_SHOWN = 5;
+
+export class ProbabilitiesView {
+  /** @param {import("./pane.js").Pane} pane */
+  constructor(pane) {
+    this.pane = pane;
+    this.store = pane.store;
+    /** @type {any[]} */
+    this.positions = pane.inspection.data.positions;
+    this.chips = this.positions.map((position, index) => this.chip(position, index));
+    this.detail = element("div", { class: "probabilities-detail", "aria-live": "polite" });
+    const strip = element("div", { class: "strip", role: "group", "aria-label": "pieces of the translation" }, ...this.chips);
+    const note = "Each piece of the translation with the probability it was written with. Choose one to see what else could have come.";
+    this.node = this.positions.length
+      ? element("div", { class: "probabilities" }, element("p", { class: "note" }, note), strip, this.detail)
+      : element("p", { class: "empty" }, "No probabilities were recorded for this translation.");
+    this.shown = -1;
+  }
+
+  /** @param {any} position @param {number} index @returns {HTMLElement} */
+  chip(position, index) {
+    const probability = probabilityOf(position);
+    const chip = element(
+      "button",
+      { type: "button", class: `chip ${kind(position.piece)}`, dir: "auto", onclick: () => this.store.set({ fix: { side: "q", index } }) },
+      element("span", {}, label(position.piece)),
+      element("small", {}, probability === null ? "rare" : percent(probability)),
+    );
+    chip.style.setProperty("--weight", `${Math.round(100 * (probability ?? 0))}%`);
+    return chip;
+  }
+
+  /** @param {import("./pane.js").Seen} seen */
+  update({ state }) {
+    if (!this.positions.length) return;
+    const index = state.fix?.side === "q" ? Math.min(state.fix.index, this.positions.length - 1) : 0;
+    if (index === this.shown) return;
+    this.shown = index;
+    this.chips.forEach((chip, at) => chip.setAttribute("aria-pressed", String(at === index)));
+    const position = this.positions[index];
+    this.detail.replaceChildren(this.next(position, index), this.lens(position), residual(position));
+  }
+
+  /** @param {any} position @param {number} index @returns {HTMLElement} */
+  next(position, index) {
+    const bars = position.candidates.map((/** @type {any} */ candidate) => this.bar(candidate, position.piece, index));
+    return element("section", {}, element("h3", {}, "What comes next"), element("ol", { class: "bars" }, ...bars));
+  }
+
+  /** @param {any} candidate @param {string} written @param {number} index */
+  bar(candidate, written, index) {
+    const share = Math.exp(candidate.log_prob);
+    const force = kind(candidate.piece) === "mark" ? null : this.pane.force; // the end cannot be a beginning
+    const name = force
+      ? element("button", { type: "button", dir: "auto", title: "go on from here with this piece", onclick: () => force(index, candidate.piece) }, label(candidate.piece))
+      : element("span", { dir: "auto" }, label(candidate.piece));
+    const fill = element("span", { class: "bar" });
+    fill.style.setProperty("--weight", `${100 * share}%`);
+    return element("li", { class: candidate.piece === written ? "written" : null }, name, fill, element("span", { class: "numbers" }, percent(share)));
+  }
+
+  /** @param {any} position */
+  lens(position) {
+    const rows = position.layers.map((/** @type {any[]} */ candidates, /** @type {number} */ layer) =>
+      element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), ...candidates.slice(0, LENS_SHOWN).map((found) => lensCell(found, position.piece))),
+    );
+    const caption = "What each decoder layer would have said, likeliest first (logit lens)";
+    return element("section", {}, element("h3", {}, "Layer by layer"), element("div", { class: "scroll" }, element("table", { class: "lens" }, element("caption", {}, caption), element("tbody", {}, ...rows))));
+  }
+}
+
+/** @param {any} found @param {string} written */
+function lensCell(found, written) {
+  const share = Math.exp(found.log_prob);
+  const cell = element("td", { class: found.piece === written ? "written" : null, dir: "auto" }, label(found.piece), " ", element("small", {}, percent(share)));
+  cell.style.setProperty("--weight", `${Math.round(100 * share)}%`);
+  return cell;
+}
+
+/** @param {any} position */
+function residual(position) {
+  const greatest = Math.max(...position.residual, 1e-9);
+  const bars = position.residual.map((/** @type {number} */ norm, /** @type {number} */ stop) => {
+    const fill = element("span", { class: "bar quiet" });
+    fill.style.setProperty("--weight", `${(100 * norm) / greatest}%`);
+    return element("li", {}, element("span", {}, stop ? `after layer ${stop - 1}` : "embedding"), fill, element("span", { class: "numbers" }, norm.toFixed(1)));
+  });
+  return element("section", {}, element("h3", {}, "Length of the residual stream"), element("ol", { class: "bars" }, ...bars));
+}
+
+/** @param {any} position @returns {number | null} null where the piece is not among those recorded */
+function probabilityOf(position) {
+  const found = position.candidates.find((/** @type {any} */ candidate) => candidate.piece === position.piece);
+  return found ? Math.exp(found.log_prob) : null;
+}

@@ -1,0 +1,139 @@
+// @ts-check
+// What the reader chose: one flat object, kept in the URL's hash so that a view can be bookmarked and shared.
+
+/** @typedef {{side: "q" | "k", index: number}} Mark a query or a key: who looks, and what is looked at */
+
+/**
+ * @typedef {object} State
+ * @property {string} view
+ * @property {string} part "encoder", "decoder" or "cross"
+ * @property {number | null} layer null is the mean of the layers
+ * @property {number | null} head null is the mean of the heads
+ * @property {Mark | null} fix the piece that was clicked
+ * @property {Mark | null} hover the piece under the pointer; not in the URL
+ * @property {string} theme "auto", "light" or "dark"
+ * @property {boolean} pruned whether the beam shows what it gave up
+ * @property {number} stop of the walk
+ * @property {string} stack of the walk: "encoder" or "decoder"
+ * @property {string} text of the explorer
+ * @property {string} prefix of the explorer: what the translation must begin with
+ * @property {number} beam size of the explorer's beam
+ * @property {string} masks of the explorer, as `maskText` writes them
+ */
+
+/** @type {State} */
+export const START = {
+  view: "lines",
+  part: "cross",
+  layer: null,
+  head: null,
+  fix: null,
+  hover: null,
+  theme: "auto",
+  pruned: true,
+  stop: 0,
+  stack: "encoder",
+  text: "",
+  prefix: "",
+  beam: 4,
+  masks: "",
+};
+
+const asText = { read: (/** @type {string} */ text) => text, write: String };
+const asFlag = { read: (/** @type {string} */ text) => text === "1", write: (/** @type {boolean} */ v) => (v ? "1" : "0") };
+const asNumber = { read: (/** @type {string} */ text) => (/^\d{1,6}$/.test(text) ? Number(text) : 0), write: String };
+const asIndex = {
+  read: (/** @type {string} */ text) => (/^\d{1,6}$/.test(text) ? Number(text) : null),
+  write: (/** @type {number | null} */ index) => (index === null ? "mean" : String(index)),
+};
+const asMark = {
+  /** @param {string} text @returns {Mark | null} */
+  read: (text) => (/^[qk]\d{1,6}$/.test(text) ? { side: text[0] === "q" ? "q" : "k", index: Number(text.slice(1)) } : null),
+  write: (/** @type {Mark | null} */ mark) => (mark ? mark.side + mark.index : ""),
+};
+
+/** @type {Record<string, {read: (text: string) => any, write: (value: any) => string}>} */
+const IN_THE_URL = {
+  view: asText,
+  part: asText,
+  layer: asIndex,
+  head: asIndex,
+  fix: asMark,
+  theme: asText,
+  pruned: asFlag,
+  stop: asNumber,
+  stack: asText,
+  text: asText,
+  prefix: asText,
+  beam: asNumber,
+  masks: asText,
+};
+
+/**
+ * The state that a hash such as `#view=matrix&layer=2` stands for.
+ * @param {string} hash
+ * @returns {State}
+ */
+export function readHash(hash) {
+  const state = /** @type {any} */ ({ ...START });
+  for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+    if (Object.hasOwn(IN_THE_URL, key)) state[key] = IN_THE_URL[key].read(text);
+  }
+  return state;
+}
+
+/**
+ * The hash of a state; what is as at the start is left out.
+ * @param {State} state
+ */
+export function writeHash(state) {
+  const pairs = new URLSearchParams();
+  for (const [key, { write }] of Object.entries(IN_THE_URL)) {
+    const text = write(/** @type {any} */ (state)[key]);
+    if (text !== write(/** @type {any} */ (START)[key])) pairs.set(key, text);
+  }
+  return `#${pairs}`;
+}
+
+/** The state of a page and who wants to know of its changes, at most once a frame. */
+export class Store {
+  /** @param {State} state */
+  constructor(state) {
+    this.state = state;
+    /** @type {Set<(state: State) => void>} */
+    this.listeners = new Set();
+    this.waiting = false;
+  }
+
+  /** @param {Partial<State>} changes */
+  set(changes) {
+    this.state = { ...this.state, ...changes };
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      for (const listener of this.listeners) listener(this.state);
+    });
+  }
+
+  /** @param {(state: State) => void} listener */
+  subscribe(listener) {
+    this.listeners.add(listener);
+  }
+}
+
+/**
+ * The piece to show more of: under the pointer, or fixed.
+ * @param {State} state
+ */
+export function active(state) {
+  return state.hover ?? state.fix;
+}
+
+/**
+ * @param {Mark | null} one
+ * @param {Mark | null} other
+ */
+export function sameMark(one, other) {
+  return one?.side === other?.side && one?.index === other?.index;
+}

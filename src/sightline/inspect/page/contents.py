@@ -1,0 +1,95 @@
+"""From the inspector's records to the JSON that the page draws. Not here: HTML, and how anything looks.
+
+Weights are most of the page. Each becomes one byte, 255 times its square root (so small weights keep their digits: the
+error is at most 0.004 near 1 and 0.0001 near 0.001), and a layer's bytes are deflated and written in base64.
+"""
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sightline.inspect.record import AttentionRecord, Trace, Word
+from sightline.inspect.walk import Stop
+
+PARTS = ("encoder", "decoder", "cross")
+
+
+def page_contents(record: AttentionRecord, trace: Trace | None = None, model: str = "") -> dict[str, Any]:
+    """All that the page shows of one translation; `model` is a name to show."""
+    return {
+        **_texts(record, model),
+        "attention": {part: [_packed(layer) for layer in getattr(record, part)] for part in PARTS},
+        **_how_it_came_about(trace),
+    }
+
+
+def plain_contents(record: AttentionRecord, trace: Trace | None = None, model: str = "") -> dict[str, Any]:
+    """The same for other programs: weights as nested lists [layer][head][query][key], rounded to six digits."""
+    return {
+        **_texts(record, model),
+        "attention": {part: [_listed(layer) for layer in getattr(record, part)] for part in PARTS},
+        **_how_it_came_about(trace),
+    }
+
+
+def walk_contents(stops: Sequence[Stop]) -> list[dict[str, Any]]:
+    """The stops of a walk; values as little-endian float32 in base64, row by row."""
+    return [
+        {
+            **{name: getattr(stop, name) for name in ("place", "name", "formula", "rows", "columns")},
+            "shape": list(stop.values.shape),
+            "data": base64.b64encode(stop.values.astype("<f4").tobytes()).decode("ascii"),
+        }
+        for stop in stops
+    ]
+
+
+def pack(weights: Float[np.ndarray, "heads query key"]) -> str:
+    """Weights between 0 and 1, a byte each, deflated, in base64.
+
+    >>> len(pack(np.ones((4, 100, 100), np.float32))) < 100
+    True
+    """
+    rounded = np.rint(np.sqrt(np.clip(weights, 0.0, 1.0)) * 255.0).astype(np.uint8)
+    return base64.b64encode(zlib.compress(rounded.tobytes(), 9)).decode("ascii")
+
+
+def _texts(record: AttentionRecord, model: str) -> dict[str, Any]:
+    return {
+        "model": model,
+        "text": record.text,
+        "translation": record.translation,
+        "src": {"pieces": list(record.src_pieces), "words": _spans(record.src_words)},
+        "tgt": {"pieces": list(record.tgt_pieces), "words": _spans(record.tgt_words)},
+    }
+
+
+def _spans(words: Sequence[Word]) -> list[list[str | int]]:
+    return [[word.text, word.start, word.stop] for word in words]
+
+
+def _packed(layer: Float[np.ndarray, "heads query key"] | None) -> dict[str, Any] | None:
+    return None if layer is None else {"shape": list(layer.shape), "data": pack(layer)}
+
+
+def _listed(layer: Float[np.ndarray, "heads query key"] | None) -> list[Any] | None:
+    return None if layer is None else np.round(layer.astype(np.float64), 6).tolist()
+
+
+def _how_it_came_about(trace: Trace | None) -> dict[str, Any]:
+    plain = asdict(trace) if trace else {"positions": [], "beam": []}
+    return {name: _rounded(plain[name]) for name in ("positions", "beam")}
+
+
+def _rounded(value: Any) -> Any:
+    """Five digits are more than anybody sees."""
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list | tuple) else value

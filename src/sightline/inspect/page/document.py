@@ -1,0 +1,94 @@
+"""The page as one text: style, scripts and data in one HTML file, which needs nothing else.
+
+The scripts are ES modules; for the page they are written one after the other, in the order of their imports, into one
+module. No text of a user's is ever part of the HTML: it stands in a JSON block, in which `<` is escaped, and a content
+security policy lets nothing run or load but the page's own script and style.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+ENTRY = "main.js"
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MULTILINE)
+
+
+def page(
+    inspections: Sequence[Mapping[str, Any]], title: str = "Sightline", live: Mapping[str, Any] | None = None
+) -> str:
+    """The HTML of a page.
+
+    Args:
+        inspections: what `page_contents` gave; several are shown side by side.
+        title: of the window.
+        live: for the explorer, what its page must know of its server; None is a page that stands alone.
+    """
+    script, style = script_text(), asset("page.css")
+    policy = [
+        "default-src 'none'",
+        f"script-src '{digest(script)}'",
+        f"style-src '{digest(style)}'",
+        "img-src data:",
+        *(["connect-src 'self'"] if live is not None else []),
+    ]
+    parts = {
+        "policy": html.escape("; ".join(policy)),
+        "title": html.escape(title),
+        "style": style,
+        "data": as_script_json({"inspections": list(inspections), "live": live}),
+        "script": script,
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset("page.html"))
+
+
+def notebook_frame(inspection: Mapping[str, Any], height: int = 640) -> str:
+    """The page in a frame of its own, for a notebook: several on one sheet know nothing of each other."""
+    style = f"width: 100%; height: {height}px; border: 0; border-radius: 8px"
+    return f'<iframe srcdoc="{html.escape(page([inspection]))}" style="{style}" title="Sightline"></iframe>'
+
+
+def as_script_json(value: Any) -> str:
+    """JSON that can stand in a script element whatever strings it holds.
+
+    >>> as_script_json("</script>")
+    '"\\\\u003c/script>"'
+    """
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+@cache
+def script_text() -> str:
+    """All modules in one, each after those it imports.
+
+    Module scopes become one scope, so no two modules may use a name at top level for two things; a test holds that.
+    """
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", asset(name))) for name in module_order(ENTRY))
+
+
+def module_order(name: str, before: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """`before`, then what module `name` imports and `before` lacks, then the module.
+
+    >>> module_order("dom.js")
+    ('dom.js',)
+    """
+    for imported in IMPORT.findall(asset(name)):
+        if imported not in before:
+            before = module_order(imported, before)
+    return (*before, name)
+
+
+def asset(name: str) -> str:
+    """A file of `assets/`."""
+    return resources.files("sightline.inspect.page").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def digest(text: str) -> str:
+    """How a content security policy names an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

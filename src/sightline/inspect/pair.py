@@ -1,0 +1,130 @@
+"""One source and its translation as ids, pieces and words: what every look into a model starts from.
+
+A translation is made only where none is given. Either way the model then reads the pair in one pass, as in training:
+its states are those of the search that wrote the translation, position by position. Not here: what is looked at.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sightline.config import DecodeConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.search import Hypothesis
+from sightline.decode.translator import Translator, clean_text, one_line
+from sightline.errors import UserError
+from sightline.inspect.record import Word
+from sightline.inspect.words import words
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A source and what was written for it."""
+
+    tokenizer: Tokenizer
+    text: str
+    translation: str
+    src: list[int]  # with the end mark
+    tgt: list[int]  # as `written`
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The fields that all records have in common."""
+        return {
+            "text": self.text,
+            "translation": self.translation,
+            "src_pieces": self.tokenizer.pieces(self.src),
+            "tgt_pieces": self.tokenizer.pieces(self.tgt),
+            "src_words": self.src_words,
+            "tgt_words": self.tgt_words,
+        }
+
+    @cached_property
+    def src_words(self) -> list[Word]:
+        """The words of the source."""
+        return words(self.tokenizer, self.src)
+
+    @cached_property
+    def tgt_words(self) -> list[Word]:
+        """The words of the translation."""
+        return words(self.tokenizer, self.tgt)
+
+    def tensors(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """`src`, `tgt_in` and `src_mask` of one row: the target shifted right behind the start mark."""
+        src = torch.tensor([self.src], device=device)
+        tgt_in = torch.tensor([[self.tokenizer.bos_id, *self.tgt[:-1]]], device=device)
+        return src, tgt_in, torch.ones_like(src, dtype=torch.bool)
+
+    def read_by(self, network: Any) -> Float[Tensor, "1 tgt_len d_model"]:
+        """Hidden states of one pass of a network over the pair."""
+        src, tgt_in, src_mask = self.tensors(device_of(network))
+        return network.decode(tgt_in, network.encode(src, src_mask), src_mask)
+
+
+def read_pair(translator: Translator, src: str, tgt: str | None, prefix: str, config: DecodeConfig) -> Pair:
+    """The pair of a source and its translation: `tgt` if it is given, else the best that a search finds.
+
+    Raises:
+        UserError: the source is blank, or so long that it would be translated in parts.
+    """
+    source = read_source(translator, src, config)
+    if tgt is None:
+        (best, *_) = translator.search([[source]], translator.encode_prefix(prefix), config)[0]
+        return found_pair(translator, src, source, best)
+    return given_pair(translator, src, source, tgt, prefix)
+
+
+def read_source(translator: Translator, src: str, config: DecodeConfig) -> list[int]:
+    """The ids of a source, without its end mark."""
+    (parts,) = translator.segment([src], config)
+    if not parts:
+        raise UserError("the source text is blank: there is nothing to look at")
+    if len(parts) > 1:
+        raise UserError(
+            f"the source text is longer than decode.max_source_length = {config.max_source_length} pieces and would be "
+            f"translated in {len(parts)} parts: look at one sentence at a time, or set max_source_length"
+        )
+    return parts[0]
+
+
+def given_pair(translator: Translator, src: str, source: list[int], tgt: str, prefix: str) -> Pair:
+    """The pair of a source and a translation that somebody else wrote."""
+    if prefix:
+        raise UserError("a prefix is for a translation that is still to be made: leave out either prefix or tgt")
+    t, text = translator.tokenizer, clean_text(tgt)
+    target = t.encode(text) if text else []
+    return Pair(t, clean_text(src), text, [*source, t.eos_id], [*target, t.eos_id])
+
+
+def found_pair(translator: Translator, src: str, source: list[int], found: Hypothesis) -> Pair:
+    """The pair of a source and the hypothesis that a search has chosen, piece by piece as it was written."""
+    t = translator.tokenizer
+    return Pair(t, clean_text(src), one_line(t.decode(found.tokens)), [*source, t.eos_id], written(found, t.eos_id))
+
+
+def written(found: Hypothesis, eos_id: int) -> list[int]:
+    """The ids of a hypothesis with its end mark, unless it stopped at the longest length."""
+    ended = len(found.token_log_probs) > len(found.tokens)
+    return [*found.tokens, eos_id] if ended else found.tokens
+
+
+@contextmanager
+def evaluating(network: Any) -> Iterator[None]:
+    """Inside, the network is without dropout."""
+    was_training = network.training
+    network.train(False)
+    try:
+        yield
+    finally:
+        network.train(was_training)
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Where a network's parameters are."""
+    return next(iter(network.parameters())).device

@@ -1,0 +1,113 @@
+"""Attention as plain text: a heat map of blocks for the terminal.
+
+Each weight is a cell of two columns, as wide as a letter of Chinese or Japanese. Texts of the columns stand upright
+above them. What is wider than the terminal goes on below.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+import numpy as np
+from jaxtyping import Float
+
+SHADES = " ·░▒▓█"
+CELL = 2  # columns of a weight
+LONGEST = 14  # columns of a piece; longer ones are cut
+BLANK = "▁"
+
+
+def heat_map(
+    weights: Float[np.ndarray, "query key"], queries: Sequence[str], keys: Sequence[str], width: int = 80
+) -> str:
+    """Rows look, columns are looked at; in stretches of columns where they do not fit into `width`.
+
+    >>> print(heat_map(np.eye(2, dtype=np.float32), ["▁Ein", "▁Hund"], ["▁A", "▁dog"]))
+            d
+            o
+         A  g
+     Ein ██
+    Hund   ██
+      0 · ░ ▒ ▓ █ 1
+    """
+    rows = [shortened(label(piece)) for piece in queries]
+    indent = max((width_of(row) for row in rows), default=0)
+    per_stretch = max(1, (width - indent - 1) // CELL)
+    starts = range(0, len(keys), per_stretch)
+    lines: list[str] = []
+    for start in starts:
+        stop = min(start + per_stretch, len(keys))
+        if len(starts) > 1:
+            lines.append(f"columns {start} to {stop - 1} of {len(keys)}")
+        lines += upright([shortened(label(piece)) for piece in keys[start:stop]], indent)
+        lines += [f"{padded(row, indent)} {cells(line[start:stop])}" for row, line in zip(rows, weights, strict=True)]
+    return "\n".join(line.rstrip() for line in [*lines, "  0 " + " ".join(SHADES[1:]) + " 1"])
+
+
+def cells(weights: Float[np.ndarray, " key"]) -> str:
+    """A row of weights as shades, by their square roots: small ones are to be seen, too."""
+    places = np.rint(np.sqrt(np.clip(weights, 0.0, 1.0)) * (len(SHADES) - 1)).astype(int)
+    return "".join(SHADES[place] * CELL for place in places)
+
+
+def upright(texts: Sequence[str], indent: int) -> Iterator[str]:
+    """The lines of texts that stand upright side by side and end on the same line."""
+    columns = [list(letters(text)) for text in texts]
+    height = max(map(len, columns), default=0)
+    padding = [[" "] * (height - len(column)) + column for column in columns]
+    for line in zip_longest(*padding, fillvalue=" "):
+        yield " " * (indent + 1) + "".join(padded(letter, CELL) for letter in line)
+
+
+def letters(text: str) -> Iterator[str]:
+    """The letters of a text with the marks that belong to them.
+
+    >>> [len(letter) for letter in letters("e\\u0301a")]
+    [2, 1]
+    """
+    letter = ""
+    for character in text:
+        if letter and width_of(character):
+            yield letter
+            letter = ""
+        letter += character
+    if letter:
+        yield letter
+
+
+def label(piece: str) -> str:
+    """A piece without the mark for its blank; a blank that is a piece of its own stays visible."""
+    return piece.removeprefix(BLANK).replace(BLANK, "␣") or "␣"
+
+
+def shortened(text: str) -> str:
+    """A text of at most `LONGEST` columns.
+
+    >>> shortened("Donaudampfschiffahrt")
+    'Donaudampfsch…'
+    """
+    if width_of(text) <= LONGEST:
+        return text
+    while width_of(text) >= LONGEST:
+        text = text[:-1]
+    return text + "…"
+
+
+def padded(text: str, width: int) -> str:
+    """A text right-aligned in so many columns."""
+    return " " * (width - width_of(text)) + text
+
+
+def width_of(text: str) -> int:
+    """Columns that a terminal gives to a text.
+
+    >>> width_of("Hund"), width_of("日本"), width_of("e\\u0301")
+    (4, 4, 1)
+    """
+    return sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):  # marks on the letter before, and what is not seen at all
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

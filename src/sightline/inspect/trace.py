@@ -1,0 +1,75 @@
+"""How a translation came about: what the model would have written at each position, layer by layer, and the beam.
+
+Each decoder layer is asked by the logit lens (nostalgebraist 2020, lesswrong.com/posts/AcKRB8wDpdaN6v6ru): the state
+after it goes through the final norm and the output projection as if it were the last. Not here: attention (`attend`).
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sightline.decode.ranking import best
+from sightline.decode.translator import Translator, override
+from sightline.errors import UserError
+from sightline.inspect.beam import watched_search
+from sightline.inspect.pair import Pair, evaluating, found_pair, given_pair, read_source
+from sightline.inspect.record import Candidate, Position, Trace
+from sightline.inspect.recording import outputs
+from sightline.model.transformer import Transformer
+
+
+def trace(
+    translator: Translator, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **overrides: Any
+) -> Trace:
+    """Follow a translation position by position.
+
+    Distributions are the model's own in float32, before constraints such as a forced prefix rule anything out. What
+    only a Transformer has: the lens of each layer (others: the last alone) and the residual stream (others: empty).
+
+    Args:
+        translator, src, tgt, prefix, **overrides: as `attend` takes them; with `tgt` nothing is searched for and the
+            beam is empty.
+        top: candidates of each position and layer.
+
+    Raises:
+        UserError: as `attend`.
+    """
+    if top < 1:
+        raise UserError(f"top = {top}: must be at least 1")
+    config = override(translator.config, overrides)
+    source = read_source(translator, src, config)
+    if tgt is not None:
+        return Trace(positions(translator.model, given_pair(translator, src, source, tgt, prefix), top), [])
+    hypothesis, beam = watched_search(translator, source, translator.encode_prefix(prefix), config)
+    return Trace(positions(translator.model, found_pair(translator, src, source, hypothesis), top), beam)
+
+
+def positions(network: Any, pair: Pair, top: int) -> list[Position]:
+    """What the network thought at each position of a pair."""
+    with evaluating(network), torch.inference_mode(), outputs(residual_stream(network)) as stream:
+        hidden = pair.read_by(network)
+        states = [network.decoder.norm(x) for x in list(stream.values())[1:]] if stream else [hidden]
+        layers = [likeliest(network.logits(state[0]), top, pair) for state in states]
+    norms = [x[0].norm(dim=-1).tolist() for x in stream.values()]
+    return [
+        Position(piece, layers[-1][i], [layer[i] for layer in layers], [norm[i] for norm in norms])
+        for i, piece in enumerate(pair.tokenizer.pieces(pair.tgt))
+    ]
+
+
+def residual_stream(network: nn.Module) -> dict[str, nn.Module]:
+    """The modules whose outputs are the residual stream of a decoder: embeddings, then each layer."""
+    if not isinstance(network, Transformer):
+        return {}
+    layers = {f"layer {i}": layer for i, layer in enumerate(network.decoder.layers)}
+    return {"embedding": network.tgt_embeddings, **layers}
+
+
+def likeliest(logits: Float[Tensor, "tgt vocab"], top: int, pair: Pair) -> list[list[Candidate]]:
+    """The most probable pieces of each position, likeliest first; the lower id first among equals."""
+    log_probs = logits.float().log_softmax(-1)
+    values, ids = best(log_probs, min(top, log_probs.size(1)))
+    rows = zip(map(pair.tokenizer.pieces, ids.tolist()), values.tolist(), strict=True)
+    return [[Candidate(*entry) for entry in zip(*row, strict=True)] for row in rows]

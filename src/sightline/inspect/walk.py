@@ -1,0 +1,184 @@
+"""A walk through a Transformer as the paper draws it (figure 1), with the numbers of one sentence at each stop.
+
+One layer and one head are followed from the embeddings to the output. Numbers come from the model's own modules, by
+hooks, while it reads the pair once; only scores, softmax and weighted sum, which a fused kernel never shows, are
+written out here (equation 1), and a test holds that they are what the kernel did. Transformers only.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sightline.decode.ranking import best
+from sightline.decode.translator import Translator, override
+from sightline.errors import UserError
+from sightline.inspect.pair import Pair, evaluating, read_pair
+from sightline.inspect.recording import outputs
+from sightline.model.masks import causal_mask
+from sightline.model.transformer import Transformer
+
+PIECES_SHOWN = 24  # of the vocabulary, at the output
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One place in the model: what is done there, and what came out."""
+
+    place: str  # the box of figure 1: "embedding", "positions", "self_attn", "cross_attn", "ffn", "output"
+    name: str
+    formula: str
+    rows: Sequence[str]  # pieces
+    columns: Sequence[str]  # pieces, or nothing where columns are dimensions
+    values: Float[np.ndarray, "row column"]
+
+
+def walk(
+    translator: Translator,
+    src: str,
+    tgt: str | None = None,
+    stack: str = "encoder",
+    layer: int = 0,
+    head: int = 0,
+    prefix: str = "",
+    **overrides: Any,
+) -> list[Stop]:
+    """The stops of one layer and head, first to last.
+
+    Args:
+        translator, src, tgt, prefix, **overrides: as `attend` takes them.
+        stack: "encoder" or "decoder".
+        layer: of that stack, from 0.
+        head: of that layer's attentions, from 0.
+
+    Raises:
+        UserError: as `attend`; or the model is no Transformer.
+    """
+    network = translator.model
+    if not isinstance(network, Transformer):
+        raise UserError("the walk follows the paper's figure 1: this model is of another architecture")
+    _check(network, stack, layer, head)
+    pair = read_pair(translator, src, tgt, prefix, override(translator.config, overrides))
+    with evaluating(network), torch.inference_mode(), outputs(dict(network.named_modules())) as seen:
+        hidden = pair.read_by(network)
+        likely = _output(network, pair, hidden) if stack == "decoder" else None
+    numbers = {name: value[0] for name, value in seen.items() if isinstance(value, Tensor) and value.dim() == 3}
+    return [*_Walk(network, pair, numbers, stack, layer, head).stops(), *([likely] if likely else [])]
+
+
+def _check(network: Transformer, stack: str, layer: int, head: int) -> None:
+    stacks: dict[str, Any] = {"encoder": network.encoder, "decoder": network.decoder}
+    if stack not in stacks:
+        raise UserError(f"stack '{stack}' is neither encoder nor decoder")
+    layers = stacks[stack].layers
+    if not 0 <= layer < len(layers):
+        raise UserError(f"the {stack} has no layer {layer}: they go from 0 to {len(layers) - 1}")
+    heads = min(module.n_heads for name, module in layers[layer].named_children() if name.endswith("_attn"))
+    if not 0 <= head < heads:
+        raise UserError(f"{stack} layer {layer} has no head {head}: they go from 0 to {heads - 1}")
+
+
+class _Walk:
+    """Where the numbers of one layer and head are, by the names of the modules that returned them."""
+
+    def __init__(
+        self, network: Transformer, pair: Pair, numbers: Mapping[str, Tensor], stack: str, layer: int, head: int
+    ) -> None:
+        self.network, self.numbers, self.stack, self.layer, self.head = network, numbers, stack, layer, head
+        self.here = f"{stack}.layers.{layer}"
+        self.module: Any = network.get_submodule(self.here)
+        self.table = "src_embeddings" if stack == "encoder" else "tgt_embeddings"
+        src, tgt_in, _ = pair.tensors(network.output.weight.device)
+        self.ids = src[0] if stack == "encoder" else tgt_in[0]
+        self.src, self.rows = pair.tokenizer.pieces(pair.src), pair.tokenizer.pieces(self.ids.tolist())
+
+    def stops(self) -> Iterator[Stop]:
+        """First to last."""
+        yield from self.embeddings()
+        if self.layer:
+            below = self.numbers[f"{self.stack}.layers.{self.layer - 1}"]
+            yield self.stop("embedding", f"Input of layer {self.layer}", f"x = output of layer {self.layer - 1}", below)
+        for place in ("self_attn", "cross_attn") if self.stack == "decoder" else ("self_attn",):
+            yield from self.attention(place)
+        yield from self.feed_forward()
+        yield self.stop("output", f"Output of the {self.stack}", "after all its layers", self.numbers[self.stack])
+
+    def embeddings(self) -> Iterator[Stop]:
+        """Sections 3.4 and 3.5."""
+        table: Any = self.network.get_submodule(self.table)
+        yield self.stop("embedding", "Embeddings", "E · √d_model", table.tokens(self.ids) * table.scale)
+        yield self.stop("positions", "Positional encoding", "PE", table.positions(0, len(self.rows)))
+        yield self.stop("positions", "Embedded pieces", "E · √d_model + PE", self.numbers[self.table])
+
+    def attention(self, place: str) -> Iterator[Stop]:
+        """Sections 3.2.1 and 3.2.2, then "Add & Norm"."""
+        keys = self.src if place == "cross_attn" else self.rows
+        if self.norm_first(place):
+            yield self.stop(place, "Norm", "LayerNorm(x)", self.at(f"{place}_sublayer.norm"))
+        q, k, v = (self.of_head(place, projection) for projection in ("q_proj", "k_proj", "v_proj"))
+        yield self.stop(place, "Queries", "Q = x W^Q + b", q)
+        origin = "memory" if place == "cross_attn" else "x"
+        yield self.stop(place, "Keys", f"K = {origin} W^K + b", k, keys)
+        yield self.stop(place, "Values", f"V = {origin} W^V + b", v, keys)
+        scores = q @ k.T / math.sqrt(q.size(-1))
+        if place == "self_attn" and self.stack == "decoder":
+            scores = scores.masked_fill(~causal_mask(len(q), len(k), q.device), -math.inf)
+        yield self.stop(place, "Scores", "Q K^T / √d_k", scores, columns=keys)
+        weights = scores.softmax(-1)
+        yield self.stop(place, "Softmax", "softmax(Q K^T / √d_k), rows sum to one", weights, columns=keys)
+        yield self.stop(place, "Weighted sum", f"head {self.head} = softmax(...) V", weights @ v)
+        yield self.stop(place, "All heads together", "Concat(heads) W^O + b", self.at(place))
+        yield self.added(place)
+
+    def feed_forward(self) -> Iterator[Stop]:
+        """Section 3.3, then "Add & Norm"."""
+        if self.norm_first("ffn"):
+            yield self.stop("ffn", "Norm", "LayerNorm(x)", self.at("ffn_sublayer.norm"))
+        # The model applies its ReLU in place: what was kept is ReLU's output already, on which it changes nothing.
+        inside = self.module.ffn.activation(self.at("ffn.up_proj").clone())
+        yield self.stop("ffn", "Feed-forward, inside", "max(0, x W_1 + b_1)", inside)
+        yield self.stop("ffn", "Feed-forward, outside", "max(0, ...) W_2 + b_2", self.at("ffn"))
+        yield self.added("ffn")
+
+    def added(self, place: str) -> Stop:
+        """The residual connection, around or before the norm."""
+        pre = self.norm_first(place)
+        name, formula = ("Add", "x + sublayer(...)") if pre else ("Add & Norm", "LayerNorm(x + sublayer(x))")
+        return self.stop(place, name, formula, self.at(f"{place}_sublayer"))
+
+    def at(self, name: str) -> Tensor:
+        """What a module of the layer returned, (pieces, width)."""
+        return self.numbers[f"{self.here}.{name}"]
+
+    def of_head(self, place: str, projection: str) -> Tensor:
+        """The head's share of a projection, (pieces, d_head)."""
+        return self.at(f"{place}.{projection}").unflatten(-1, (getattr(self.module, place).n_heads, -1))[:, self.head]
+
+    def norm_first(self, place: str) -> bool:
+        return getattr(self.module, f"{place}_sublayer").norm_first
+
+    def stop(
+        self,
+        place: str,
+        name: str,
+        formula: str,
+        values: Float[Tensor, "row column"],
+        rows: Sequence[str] | None = None,
+        columns: Sequence[str] = (),
+    ) -> Stop:
+        shown = values.detach().float().cpu().numpy()
+        return Stop(place, name, formula, list(rows if rows is not None else self.rows), list(columns), shown)
+
+
+def _output(network: Transformer, pair: Pair, hidden: Float[Tensor, "1 tgt_len d_model"]) -> Stop:
+    """The likeliest pieces of all positions, each with its probability at every position."""
+    probabilities = network.logits(hidden)[0].float().softmax(-1)
+    _, ids = best(probabilities.amax(0, keepdim=True), min(PIECES_SHOWN, probabilities.size(1)))
+    rows = pair.tokenizer.pieces([pair.tokenizer.bos_id, *pair.tgt[:-1]])
+    columns, values = pair.tokenizer.pieces(ids[0].tolist()), probabilities[:, ids[0]].cpu().numpy()
+    return Stop("output", "Output probabilities", "softmax(x W), the likeliest pieces", rows, columns, values)

@@ -1,0 +1,113 @@
+"""The page and the explorer in a real browser: Chromium from the system, driven by Playwright.
+
+`make browser` runs these, plain `make test` does not collect them. Every page here fails its test by an error on the
+console, or by asking any network but the server under test.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sightline.architectures import build_network
+from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.model.parameters import parameters_of
+from sightline.model_directory import write_settings, write_weights
+
+collect_ignore_glob = [] if os.environ.get("SIGHTLINE_BROWSER") else ["test_*.py"]
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PATIENCE = 30_000  # milliseconds, for a busy machine
+LINES = ["A dog runs across the field .", "Zwei Männer reden .", "Der Hund sieht die Männer ."] * 20
+SHAPES: dict[str, dict[str, Any]] = {
+    "transformer": {"n_heads": 2, "d_ff": 24, "n_encoder_layers": 2, "n_decoder_layers": 3},
+    "bahdanau": {"architecture": "recurrent", "n_encoder_layers": 1, "n_decoder_layers": 1, "bidirectional": True},
+}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=PATIENCE)
+
+    assert CHROMIUM, "no chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Makes pages; complaints of all of them fail the test at its end."""
+    complaints: list[str] = []
+    contexts = []
+
+    def make(allowed: str = "file:", width: int = 1200, expected: str = "\0", **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda line: hear(line, expected))
+        page.on("request", lambda request: check(request.url, allowed))
+        return page
+
+    def hear(line: Any, expected: str) -> None:
+        if line.type in ("error", "warning") and expected not in line.text:
+            complaints.append(line.text)
+
+    def check(url: str, allowed: str) -> None:
+        if not url.startswith((allowed, "data:", "about:")):
+            complaints.append(f"asked the network: {url}")
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="session")
+def model_paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Directories of two small models with random parameters and one tokenizer."""
+    tokenizer = Tokenizer.learn(LINES, DataConfig(vocab_size=340))
+    return {
+        name: write_model(tmp_path_factory.mktemp("models") / name, shape, tokenizer) for name, shape in SHAPES.items()
+    }
+
+
+def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer) -> Path:
+    torch.manual_seed(1)
+    model = ModelConfig(d_model=16, vocab_size=tokenizer.vocab_size, **shape)
+    network = build_network(model).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.7)  # or attention would be even
+    decode = DecodeConfig(beam_size=3, max_length_factor=1.0, max_length_extra=4)
+    write_settings(folder, replace(RunConfig(), model=model, decode=decode), tokenizer, {})
+    write_weights(folder, parameters_of(network), "# A model\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def explorer(model_paths: dict[str, Path]) -> Iterator[str]:
+    """The address of an explorer with both models, served by the command line in a process of its own."""
+    paths = [str(path) for path in model_paths.values()]
+    command = [sys.executable, "-m", "sightline", "explore", paths[0], "--against", paths[1], "--port", "0"]
+    with subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        line = process.stderr.readline()
+        assert line.startswith("http://127.0.0.1:"), line
+        yield line.split()[0]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130

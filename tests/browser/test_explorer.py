@@ -1,0 +1,128 @@
+"""The explorer: a real server, two small models, and what a reader does with them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+Explored = Callable[..., Any]
+TEXT = "text=A+dog+runs"
+
+
+@pytest.fixture
+def explored(new_page: Callable[..., Any], explorer: str) -> Explored:
+    """Opens the explorer at a hash and waits for both translations."""
+
+    def open_page(hash: str = TEXT, **options: Any) -> Any:
+        shown = new_page(allowed=explorer, **options)
+        shown.goto(f"{explorer}#{hash}")
+        settled(shown)
+        return shown
+
+    return open_page
+
+
+def settled(shown: Any) -> None:
+    expect(shown.locator(".pane .translation")).to_have_count(2)
+    expect(shown.locator(".status")).not_to_have_text("translating …")
+    shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def translations(shown: Any) -> list[str]:
+    return shown.locator(".pane .translation").all_text_contents()
+
+
+def test_two_models_stand_side_by_side(explored: Explored) -> None:
+    shown = explored()
+    assert shown.locator(".pane .model").all_inner_texts() == ["transformer", "bahdanau"]
+    one, other = (shown.locator(".pane").nth(n).bounding_box() for n in range(2))
+    assert one["y"] == other["y"]
+    shown.get_by_role("group", name="attention").get_by_role("button", name="encoder").click()
+    assert "no encoder attention" in shown.locator(".pane").nth(1).inner_text()
+    assert shown.locator(".pane").nth(0).locator(".piece").count() > 0
+
+
+def test_typing_translates(explored: Explored) -> None:
+    shown = explored()
+    before = translations(shown)
+    shown.get_by_label("Text", exact=True).fill("Zwei Männer reden .")
+    expect(shown.locator(".pane .source").first).to_have_text("Zwei Männer reden .")
+    settled(shown)
+    assert translations(shown) != before
+    assert "text=Zwei" in shown.evaluate("location.hash")
+
+
+def test_a_forced_beginning_changes_the_rest(explored: Explored) -> None:
+    shown = explored()
+    shown.get_by_label("The translation begins with").fill("Der Hund")
+    expect(shown.locator(".pane .translation").first).to_contain_text("Der Hund")
+    settled(shown)
+    assert all(text.startswith("Der Hund") for text in translations(shown))
+
+
+def test_another_piece_is_gone_on_with(explored: Explored) -> None:
+    shown = explored(f"view=probabilities&fix=q1&{TEXT}")
+    other = shown.locator(".pane").first.locator(".bars button").nth(1)
+    other.click()
+    expect(shown.locator("#prefix")).not_to_have_value("")
+    settled(shown)
+    prefix = shown.get_by_label("The translation begins with").input_value()
+    assert translations(shown)[0].strip().startswith(prefix.split()[0])
+
+
+def test_silenced_heads_are_compared_at_once(explored: Explored) -> None:
+    heads = [f"0-cross-{layer}-{head}" for layer in range(3) for head in range(2)]
+    shown = explored(f"masks={','.join(heads[:-1])}&{TEXT}")
+    shown.locator(".masks summary").first.click()
+    shown.get_by_role("button", name="silence cross layer 2 head 1").click()
+    settled(shown)
+    expect(shown.locator(".unmasked")).to_have_count(1)
+    assert "Silenced heads of transformer: 6" in shown.locator(".masks").first.inner_text()
+    assert shown.locator(".pane").nth(1).locator(".unmasked").count() == 0
+    shown.get_by_role("button", name="silence none").first.click()
+    expect(shown.locator(".unmasked")).to_have_count(0)
+
+
+def test_walk_stops_everywhere(explored: Explored) -> None:
+    shown = explored(f"view=walk&stack=decoder&layer=1&{TEXT}")
+    first = shown.locator(".pane").first
+    first.locator(".walk-panel h2").filter(has_text="Embeddings").wait_for()
+    seen = []
+    for _ in range(40):
+        seen.append(first.locator(".walk-panel h2").inner_text())
+        if first.get_by_role("button", name="→").is_disabled():
+            break
+        shown.keyboard.press("ArrowDown")
+        shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert seen[0] == "Embeddings"
+    assert seen[-1] == "Output probabilities"
+    assert seen.count("Softmax") == 2
+    assert "another architecture" in shown.locator(".pane").nth(1).inner_text()
+
+
+def test_a_mistake_gets_a_message_and_the_page_lives_on(explored: Explored) -> None:
+    shown = explored(expected="status of 400")
+    shown.get_by_label("Text", exact=True).fill("word " * 900)
+    shown.wait_for_selector(".status.error")
+    assert "at most 4,000" in shown.locator(".status").inner_text()
+    shown.get_by_label("Text", exact=True).fill("A dog")
+    shown.wait_for_selector(".status:not(.error)")
+    settled(shown)
+    assert shown.locator(".pane .source").first.inner_text() == "A dog"
+
+
+def test_the_address_brings_everything_back(explored: Explored) -> None:
+    shown = explored("view=matrix&part=cross&layer=1&head=0&fix=q0&text=Zwei+M%C3%A4nner&beam=2&masks=0-cross-0-0")
+    assert shown.get_by_label("Text", exact=True).input_value() == "Zwei Männer"
+    assert shown.get_by_label("Beam").input_value() == "2"
+    assert "transformer: 1" in shown.locator(".masks").first.inner_text()
+    assert shown.locator(".heatmap canvas").count() == 2
+
+
+def test_a_phone_needs_no_sideways_scrolling(explored: Explored) -> None:
+    shown = explored(width=360)
+    for key in "1234567":
+        shown.keyboard.press(key)
+        shown.wait_for_timeout(100)
+        assert shown.evaluate("document.documentElement.scrollWidth") == 360, key

@@ -1,0 +1,274 @@
+"""The page that `sightline inspect` writes, opened from disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sightline.inspect.page.contents import page_contents
+from sightline.inspect.page.document import notebook_frame, page
+from sightline.inspect.record import AttentionRecord, BeamNode, Candidate, Position, Trace, Word
+
+SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
+TGT = ["▁Ein", "▁Hund", "▁rennt", "▁durch", "</s>"]
+Opened = Callable[..., Any]
+
+
+def record_of(src: list[str], tgt: list[str], n_layers: int = 2, n_heads: int = 3) -> AttentionRecord:
+    """A record with weights that can be known: head h of layer l looks h + l pieces to the right, mostly."""
+
+    def weights(queries: int, keys: int, layer: int) -> np.ndarray:
+        found = np.full((n_heads, queries, keys), 0.1 / max(1, keys - 1), dtype=np.float32)
+        for head in range(n_heads):
+            found[head, np.arange(queries), (np.arange(queries) + head + layer) % keys] = 0.9
+        return found
+
+    layers = range(n_layers)
+    return AttentionRecord(
+        text=text_of(src),
+        translation=text_of(tgt),
+        src_pieces=src,
+        tgt_pieces=tgt,
+        src_words=words_of(src),
+        tgt_words=words_of(tgt),
+        encoder=[weights(len(src), len(src), layer) for layer in layers],
+        decoder=[weights(len(tgt), len(tgt), layer) for layer in layers],
+        cross=[weights(len(tgt), len(src), layer) for layer in layers],
+    )
+
+
+def trace_of(tgt: list[str]) -> Trace:
+    """Each piece with probability a half, before another; a beam of one path with a pruned branch at each step."""
+    both = [Candidate("▁other", float(np.log(0.3))), Candidate("▁third", float(np.log(0.2)))]
+    positions = [
+        Position(
+            piece, [Candidate(piece, float(np.log(0.5))), *both], [both, [Candidate(piece, -0.7), *both]], [1.0, 2.0]
+        )
+        for piece in tgt
+    ]
+    beam: list[BeamNode] = []
+    for step, piece in enumerate(tgt):
+        parent = 2 * step - 2 if step else -1
+        beam.append(BeamNode(parent, step, piece, -1.0 - step, -1.0, "chosen"))
+        beam.append(BeamNode(parent, step, "▁other", -2.0 - step, -2.0, "pruned"))
+    return Trace(positions, beam)
+
+
+def text_of(pieces: list[str]) -> str:
+    return "".join(pieces[:-1]).replace("▁", " ").strip()
+
+
+def words_of(pieces: list[str]) -> list[Word]:
+    starts = [i for i, piece in enumerate(pieces[:-1]) if piece.startswith("▁") or i == 0]
+    stops = [*starts[1:], len(pieces) - 1]
+    return [Word(text_of([*pieces[a:b], ""]), a, b) for a, b in zip(starts, stops, strict=True)]
+
+
+@pytest.fixture
+def opened(new_page: Callable[..., Any], tmp_path: Path) -> Opened:
+    """Opens the page of a record, at a hash."""
+
+    def open_page(hash: str = "", src: list[str] = SRC, tgt: list[str] = TGT, **options: Any) -> Any:
+        path = tmp_path / "page.html"
+        path.write_text(page([page_contents(record_of(src, tgt), trace_of(tgt), "toy")]), encoding="utf-8")
+        shown = new_page(**options)
+        shown.goto(f"{path.as_uri()}#{hash}")
+        shown.wait_for_selector("html[data-ready]")
+        return shown
+
+    return open_page
+
+
+def hash_of(shown: Any) -> str:
+    shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return shown.evaluate("location.hash")
+
+
+def readout(shown: Any) -> list[str]:
+    shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return shown.locator(".readout").inner_text().split()
+
+
+def test_texts_and_title(opened: Opened) -> None:
+    shown = opened()
+    assert shown.locator(".source").inner_text() == "A dog runs through"
+    assert shown.locator(".translation").inner_text() == "Ein Hund rennt durch"
+    assert shown.locator(".piece").all_inner_texts() == [
+        "A",
+        "dog",
+        "runs",
+        "thr",
+        "ough",
+        "</s>",
+        *["Ein", "Hund", "rennt", "durch", "</s>"],
+    ]
+
+
+def test_hover_says_what_a_piece_looks_at(opened: Opened) -> None:
+    shown = opened("layer=0&head=0")
+    shown.hover('[data-mark="q1"]')
+    assert readout(shown)[:6] == ["Hund", "looks", "at", "dog", "90", "%"]
+    shown.hover('[data-mark="k3"]')
+    assert readout(shown)[:8] == ["thr", "is", "looked", "at", "by", "durch", "90", "%"]
+    shown.mouse.move(5, 5)
+    assert readout(shown)[:2] == ["Point", "at"]
+
+
+def test_click_fixes_a_piece_and_the_url_keeps_it(opened: Opened) -> None:
+    shown = opened("layer=1&head=1")
+    shown.click('[data-mark="q0"]')
+    shown.mouse.move(5, 5)
+    assert readout(shown)[:6] == ["Ein", "looks", "at", "runs", "90", "%"]
+    assert hash_of(shown) == "#layer=1&head=1&fix=q0"
+    assert shown.locator('[data-mark="q0"]').get_attribute("aria-pressed") == "true"
+    shown.click('[data-mark="q0"]')
+    assert hash_of(shown) == "#layer=1&head=1"
+
+
+def test_layer_and_head_change_what_is_shown(opened: Opened) -> None:
+    shown = opened("fix=q0")
+    for layer, head, expected in ((0, 0, "A"), (0, 2, "runs"), (1, 2, "thr")):
+        shown.get_by_role("group", name="layer").get_by_role("button", name=str(layer)).click()
+        shown.get_by_role("group", name="head").get_by_role("button", name=str(head)).click()
+        assert readout(shown)[3] == expected
+    assert hash_of(shown) == "#layer=1&head=2&fix=q0"
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("view", ["Lines", "Matrix", "All heads", "Alignment", "Beam", "Probabilities"])
+def test_every_view_of_every_part_opens(opened: Opened, view: str, part: str) -> None:
+    shown = opened(f"part={part}")
+    shown.get_by_role("navigation").get_by_role("button", name=view, exact=True).click()
+    hash_of(shown)
+    assert shown.locator(".stage").inner_text() or shown.locator(".stage canvas").count()
+    assert shown.locator(".empty").count() == 0
+
+
+def test_a_head_of_the_grid_is_chosen_by_a_click(opened: Opened) -> None:
+    shown = opened("view=grid")
+    assert shown.locator(".grid-cell").count() == 6
+    shown.get_by_role("button", name="layer 1, head 2").click()
+    assert hash_of(shown) == "#view=grid&layer=1&head=2"
+
+
+def test_matrix_reads_the_cell_under_the_pointer(opened: Opened) -> None:
+    shown = opened("view=matrix&layer=0&head=0")
+    box = shown.locator(".heatmap canvas").bounding_box()
+    shown.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5)
+    assert hash_of(shown)
+    assert shown.locator(".cell-text").inner_text() == "</s> → </s>: 2 %"
+    shown.mouse.click(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5)
+    assert "fix=q4" in hash_of(shown)
+
+
+def test_alignment_links_words(opened: Opened) -> None:
+    shown = opened("view=alignment&layer=0&head=0")
+    assert shown.locator(".links").inner_text() == "0-0 1-1 2-2 3-3"
+
+
+def test_beam_shows_the_path_and_hides_what_was_pruned(opened: Opened) -> None:
+    shown = opened("view=beam")
+    assert shown.locator(".beam .scroll .hypothesis.pruned").count() == 5
+    shown.locator(".beam .scroll .hypothesis.chosen").nth(2).hover()
+    assert shown.locator(".beam-detail").inner_text().startswith("Ein Hund rennt")
+    shown.get_by_role("button", name="pruned branches").click()
+    hash_of(shown)
+    assert shown.locator(".beam .scroll .hypothesis.pruned").count() == 0
+
+
+def test_probabilities_of_a_position(opened: Opened) -> None:
+    shown = opened("view=probabilities")
+    shown.get_by_role("button", name="Hund 50 %").click()
+    hash_of(shown)
+    assert "other\n\n30 %" in shown.locator(".probabilities-detail section").first.inner_text().replace(
+        "\t", "\n\n"
+    ) or ("30 %" in shown.locator(".probabilities-detail").inner_text())
+    assert shown.locator(".lens tr").count() == 2
+
+
+def test_keys_move_piece_head_layer_and_view(opened: Opened) -> None:
+    shown = opened()
+    for key in ["ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "Shift+ArrowRight", "d", "2"]:
+        shown.keyboard.press(key)
+    assert hash_of(shown) == "#view=matrix&part=decoder&layer=0&head=1"
+    shown.keyboard.press("ArrowDown")
+    assert "fix=q0" in hash_of(shown)
+    shown.keyboard.press("Escape")
+    assert "fix" not in hash_of(shown)
+    shown.keyboard.press("?")
+    assert shown.get_by_role("dialog").is_visible()
+
+
+def test_themes_follow_the_system_and_the_switch(opened: Opened) -> None:
+    shown = opened(color_scheme="dark")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = shown.evaluate(paper)
+    shown.keyboard.press("t")
+    assert hash_of(shown) == "#theme=light"
+    assert shown.evaluate(paper) != dark
+    shown.keyboard.press("t")
+    hash_of(shown)
+    assert shown.evaluate(paper) == dark
+
+
+def test_a_phone_needs_no_sideways_scrolling(opened: Opened) -> None:
+    shown = opened(width=360)
+    for key in "123456":
+        shown.keyboard.press(key)
+        hash_of(shown)
+        assert shown.evaluate("document.documentElement.scrollWidth") == 360, key
+
+
+def test_texts_are_never_html(opened: Opened) -> None:
+    bad = '</script><img src=x onerror=alert(1)>"&'
+    shown = opened(src=[bad, "▁😀", "▁שלום", "</s>"], tgt=["▁<b>", "▁\u2028", "</s>"])
+    assert shown.locator("img, b:not(.legend b)").count() == 0
+    for key in "123456":
+        shown.keyboard.press(key)
+        hash_of(shown)
+        assert shown.locator("img").count() == 0
+    assert bad in shown.locator(".source").inner_text()
+
+
+def test_a_screen_reader_is_told_what_the_arrows_reach(opened: Opened) -> None:
+    shown = opened("layer=0&head=0")
+    shown.keyboard.press("ArrowDown")
+    hash_of(shown)
+    spoken = shown.locator("[aria-live] , .spoken").first.text_content()
+    assert spoken.startswith("cross attention, layer 0, head 0: Ein looks at A 90 %")
+
+
+def test_several_frames_in_a_notebook_do_not_clash(new_page: Callable[..., Any], tmp_path: Path) -> None:
+    frames = [notebook_frame(page_contents(record_of(SRC, [*TGT[:n], "</s>"]))) for n in (2, 3)]
+    path = tmp_path / "notebook.html"
+    path.write_text("<!doctype html><meta charset=utf-8>" + "".join(frames), encoding="utf-8")
+    shown = new_page()
+    shown.goto(path.as_uri())
+    for number, text in enumerate(["Ein Hund", "Ein Hund rennt"]):
+        frame = shown.frame_locator("iframe").nth(number)
+        assert frame.locator(".translation").inner_text() == text
+        frame.locator('[data-mark="q0"]').click()
+        assert frame.locator('[data-mark="q0"]').get_attribute("aria-pressed") == "true"
+
+
+def test_200_pieces_stay_fluid(opened: Opened, record_property: Callable[[str, Any], None]) -> None:
+    """Frames while the pointer runs down the pieces; the bound leaves room for a busy machine."""
+    pieces = [f"▁w{i}" for i in range(199)] + ["</s>"]
+    shown = opened("layer=0&head=0", pieces, pieces)
+    for view in ("lines", "matrix"):
+        shown.evaluate(f"location.hash = '#view={view}'")
+        hash_of(shown)
+        shown.evaluate(
+            """() => { window.frames_ = []; let last = performance.now();
+            const tick = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(tick); };
+            requestAnimationFrame(tick); }"""
+        )
+        for step in range(60):
+            shown.mouse.move(120, 200 + 8 * step)
+        frames = sorted(shown.evaluate("window.frames_"))
+        median = frames[len(frames) // 2]
+        record_property(f"median frame of {view}, ms", median)
+        print(f"{view}: {len(frames)} frames, median {median:.1f} ms, 95 % {frames[int(len(frames) * 0.95)]:.1f} ms")
+        assert median < 100

@@ -1,0 +1,101 @@
+"""`sightline inspect` in every format: page, picture, heat map, numbers."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sightline import Model
+
+Cli = Callable[..., Any]
+TEXT = "a b c d"
+
+
+def inspections(page: Path) -> Any:
+    text = page.read_text(encoding="utf-8")
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', text)
+    assert found
+    return json.loads(found[1])
+
+
+def test_page_by_default(cli: Cli, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = cli("inspect", model_path, TEXT)
+    assert (ran.code, ran.out, ran.err.strip().splitlines()[-1]) == (0, "", "attention.html")
+    found = inspections(tmp_path / "attention.html")
+    assert found["live"] is None
+    (inspection,) = found["inspections"]
+    assert (inspection["text"], inspection["translation"]) == (TEXT, TEXT)
+    assert inspection["attention"]["cross"][0]["shape"] == [
+        4,
+        len(inspection["tgt"]["pieces"]),
+        len(inspection["src"]["pieces"]),
+    ]
+    assert {node["status"] for node in inspection["beam"]} >= {"chosen", "pruned"}
+    assert len(inspection["positions"]) == len(inspection["tgt"]["pieces"])
+
+
+def test_json_rows_sum_to_one(cli: Cli, model_path: Path) -> None:
+    ran = cli("inspect", model_path, TEXT, "--format", "json", "--target", "d c b a")
+    found = json.loads(ran.out)
+    assert found["translation"] == "d c b a"
+    for part in ("encoder", "decoder", "cross"):
+        np.testing.assert_allclose(np.sum(found["attention"][part], axis=-1), 1.0, atol=1e-4)
+    assert found["beam"] == []
+
+
+def test_heat_map_in_the_terminal(cli: Cli, model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    ran = cli("inspect", model_path, TEXT, "--format", "text", "--layer", 0, "--head", 1)
+    assert ran.lines[0] == f"cross attention, layer 0, head 1: {TEXT}"
+    assert ran.lines[-1] == "  0 · ░ ▒ ▓ █ 1"
+    assert any("█" in line or "▓" in line for line in ran.lines[1:-1])
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])
+@pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
+def test_picture_by_its_ending(cli: Cli, model_path: Path, tmp_path: Path, name: str, start: bytes, part: str) -> None:
+    pytest.importorskip("matplotlib")
+    assert cli("inspect", model_path, TEXT, "-o", tmp_path / name, "--part", part).code == 0
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_prefix_and_beam_are_used(cli: Cli, model_path: Path) -> None:
+    ran = cli("inspect", model_path, TEXT, "--format", "json", "--prefix", "j", "--beam-size", 1)
+    found = json.loads(ran.out)
+    assert found["translation"].startswith("j")
+    assert {node["status"] for node in found["beam"]} <= {"chosen", "pruned"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--layer", 7, "--format", "text"], "layer 7 does not exist: they go from 0 to 0"),
+        (["--head", 9, "--format", "text"], "head 9 does not exist"),
+        (["-o", "nowhere/a.png"], "its folder does not exist"),
+        (["-o", "nowhere/a.html"], "its folder does not exist"),
+        (["--prefix", "a", "--target", "b"], "prefix"),
+        (["--formt", "text"], "did you mean '--format'?"),
+    ],
+)
+def test_mistakes_are_one_line(cli: Cli, model_path: Path, arguments: list[Any], complaint: str) -> None:
+    assert complaint in cli("inspect", model_path, TEXT, *arguments).complaint
+
+
+def test_a_blank_text_has_nothing_to_show(cli: Cli, model_path: Path) -> None:
+    assert "blank" in cli("inspect", model_path, "-", stdin=b" \n").complaint
+
+
+def test_explore_says_what_is_wrong_before_it_serves(cli: Cli, model_path: Path) -> None:
+    assert "ports go from 0 to 65535" in cli("explore", model_path, "--port", 99999).complaint
+    assert "no such model directory" in cli("explore", model_path, "--against", "nowhere").complaint
+
+
+def test_a_record_shows_itself_in_a_notebook(copying: tuple[Model, Path]) -> None:
+    shown = copying[0].attend(TEXT)._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "a b c d" in shown

@@ -1,0 +1,109 @@
+"""The page as a text: one file that asks nobody, in which no text of a user's is ever HTML."""
+
+import html
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from sightline.inspect.page import document
+from sightline.inspect.page.document import asset, digest, module_order, notebook_frame, page, script_text
+
+ASSETS = Path(document.__file__).with_name("assets")
+NASTY = [
+    "</script><script>alert(1)</script>",
+    "\"&'<b>",
+    "😀 שלום\u202e",
+    "{{data}} {{script}}",
+    "\u2028\ud800",
+    "<!--",
+]
+TOP_LEVEL = re.compile(r"^(?:export )?(?:async )?(?:function|class|const|let) (?:\[([^\]]+)\]|\{([^}]+)\}|(\w+))", re.M)
+
+
+class Tags(HTMLParser):
+    """Start tags, and the text inside the element with id "data"."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.data = ""
+        self.inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.inside = ("id", "data") in attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = False
+
+    def handle_data(self, data: str) -> None:
+        self.data += data if self.inside else ""
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_any_text_comes_back_from_the_page_and_adds_no_tag(text: str) -> None:
+    found = Tags(page([{"text": text}], title=text))
+    assert json.loads(found.data)["inspections"] == [{"text": text}]
+    assert found.tags == Tags(page([{"text": "harmless"}])).tags
+
+
+def test_the_page_is_ascii_in_its_data() -> None:
+    assert Tags(page([{"text": "日本"}])).data.isascii()
+
+
+def test_nothing_is_loaded_and_only_our_script_runs() -> None:
+    text = page([])
+    assert not re.search(r"""(src|href)=["'](?!data:)""", text)
+    assert "@import" not in text
+    assert "url(" not in asset("page.css")
+    policy = html.unescape(re.search(r'Policy" content="([^"]*)"', text)[1])  # type: ignore[index]
+    assert policy.startswith(f"default-src 'none'; script-src '{digest(script_text())}'; style-src")
+    assert "connect-src" not in policy
+    assert "connect-src 'self'" in html.unescape(page([], live={"models": []}))
+
+
+def test_the_policy_names_the_script_as_it_stands_in_the_page() -> None:
+    inline = re.search(r'<script type="module">(.*)</script>\n</body>', page([]), re.S)
+    assert inline
+    assert digest(inline[1]) in html.unescape(page([]))
+
+
+def test_modules_come_after_what_they_import_and_none_is_left_out() -> None:
+    order = module_order("main.js")
+    assert sorted(order) == sorted(path.name for path in ASSETS.glob("*.js"))
+    for place, name in enumerate(order):
+        assert set(document.IMPORT.findall(asset(name))) <= set(order[:place]), name
+
+
+def test_one_scope_has_each_name_once() -> None:
+    names = Counter(
+        name.strip()
+        for module in module_order("main.js")
+        for groups in TOP_LEVEL.findall(asset(module))
+        for name in "".join(groups).split(",")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+    assert names["Pane"] == 1
+
+
+def test_joined_script_has_no_import_or_export() -> None:
+    assert not re.search(r"^(import|export)\b", script_text(), re.M)
+
+
+@pytest.mark.parametrize("path", sorted(ASSETS.glob("*.js")), ids=lambda path: path.name)
+def test_scripts_never_write_html(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|DOMParser", text)
+    assert text.startswith("// @ts-check\n// ")
+    assert text.count("\n") <= 260
+
+
+def test_a_notebook_gets_a_frame_of_its_own() -> None:
+    frame = notebook_frame({"text": '"</iframe>'})
+    assert Tags(frame).tags == ["iframe"]
+    assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == page([{"text": '"</iframe>'}])  # type: ignore[index]

@@ -1,0 +1,59 @@
+"""The picture of attention: a PNG or SVG whose size follows the number of pieces, labelled readably."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sightline.inspect.picture import save_attention
+
+pytest.importorskip("matplotlib")
+
+SRC = ["<2de>", "▁March", "▁", "5", "</s>"]
+TGT = ["▁", "5", ".", "▁März", "</s>"]
+
+
+def attention(n_heads: int, n_tgt: int, n_src: int) -> np.ndarray:
+    return np.random.default_rng(0).dirichlet(np.ones(n_src), size=(n_heads, n_tgt)).astype(np.float32)
+
+
+def size(path: Path) -> tuple[int, int]:
+    header = path.read_bytes()[:24]
+    assert header.startswith(b"\x89PNG")
+    return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
+
+
+def test_more_pieces_make_a_larger_picture(tmp_path: Path) -> None:
+    small, large = tmp_path / "small.png", tmp_path / "large.png"
+    save_attention(attention(4, 5, 5), TGT, SRC, small, "March 5 → 5. März")
+    save_attention(attention(4, 15, 20), TGT * 3, SRC * 4, large, "March 5 → 5. März")
+    assert size(small) < size(large)
+    assert size(small)[1] < size(large)[1]
+
+
+@pytest.mark.parametrize("n_heads", [1, 3, 8])
+def test_any_number_of_heads(n_heads: int, tmp_path: Path) -> None:
+    save_attention(attention(n_heads, 5, 5), TGT, SRC, tmp_path / "heads.png", "title")
+    assert size(tmp_path / "heads.png") > (400, 400)
+
+
+def test_pieces_that_do_not_fit_the_weights_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="5 queries and 4 keys"):
+        save_attention(attention(2, 5, 5), TGT, SRC[1:], tmp_path / "no.png", "title")
+    assert not (tmp_path / "no.png").exists()
+
+
+def test_svg_keeps_its_text_and_is_the_same_every_time(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.svg", tmp_path / "other.svg"
+    for path in (one, other):
+        save_attention(attention(2, 5, 5), [*TGT[:4], "日本"], SRC, path, "<b>&", style="svg")
+    text = one.read_text(encoding="utf-8")
+    assert "日本" in text
+    assert "März" in text
+    assert "&lt;b&gt;&amp;" in text
+    assert text == other.read_text(encoding="utf-8")
+
+
+def test_a_long_sentence_stays_a_picture_of_bearable_size(tmp_path: Path) -> None:
+    save_attention(attention(2, 150, 5), TGT * 30, SRC, tmp_path / "long.png", "title")
+    assert size(tmp_path / "long.png")[1] <= 8000

@@ -1,0 +1,96 @@
+"""Readings of attention against numbers worked out by hand."""
+
+from collections.abc import Callable
+from math import log
+
+import numpy as np
+import pytest
+
+from sightline.decode.translator import Translator
+from sightline.errors import UserError
+from sightline.inspect.attend import attend
+from sightline.inspect.readings import (
+    between_words,
+    distance,
+    distance_from_diagonal,
+    entropy,
+    head_average,
+    layer_average,
+    rollout,
+    stack_rollout,
+)
+from sightline.inspect.record import AttentionRecord, Word
+
+
+def array(values: object) -> np.ndarray:
+    return np.array(values, dtype=np.float32)
+
+
+SPREAD = array([[[0.5, 0.5], [0, 1]], [[1, 0], [0, 1]]])
+
+
+def test_averages() -> None:
+    np.testing.assert_allclose(head_average(SPREAD), [[0.75, 0.25], [0, 1]])
+    np.testing.assert_allclose(layer_average([None, SPREAD, array([[[0, 1], [1, 0]]])]), [[0.375, 0.625], [0.5, 0.5]])
+    with pytest.raises(UserError, match="no layer"):
+        layer_average([None])
+
+
+def test_entropy_in_nats() -> None:
+    np.testing.assert_allclose(entropy(SPREAD), [log(2) / 2, 0], atol=1e-7)
+
+
+def test_distance_in_pieces() -> None:
+    far = array([[[0, 0, 1], [0.5, 0, 0.5], [0, 0, 1]]])
+    np.testing.assert_allclose(distance(SPREAD), [0.25, 0])
+    np.testing.assert_allclose(distance(far), [(2 + 1 + 0) / 3], rtol=1e-6)
+
+
+def test_distance_from_the_diagonal() -> None:
+    """Two target pieces read at 1/4 and 3/4 of four source pieces, which stand at 1/8, 3/8, 5/8 and 7/8."""
+    straight, crossed = [[1, 0, 0, 0], [0, 0, 0, 1]], [[0, 0, 0, 1], [1, 0, 0, 0]]
+    np.testing.assert_allclose(distance_from_diagonal(array([straight, crossed])), [0.125, 0.625])
+
+
+def test_words_sum_what_is_looked_at_and_average_what_looks() -> None:
+    weights = array([[[0.1, 0.2, 0.7], [0.3, 0.3, 0.4], [0.5, 0.25, 0.25]]])
+    words = [Word("ab", 0, 2), Word("c", 2, 3)]
+    np.testing.assert_allclose(between_words(weights, words, words[:1]), [[[0.45], [0.75]]], rtol=1e-6)
+    assert between_words(weights[0], [], words).shape == (0, 2)
+    assert between_words(weights[0], words, []).shape == (2, 0)
+
+
+# Two encoder layers: the first hands piece 0 to both places, the second piece 1.
+FIRST, SECOND = array([[[1, 0], [1, 0]]]), array([[[0, 1], [0, 1]]])
+ENCODER = [[0.75, 0.25], [0.5, 0.5]]  # ((SECOND + I) / 2) ((FIRST + I) / 2)
+
+
+def record(**layers: list) -> AttentionRecord:
+    return AttentionRecord("", "", ["a", "</s>"], ["</s>"], [], [], **layers)
+
+
+def test_rollout_of_an_encoder() -> None:
+    np.testing.assert_allclose(stack_rollout([FIRST, SECOND]), ENCODER)
+
+
+def test_rollout_through_the_decoder() -> None:
+    """After each layer half of what was there is left and half is what cross-attention brought."""
+    itself, to_first, to_second = array([[[1]]]), array([[[1, 0]]]), array([[[0, 1]]])
+    found = rollout(record(encoder=[FIRST, SECOND], decoder=[itself, itself], cross=[to_first, to_second]))
+    np.testing.assert_allclose(found.encoder, ENCODER)
+    np.testing.assert_allclose(found.target, [[0.25]])
+    np.testing.assert_allclose(found.source, [[(0.375 + 0.5) / 2, (0.125 + 0.5) / 2]])
+
+
+def test_rollout_needs_every_layer() -> None:
+    with pytest.raises(UserError, match="every layer"):
+        rollout(record(encoder=[FIRST, None], decoder=[], cross=[]))
+    with pytest.raises(UserError, match="every layer"):
+        rollout(record(encoder=[], decoder=[], cross=[array([[[1, 0]]])]))
+
+
+def test_rollout_of_a_model_is_a_distribution(translator_of: Callable[[str], Translator]) -> None:
+    found = rollout(attend(translator_of("post"), "Der Hund sieht", "A dog"))
+    np.testing.assert_allclose(found.encoder.sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(found.source.sum(1) + found.target.sum(1), 1, atol=1e-6)
+    assert not np.triu(found.target, 1).any()
