@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from exports import load_transformers, position_table, vocabulary
+from exports import load_transformers, vocabulary
 from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
@@ -109,7 +109,7 @@ def ctranslate2(folder: Path, compute: str, inter_threads: int, intra_threads: i
 
 def transformers(folder: Path) -> Translate:
     """transformers' `generate`."""
-    model = load_transformers(folder / "transformers", position_table(read_network(folder)))
+    model = load_transformers(folder / "transformers")
 
     @torch.inference_mode()
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
@@ -189,7 +189,7 @@ def agreement(folder: Path) -> Callable[[], dict[str, float]]:
         src, src_mask = pad_sources(sources, SpecialIds(PAD, BOS, EOS, UNK))
         with torch.inference_mode():
             logits = network.logits(network(src, targets, src_mask))
-            model = load_transformers(folder / "transformers", position_table(network))
+            model = load_transformers(folder / "transformers")
             theirs = model(input_ids=src, attention_mask=src_mask.long(), decoder_input_ids=targets).logits
         job = Job(beam=1, batch=8, length=14)
         wanted = ours(folder, "float32")(sources, job)

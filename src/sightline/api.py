@@ -4,6 +4,7 @@ What only training, scoring or drafts need is imported there: a first translatio
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -21,12 +22,26 @@ from sightline.decode.translator import Translation, Translator, clean_text
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.model.parameters import count_parameters
-from sightline.model_directory import SHORTLIST, ModelDirectory, read_model_directory, read_shortlist, task_of
+from sightline.model_directory import (
+    SHORTLIST,
+    ModelDirectory,
+    read_alignment,
+    read_model_directory,
+    read_shortlist,
+    task_of,
+)
 from sightline.training.allocator import keep_freed_memory
 from sightline.workers import translate_in_processes, usable_cores, worth_sharing
 
 if TYPE_CHECKING:
+    from sightline.data.links import GoldLinks, Links
+    from sightline.evaluate.alignment import AlignmentScore
     from sightline.evaluate.score import PairScore
+    from sightline.inspect.alignment import AlignmentHead
+    from sightline.inspect.attend import Layers
+    from sightline.inspect.heads import Head, HeadMask, HeadsByPlace
+    from sightline.inspect.record import AttentionRecord, Attribution, Trace
+    from sightline.inspect.walk import Stop
     from sightline.tasks.classification import Classifier
     from sightline.tasks.forecasting import Forecaster
 
@@ -41,6 +56,7 @@ class Model:
         self.config = directory.config
         self.about = directory.about
         self.device = device
+        self._head_mask: HeadMask | None = None
         max_len = longest_sequence(self.config.model)
         prepare = decoding_forms(self.network)
         if device.type == "cpu":
@@ -116,6 +132,8 @@ class Model:
         if workers < 0:
             raise UserError(f"workers = {workers}: must be a number of processes, or 0 for as many as pay")
         guesses = self.draft(draft)
+        if self._head_mask and self._head_mask.heads:
+            workers = 1  # other processes would read the whole model from its directory
         if guesses:
             return self._translator.translate_lines(lines, prefix, chunk_lines, guesses, **overrides)
         if workers == 0:
@@ -139,6 +157,126 @@ class Model:
 
         return score_texts(self.network, self.tokenizer, sources, targets, self.config.decode.batch_tokens)
 
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        head: "AlignmentHead | None" = None,
+        reverse: "Model | None" = None,
+    ) -> "list[Links]":
+        """The links (source word, target word) of each pair, counted from 0, as the model's attention has them.
+
+        Args:
+            sources: texts; words are what blanks separate.
+            targets: their translations, the model's own or anybody's.
+            head: the attention to read them from; None: `alignment_head`.
+            reverse: a model of the other direction, whose links are joined with these (`grow_diagonal`).
+
+        Raises:
+            UserError: no attention over the source, no such head, different numbers of lines, a pair too long.
+        """
+        from sightline.inspect.alignment import align, joined
+
+        sources, targets = [clean_text(text) for text in sources], [clean_text(text) for text in targets]
+        max_len, batch_tokens = longest_sequence(self.config.model), self.config.decode.batch_tokens
+        head = head or self.alignment_head
+        links = align(self.network, self.tokenizer, sources, targets, head, batch_tokens, max_len)
+        return joined(links, reverse.align(targets, sources)) if reverse else links
+
+    @property
+    def alignment_head(self) -> "AlignmentHead":
+        """The attention that `align` reads: chosen in the model directory, trained to align, or usually the best."""
+        from sightline.inspect.alignment import AlignmentHead, usual_head
+        from sightline.tasks.alignment import supervised_layer
+
+        chosen, train = read_alignment(self.path), self.config.train
+        if chosen:
+            return AlignmentHead(**chosen)
+        if train.alignment_weight:
+            layer = supervised_layer(train.alignment_layer, self.config.model.n_decoder_layers)
+            return AlignmentHead(layer, 0, "predicts")
+        return usual_head(self.network)
+
+    def rank_heads(
+        self, sources: Sequence[str], targets: Sequence[str], gold: "Sequence[GoldLinks]"
+    ) -> "dict[AlignmentHead, AlignmentScore]":
+        """Every attention over the source with its alignment error rate on these pairs, the best first."""
+        from sightline.inspect.alignment import rank_heads
+
+        sources, targets = [clean_text(text) for text in sources], [clean_text(text) for text in targets]
+        return rank_heads(self.network, self.tokenizer, sources, targets, gold, self.config.decode.batch_tokens)
+
+    def mask_heads(self, heads: "HeadsByPlace") -> AbstractContextManager[object]:
+        """Silence attention heads of a Transformer, those and no others, until the next call; `{}` silences none.
+
+        They add nothing to their layer, in whatever the model does next and whatever numbers it computes with. In a
+        `with` statement the heads silenced before are so again afterwards.
+
+        Args:
+            heads: numbers of heads by layer and part, all from 0: `{"encoder": {0: [1, 3]}, "decoder": {}, "cross":
+                {2: [0]}}`.
+
+        Raises:
+            UserError: no such head, or another architecture.
+
+        >>> with model.mask_heads({"cross": {2: [0]}}):  # doctest: +SKIP
+        ...     print(model.translate(["A dog runs."])[0].text)
+        """
+        from sightline.inspect.heads import HeadMask, heads_of
+
+        chosen = heads_of(self.network, heads)
+        self._head_mask = self._head_mask or HeadMask(self.network)
+        undo = ExitStack()
+        undo.callback(self._head_mask.set, self._head_mask.set(chosen))
+        return undo
+
+    def head_importance(self, sources: Sequence[str], targets: Sequence[str]) -> "dict[Head, float]":
+        """How much the loss of these translations would change with each head; see `sightline.inspect.importance`."""
+        from sightline.inspect.importance import head_importance
+
+        tokens = self.config.decode.batch_tokens
+        return head_importance(self.network, self.tokenizer, sources, targets, tokens)
+
+    def attend(
+        self,
+        src: str,
+        tgt: str | None = None,
+        layers: "Layers | None" = None,
+        heads: Sequence[int] | None = None,
+        prefix: str = "",
+        **overrides: Any,
+    ) -> "AttentionRecord":
+        """Who looks at what in a source and its translation, which is made if none is given.
+
+        `layers` is for all three kinds of attention, or says for each of them: `{"cross": [-1]}`. Other arguments as
+        `translate` takes them; see `sightline.inspect.attend`.
+        """
+        from sightline.inspect.attend import attend
+
+        return attend(self._translator, src, tgt, layers, heads, prefix, **overrides)
+
+    def attribute(
+        self, src: str, tgt: str | None = None, steps: int = 64, prefix: str = "", **overrides: Any
+    ) -> "Attribution":
+        """How much each source word raised the probability of each target word; see `sightline.inspect.attribution`."""
+        from sightline.inspect.attribution import attribute
+
+        return attribute(self._translator, src, tgt, steps, prefix, **overrides)
+
+    def trace(self, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **overrides: Any) -> "Trace":
+        """How a translation came about, position by position, beam included; see `sightline.inspect.trace`."""
+        from sightline.inspect.trace import trace
+
+        return trace(self._translator, src, tgt, top, prefix, **overrides)
+
+    def walk(
+        self, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = 0, head: int = 0, **options: Any
+    ) -> "list[Stop]":
+        """The numbers at each stop of a walk through a Transformer; see `sightline.inspect.walk`."""
+        from sightline.inspect.walk import walk
+
+        return walk(self._translator, src, tgt, stack, layer, head, **options)
+
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
         return {
@@ -151,14 +289,29 @@ class Model:
 
 
 def load(path: str | Path, device: str = "auto") -> Any:
-    """The model in a directory that `train` wrote; `UserError` says what is wrong with any other.
+    """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout.
+
+    Args:
+        path: the folder; or OWNER/NAME of the Hugging Face hub, if it is in its cache, and hf:OWNER/NAME to fetch it.
+        device: "auto", "cpu" or "cuda".
 
     Returns:
         A `Model`, which translates; of `--task classify` a `sightline.tasks.classification.Classifier`, of `--task
-        forecast` a `sightline.tasks.forecasting.Forecaster`.
+        forecast` a `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline import`
+        made of it, a `sightline.families.folder.FamilyModel`, whose `network` is the torch module.
+
+    Raises:
+        UserError: there is no such model, or something in it is missing, not understood or does not fit.
     """
-    return {"translate": load_translator, "classify": load_classifier, "forecast": load_forecaster}[task_of(path)](
-        path, device
+    from sightline.families.folder import is_family, read_family
+    from sightline.families.hub import folder_of
+    from sightline.generation.models import with_verbs
+
+    folder = folder_of(path)
+    if is_family(folder):
+        return with_verbs(read_family(folder, choose_device(device)))
+    return {"translate": load_translator, "classify": load_classifier, "forecast": load_forecaster}[task_of(folder)](
+        folder, device
     )
 
 
@@ -198,6 +351,7 @@ def train(
     show: bool = True,
     init: str | Path = "",
     task: str = "",
+    alignments: str | Path = "",
 ) -> Any:
     """Train a model on files and return it, as `load` does.
 
@@ -211,6 +365,7 @@ def train(
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
         init: a model directory to start from; its shape and tokenizer win over those of the recipe.
         task: "translate", "classify" or "forecast"; "" is the recipe's.
+        alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
@@ -231,6 +386,7 @@ def train(
         show=show,
         init=str(init),
         task=task,
+        alignments=str(alignments),
     )
     reason = train_model(request)
     if reason.startswith("SIG"):

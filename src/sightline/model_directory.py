@@ -1,9 +1,10 @@
 """The model directory: a folder that holds everything translation needs and points nowhere else.
 
 `config.json` (how it was made), `model.safetensors`, `tokenizer.json`, `generation_config.json` (how to decode) and
-`README.md` (the model card); `shortlist.safetensors` where one was learnt. Nothing in it is ever unpickled. Each file
-is replaced in one step, so that a reader never sees half of one. A classifier does without the search settings, a
-forecaster also without a tokenizer; labels and the statistics of a series stand in `config.json`.
+`README.md` (the model card); `shortlist.safetensors` where one was learnt, `alignment.json` where the attention that
+aligns words best was chosen. Nothing in it is ever unpickled. Each file is replaced in one step, so that a reader never
+sees half of one. A classifier does without the search settings, a forecaster also without a tokenizer; labels and the
+statistics of a series stand in `config.json`.
 """
 
 import json
@@ -35,6 +36,7 @@ FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 GENERATION, CARD = "generation_config.json", "README.md"
 SHORTLIST = "shortlist.safetensors"
+ALIGNMENT = "alignment.json"
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,24 @@ def read_shortlist(folder: Path, tokenizer: Tokenizer) -> Shortlist:
     if made_for != tokenizer.fingerprint or len(shortlist.likely) != tokenizer.vocab_size:
         raise UserError(f"{path}: was learnt for another tokenizer; learn it anew with {learn}")
     return shortlist
+
+
+def write_alignment(folder: Path, head: Mapping[str, Any]) -> Path:
+    """Which attention aligns words, as `sightline.inspect.alignment.AlignmentHead` puts it; returns the file."""
+    _write_json(folder / ALIGNMENT, head)
+    return folder / ALIGNMENT
+
+
+def read_alignment(folder: Path) -> dict[str, Any] | None:
+    """What `write_alignment` wrote; None where nothing was chosen."""
+    path = folder / ALIGNMENT
+    if not path.is_file():
+        return None
+    head = _read_json(path)
+    kinds = {"layer": int, "head": int | None, "row": str}
+    if head.keys() != kinds.keys() or not all(isinstance(head[name], kind) for name, kind in kinds.items()):
+        raise UserError(f"{path}: must say layer, head and row; choose anew with `sightline align {folder} --choose`")
+    return head
 
 
 def _nearest(folder: Path) -> str:

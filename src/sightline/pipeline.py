@@ -88,6 +88,8 @@ def _config(request: TrainRequest) -> RunConfig:
     """The configuration asked for, checked as far as it can be without the data."""
     task = [f"model.task={request.task}"] if request.task else []
     config = check(apply_settings(load_recipe(request.recipe), [*request.settings, *task]))
+    if request.alignments and config.model.task != "translate":
+        raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
     if not request.valid and config.model.task != "forecast":
         raise UserError("--valid is required: the files to validate on; only a time series can be split by itself")
     return config

@@ -27,6 +27,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "config": frozenset(),
     "model": frozenset({"config"}),
     "baselines": frozenset({"model", "config"}),
+    "relatives": frozenset({"model"}),
     "architectures": frozenset({"model", "baselines", "config"}),
     "data": frozenset({"config"}),
     "decode": frozenset({"config"}),
@@ -34,12 +35,16 @@ GRAPH: dict[str, frozenset[str]] = {
     "decode.streaming": frozenset({"config"}),
     "training": frozenset({"data", "decode", "config"}),
     "evaluate": frozenset({"data", "decode", "config"}),
-    "families": frozenset({"config", "model.build"}),
-    "inspect": frozenset({"architectures", "baselines", "model", "config"}),
+    "families": frozenset({"config", "model.build", "model.build_family", "model.family_config"}),
+    "generation": frozenset({"families", "model", "data", "decode"}),
+    "inspect": frozenset({"architectures", "baselines", "model", "config", "data", "decode", "evaluate"}),
+    "inspect.explorer": frozenset({"api", "config"}),
     "serve": frozenset({"decode", "inspect", "config"}),
     "model_card": frozenset({"config"}),
     "model_directory": frozenset({"config", "data", "model", "architectures"}),
     "distill": frozenset({"data", "decode"}),
+    "pruning": frozenset({"inspect", "model_card", "model_directory", "api"}),
+    "export": frozenset({"data", "decode", "model", "model_directory", "config"}),
     "workers": frozenset({"decode", "api"}),
     "tasks": frozenset(
         {"data", "decode", "training", "evaluate", "model", "architectures", "model_directory", "config"}
@@ -67,8 +72,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "": EVERYTHING,
 }
 
-CONFIG_READERS = ("model.build", "baselines.build")
-CONFIG_BLIND = ("model", "baselines", "data", "decode", "training", "evaluate", "inspect")
+CONFIG_READERS = ("model.build", "model.build_family", "model.family_config", "baselines.build")
+CONFIG_BLIND = ("model", "baselines", "relatives", "data", "decode", "training", "evaluate", "inspect")
 COMPUTATIONS = frozenset({"forward", "encode", "decode", "logits", "start_cache", "step"})
 CONFIG_NAMES = frozenset({"config", "cfg", "_config", "_cfg", "model_config"})
 UNPICKLERS = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"})
@@ -142,7 +147,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 def config_in_forward(module: str, source: str, _: bool = False) -> list[str]:
     """Computations of a model that look at a config: the choice belongs into build.py, once."""
-    if top(module) not in ("model", "baselines") or module in CONFIG_READERS:
+    if top(module) not in ("model", "baselines", "relatives") or module in CONFIG_READERS:
         return []
     functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
     return [
@@ -194,7 +199,12 @@ def unpickling(module: str, source: str, _: bool = False) -> list[str]:
     """Ways to run code from a data file."""
     tree = ast.parse(source)
     imported = sorted({top(name) for name in imports_of(module, tree)} & UNPICKLERS)
-    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    restricted = {"weights_only=True"}  # torch's reader of tensors alone, which runs nothing
+    calls = {
+        ast.unparse(node.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and not restricted & {ast.unparse(keyword) for keyword in node.keywords}
+    }
     keywords = {
         node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and ast.unparse(node.value) == "True"
     }
@@ -264,6 +274,7 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (torch_free_core, "model.layers", "import numpy as np"),
     (unpickling, "training.checkpoint", "def late():\n    import pickle"),
     (unpickling, "training.checkpoint", "state = torch.load(path)"),
+    (unpickling, "families.checkpoint", "state = torch.load(path, weights_only=False)"),
     (unpickling, "data.corpus", "np.load(path, allow_pickle=True)"),
     (vague_names, "data.utils", ""),
     (vague_names, "utils", ""),
@@ -325,6 +336,7 @@ SOUND: list[tuple[Rule, str, str]] = [
         "from safetensors.torch import load_file\nnp.load(path, allow_pickle=False)",
     ),
     (vague_names, "model.layers", "class Baseline: ...\nclass Database: ..."),
+    (unpickling, "families.checkpoint", "state = torch.load(path, weights_only=True)"),
     (long_files, "training.trainer", "\n" * MAX_LINES),
 ]
 

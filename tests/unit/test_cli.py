@@ -134,6 +134,7 @@ COMMANDS = [
     "score",
     "evaluate",
     "info",
+    "export",
     "study",
 ]
 

@@ -15,10 +15,24 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 import sightline
-from sightline.cli import corpora, demo, evaluate, study, tasks, train, translate
+from sightline.cli import (
+    attention,
+    corpora,
+    demo,
+    evaluate,
+    export,
+    families,
+    generate,
+    inspect,
+    study,
+    tasks,
+    train,
+    translate,
+)
 from sightline.errors import UserError, unknown
 
-COMMANDS = (demo, train, translate, tasks, corpora, evaluate, study)  # in the order of the help
+# In the order of the help.
+COMMANDS = (demo, train, translate, tasks, corpora, evaluate, attention, inspect, families, generate, export, study)
 
 
 class Parser(argparse.ArgumentParser):

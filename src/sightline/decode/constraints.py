@@ -55,6 +55,7 @@ def constrain(
     suppressed: Sequence[int],
     no_repeat_ngram: int,
     eos_id: int,
+    other_ends: Sequence[int] = (),
 ) -> Float[Tensor, "rows vocab"]:
     """All constraints in order; the forced prefix comes last and so wins over the others.
 
@@ -65,11 +66,12 @@ def constrain(
         suppressed: ids that are never written: padding, start mark, unknown.
         no_repeat_ngram: n, or 0 for no such rule.
         eos_id: the end mark.
+        other_ends: further ones.
     """
     length = history.size(1)
     is_forced = length < limits.prefix.size(1)
     unbanned = log_probs.clone() if no_repeat_ngram or is_forced else log_probs
-    allowed = ban_pieces(log_probs, suppressed, limits.min_length <= length, eos_id)
+    allowed = ban_pieces(log_probs, suppressed, limits.min_length <= length, eos_id, other_ends)
     if no_repeat_ngram:
         allowed = ban_repeated_ngrams(allowed, history, no_repeat_ngram)
         allowed = end_if_stuck(allowed, unbanned, eos_id)
@@ -83,10 +85,12 @@ def ban_pieces(
     suppressed: Sequence[int],
     may_end: Bool[Tensor, " rows"],
     eos_id: int,
+    other_ends: Sequence[int] = (),
 ) -> Float[Tensor, "rows vocab"]:
-    """Without the suppressed ids, and without the end mark where a row is still too short to end; in place."""
+    """Without the suppressed ids, and without end marks where a row is still too short to end; in place."""
     log_probs.index_fill_(1, torch.tensor(suppressed, dtype=torch.long, device=log_probs.device), -torch.inf)
-    log_probs[:, eos_id].masked_fill_(~may_end, -torch.inf)
+    for end in (eos_id, *other_ends):
+        log_probs[:, end].masked_fill_(~may_end, -torch.inf)
     return log_probs
 
 

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from sightline.config import DecodeConfig
 from sightline.decode.constraints import Limits
+from sightline.decode.ending import length_penalty
 from sightline.decode.engine import EncoderDecoder, SpecialIds, not_finite, search_options, start_decoding
 from sightline.decode.ranking import highest
-from sightline.decode.search import Hypothesis, SearchOptions, allowed_log_probs, length_penalty
+from sightline.decode.search import Hypothesis, SearchOptions, allowed_log_probs
 from sightline.errors import UserError
 
 # For one sentence: from what is written, and how many pieces are wanted, to as many or fewer that may follow.

@@ -4,16 +4,18 @@ What has been handed over is never taken back, so the search is greedy: a beam m
 until it ends. Joined, the pieces are what `Translator.translate` gives with `beam_size=1`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import CandidateTable
+from sightline.decode.constraints import Limits
 from sightline.decode.engine import EncoderDecoder, SpecialIds, not_finite, search_options, start_decoding
 from sightline.decode.ranking import highest
-from sightline.decode.search import next_log_probs
+from sightline.decode.search import Cache, SearchOptions, Step, next_log_probs
 from sightline.decode.speculative import Draft, speculate
 from sightline.decode.translator import Translator, one_line, override
 from sightline.errors import UserError
@@ -51,11 +53,16 @@ def stream_text(
 
 def as_text(tokens: Iterable[int], translator: Translator) -> Iterator[str]:
     """What each token adds to the text, where it adds anything; joined, one line as `Translator.join` has it."""
+    return growing_text(tokens, lambda seen: one_line(translator.tokenizer.decode(seen)))
+
+
+def growing_text(tokens: Iterable[int], decode: Callable[[list[int]], str]) -> Iterator[str]:
+    """What each token adds to the text that `decode` makes of all so far; joined, the text of all."""
     seen: list[int] = []
     text = said = ""
     for token in tokens:
         seen.append(token)
-        text = one_line(translator.tokenizer.decode(seen))
+        text = decode(seen)
         certain = text.rstrip(UNFINISHED)
         if len(certain) > len(said):
             yield certain[len(said) :]
@@ -77,13 +84,25 @@ def stream_tokens(
     """The tokens of greedy search for one source, one by one, without the end mark; arguments as `decode_tokens`."""
     start = start_decoding(model, [source], [prefix], config, special, max_len, shortlist)
     options = search_options(config, start.special)
-    history = start.limits.max_length.new_zeros(1, 0)
-    while history.size(1) < int(start.limits.max_length):
-        log_probs = next_log_probs(start.step, start.cache, history, start.limits, options)
-        token = highest(log_probs)
+    for token in one_by_one(start.step, start.cache, start.limits, options, lambda log_probs, _: highest(log_probs)):
+        yield token if start.few is None else int(start.few.ids[token])
+
+
+@torch.inference_mode()
+def one_by_one(
+    step: Step, cache: Cache, limits: Limits, options: SearchOptions, choose: Callable[[Tensor, int], Tensor]
+) -> Iterator[int]:
+    """The tokens of a single row until it ends, without the end mark.
+
+    `choose` names the next one, (1,), from log-probabilities (1, vocab) and its position in the output.
+    """
+    history = limits.max_length.new_zeros(1, 0)
+    while history.size(1) < int(limits.max_length):
+        log_probs = next_log_probs(step, cache, history, limits, options)
+        token = choose(log_probs, history.size(1))
         if not bool(log_probs[0, token].isfinite()):
             raise not_finite()
-        if int(token) == start.special.eos_id:
+        if int(token) in (options.eos_id, *options.other_ends):
             return
-        yield int(token if start.few is None else start.few.ids[token])
+        yield int(token)
         history = torch.cat([history, token.unsqueeze(1)], 1)

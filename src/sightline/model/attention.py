@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.model.cache import LayerCache
+from sightline.model.masks import Mask
 
 
 def scaled_dot_product_attention(
@@ -38,7 +39,7 @@ def fused_attention(
     q: Float[Tensor, "batch heads queries d_k"],
     k: Float[Tensor, "batch heads keys d_k"],
     v: Float[Tensor, "batch heads keys d_v"],
-    mask: Bool[Tensor, "#batch #heads #queries keys"] | None = None,
+    mask: Bool[Tensor, "#batch #heads #queries keys"] | Float[Tensor, "#batch #heads #queries keys"] | None = None,
 ) -> Float[Tensor, "batch heads queries d_v"]:
     """The same function through torch's fused kernel, without the weights."""
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -75,7 +76,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Tensor, "batch queries d_model"],
         memory: Float[Tensor, "batch keys d_model"],
-        mask: Bool[Tensor, "#batch #heads #queries all_keys"] | None,
+        mask: Mask,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
         """Queries from `x`, keys and values from `memory` (the same tensor in self-attention) and from `cache`."""

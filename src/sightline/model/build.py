@@ -23,8 +23,11 @@ POSITIONS: dict[str, Callable[[ModelConfig], SinusoidalPositions | LearnedPositi
 def build_model(c: ModelConfig) -> Transformer:
     """The Transformer of that configuration with fresh parameters from torch's global generator."""
     assert c.vocab_size > 0, "vocab_size is known once a tokenizer is"
+    heads = zip(
+        _heads(c, c.decoder_heads, c.n_decoder_layers), _heads(c, c.cross_heads, c.n_decoder_layers), strict=True
+    )
     decoder_layers = [
-        DecoderLayer(_attention(c), _attention(c), _ffn(c), lambda: _sublayer(c)) for _ in range(c.n_decoder_layers)
+        DecoderLayer(_attention(c, own), _attention(c, cross), _ffn(c), lambda: _sublayer(c)) for own, cross in heads
     ]
     tgt_tokens = _token_table(c)
     src_tokens = tgt_tokens if c.tied_embeddings == "all" else _token_table(c)
@@ -56,7 +59,8 @@ def build_pooled_transformer(c: ModelConfig) -> PooledEncoder:
 
 
 def _encoder(c: ModelConfig) -> Encoder:
-    layers = [EncoderLayer(_attention(c), _ffn(c), lambda: _sublayer(c)) for _ in range(c.n_encoder_layers)]
+    heads = _heads(c, c.encoder_heads, c.n_encoder_layers)
+    layers = [EncoderLayer(_attention(c, own), _ffn(c), lambda: _sublayer(c)) for own in heads]
     return Encoder(layers, _final_norm(c))
 
 
@@ -81,9 +85,14 @@ def _residual_gains(stack: Encoder | Decoder) -> dict[nn.Module, float]:
     return dict.fromkeys([*attentions, *networks], (2 * len(stack.layers)) ** -0.5)
 
 
-def _attention(c: ModelConfig) -> MultiHeadAttention:
-    d_head = c.d_model // c.n_heads
-    return MultiHeadAttention(c.d_model, c.n_heads, c.d_k or d_head, c.d_v or d_head)
+def _heads(c: ModelConfig, left: tuple[int, ...], n_layers: int) -> tuple[int, ...]:
+    """The heads of each layer: those that pruning has left, or all."""
+    return left or (c.n_heads,) * n_layers
+
+
+def _attention(c: ModelConfig, n_heads: int) -> MultiHeadAttention:
+    d_head = c.d_model // c.n_heads  # a head stays as wide when others go
+    return MultiHeadAttention(c.d_model, n_heads, c.d_k or d_head, c.d_v or d_head)
 
 
 def _ffn(c: ModelConfig) -> FeedForward:

@@ -1,7 +1,8 @@
 """Keys and values of the positions already decoded, so that a step costs one position, not all of them.
 
-`DecoderCache` is the state of incremental decoding. Search moves it in two ways only: `reorder` when beams change
-places within their sentence, `select` when rows are kept, dropped or multiplied. Both work in place.
+`DecoderCache` is the state of incremental decoding, `TextCache` that of a decoder without an encoder. Search moves
+either in two ways only: `reorder` when beams change places within their sentence, `select` when rows are kept, dropped
+or multiplied. Both work in place.
 """
 
 from dataclasses import dataclass
@@ -104,3 +105,44 @@ class DecoderCache:
         self.src_mask = torch.index_select(self.src_mask, 0, index)
         for layer in (*self.self_attn, *self.cross_attn):
             layer.select(index)
+
+
+@dataclass
+class TextCache:
+    """State of an incremental decoding by a decoder alone: `rows` texts, padded on the left to one length."""
+
+    padding: Int[Tensor, " rows"]  # positions of each row that are none of its text
+    self_attn: list[LayerCache]  # one per layer
+    length: int = 0  # positions decoded so far, padding included
+
+    @classmethod
+    def start(cls, padding: Int[Tensor, " rows"], n_layers: int) -> "TextCache":
+        """The empty cache of a decoder with `n_layers` layers."""
+        return cls(padding, [LayerCache(grows=True) for _ in range(n_layers)])
+
+    def places(self, new: int) -> Int[Tensor, "rows new"]:
+        """Where the next `new` positions stand in their texts; padding counts as the first place."""
+        index = torch.arange(self.length, self.length + new, device=self.padding.device)
+        return (index - self.padding.unsqueeze(1)).clamp(min=0)
+
+    def real(self, new: int) -> Bool[Tensor, "rows positions"] | None:
+        """Which positions are text, once there are `new` more; None = all."""
+        if not self.padding.any():
+            return None
+        return torch.arange(self.length + new, device=self.padding.device) >= self.padding.unsqueeze(1)
+
+    def reorder(self, index: Int[Tensor, " rows"]) -> None:
+        """Row i becomes what row index[i] was."""
+        self.select(index)
+
+    def select(self, index: Int[Tensor, " kept"]) -> None:
+        """Keep the rows of `index`, in its order, repeated where it repeats."""
+        self.padding = self.padding.index_select(0, index)
+        for layer in self.self_attn:
+            layer.select(index)
+
+    def truncate(self, length: int) -> None:
+        """Take steps back: forget all positions from `length` on."""
+        self.length = min(self.length, length)
+        for layer in self.self_attn:
+            layer.truncate(length)

@@ -8,18 +8,22 @@ from torch import Tensor, nn
 from sightline.model.attention import MultiHeadAttention
 from sightline.model.cache import LayerCache
 from sightline.model.dropout import Dropout
-from sightline.model.feed_forward import FeedForward
+from sightline.model.feed_forward import FeedForward, GatedFeedForward
+from sightline.model.masks import Mask
 
 
 class Sublayer(nn.Module):
     """Residual connection, dropout and layer normalisation around a function; knows pre from post, nobody else does.
 
-    post (the paper, 5.4): norm(x + dropout(f(x))). pre (named deviation): x + dropout(f(norm(x))).
+    post (the paper, 5.4): norm(x + dropout(f(x))). pre (named deviation): x + dropout(f(norm(x))). `norm` makes
+    another norm than the paper's of a width.
     """
 
-    def __init__(self, d_model: int, dropout: float, norm_first: bool) -> None:
+    def __init__(
+        self, d_model: int, dropout: float, norm_first: bool, norm: Callable[[int], nn.Module] = nn.LayerNorm
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = norm(d_model)
         self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
@@ -35,7 +39,9 @@ class Sublayer(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network, each in a `Sublayer`."""
 
-    def __init__(self, self_attn: MultiHeadAttention, ffn: FeedForward, sublayer: Callable[[], Sublayer]) -> None:
+    def __init__(
+        self, self_attn: MultiHeadAttention, ffn: FeedForward | GatedFeedForward, sublayer: Callable[[], Sublayer]
+    ) -> None:
         super().__init__()
         self.self_attn = self_attn
         self.ffn = ffn
@@ -43,10 +49,10 @@ class EncoderLayer(nn.Module):
         self.ffn_sublayer = sublayer()
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "#batch 1 #length length"]
+        self, x: Float[Tensor, "batch length d_model"], mask: Mask, cache: LayerCache | None = None
     ) -> Float[Tensor, "batch length d_model"]:
-        """`mask` is True where a position may attend."""
-        x = self.self_attn_sublayer(x, lambda h: self.self_attn(h, h, mask))
+        """`mask` is True where a position may attend. With a cache (GPT's layer) `x` holds the new positions only."""
+        x = self.self_attn_sublayer(x, lambda h: self.self_attn(h, h, mask, cache))
         return self.ffn_sublayer(x, self.ffn)
 
 
@@ -57,7 +63,7 @@ class DecoderLayer(nn.Module):
         self,
         self_attn: MultiHeadAttention,
         cross_attn: MultiHeadAttention,
-        ffn: FeedForward,
+        ffn: FeedForward | GatedFeedForward,
         sublayer: Callable[[], Sublayer],
     ) -> None:
         super().__init__()
@@ -72,8 +78,8 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "batch tgt_len d_model"],
         memory: Float[Tensor, "batch src_len d_model"],
-        tgt_mask: Bool[Tensor, "#batch 1 tgt_len all_tgt"] | None,
-        src_mask: Bool[Tensor, "#batch 1 1 src_len"],
+        tgt_mask: Mask,
+        src_mask: Bool[Tensor, "#batch 1 1 src_len"] | None,
         self_cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:

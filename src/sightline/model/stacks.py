@@ -7,49 +7,51 @@ from torch import Tensor, nn
 
 from sightline.model.cache import DecoderCache
 from sightline.model.layers import DecoderLayer, EncoderLayer
-from sightline.model.masks import causal_mask
+from sightline.model.masks import Causal, Everywhere, over_keys
 
 
 class Encoder(nn.Module):
     """N encoder layers; a final norm only where layers normalise first, for otherwise nothing would bound the sum."""
 
-    def __init__(self, layers: Sequence[EncoderLayer], norm: nn.Module | None) -> None:
+    def __init__(self, layers: Sequence[EncoderLayer], norm: nn.Module | None, reach: nn.Module | None = None) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.norm = norm or nn.Identity()
+        self.reach = reach or Everywhere()
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"]
+        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
     ) -> Float[Tensor, "batch length d_model"]:
-        """`mask` is True on real tokens."""
+        """`mask` is True on real tokens; None where all are."""
+        visible = self.reach(mask, 0, x.size(1), x.device)
         for layer in self.layers:
-            x = layer(x, mask[:, None, None, :])
+            x = layer(x, visible)
         return self.norm(x)
 
 
 class Decoder(nn.Module):
     """N decoder layers; the final norm as in `Encoder`."""
 
-    def __init__(self, layers: Sequence[DecoderLayer], norm: nn.Module | None) -> None:
+    def __init__(self, layers: Sequence[DecoderLayer], norm: nn.Module | None, reach: nn.Module | None = None) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.norm = norm or nn.Identity()
+        self.reach = reach or Causal()
 
     def forward(
         self,
         x: Float[Tensor, "batch tgt_len d_model"],
         memory: Float[Tensor, "batch src_len d_model"],
-        src_mask: Bool[Tensor, "batch src_len"],
+        src_mask: Bool[Tensor, "batch src_len"] | None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
         """With a cache `x` holds the new positions only, and the cache is advanced by them."""
         seen = cache.length if cache else 0
         new = x.size(1)
-        # A single new position may attend to everything before it: no mask, and the fastest kernel.
-        tgt_mask = causal_mask(new, seen + new, x.device)[None, None] if new > 1 else None
+        tgt_mask = self.reach(None, seen, new, x.device)
         for i, layer in enumerate(self.layers):
             caches = (cache.self_attn[i], cache.cross_attn[i]) if cache else (None, None)
-            x = layer(x, memory, tgt_mask, src_mask[:, None, None, :], *caches)
+            x = layer(x, memory, tgt_mask, over_keys(src_mask), *caches)
         if cache:
             cache.length += new
         return self.norm(x)

@@ -11,8 +11,8 @@ import torch
 from sightline.architectures import Network, decoding_forms
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import CandidateTable
+from sightline.decode.ending import length_penalty
 from sightline.decode.engine import EncoderDecoder, SpecialIds, decode_tokens
-from sightline.decode.search import length_penalty
 from sightline.decode.streaming import stream_tokens
 from sightline.errors import UserError
 from sightline.evaluate.score import score_pairs

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sightline.config import DecodeConfig, ModelConfig
+from sightline.decode.ending import length_penalty
 from sightline.decode.engine import (
     SpecialIds,
     batches,
@@ -18,7 +19,6 @@ from sightline.decode.engine import (
     random_stream,
     to_limits,
 )
-from sightline.decode.search import length_penalty
 from sightline.errors import UserError
 from sightline.model.build import build_model
 from sightline.model.inference import prepare_for_inference

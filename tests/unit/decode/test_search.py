@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sightline.decode.ending import length_penalty
 from sightline.decode.sampling import SamplingOptions
-from sightline.decode.search import Hypothesis, SearchOptions, beam_search, greedy, length_penalty, sample
+from sightline.decode.search import Hypothesis, SearchOptions, beam_search, greedy, sample
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))

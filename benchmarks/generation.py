@@ -1,0 +1,148 @@
+"""Text generation beside transformers' `generate`: networks of the size of GPT-2 small and BART base, random weights.
+
+    python benchmarks/generation.py [--turns 5] [--length 32] [--prompt 32] [--beams 1 4] [--clock cpu --cores 1]
+
+One checkpoint each, written by transformers and read by both; prompts of random ids, outputs of forced length, batch 1
+and 16. One process and one thread, so both share allocator and caches; they take turns, and every turn has prompts of
+its own. A script that finds other outputs stops before it measures: greedy ones must be the same, and of beams as many
+as rounding in sums of another order leaves the same (all but one in eight). Writes `results/generation_*`.
+"""
+
+import argparse
+import statistics
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import machine
+import torch
+from turns import speed_ratio, take_turns
+
+import sightline
+from sightline.generation.rewrite import rewrite
+from sightline.generation.settings import GenerationSettings
+from sightline.generation.text import write_on
+
+END = 2  # what no output writes, for its length is forced
+Prompts = list[list[int]]
+Generate = Callable[[Prompts], list[list[int]]]
+
+
+def checkpoint(kind: str, folder: Path) -> tuple[Any, Any]:
+    """A random network of transformers' default size, in transformers' hands and in ours."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.manual_seed(1)
+    settings = {"GPT2LMHeadModel": {}, "BartForConditionalGeneration": BART_BASE}[kind]
+    network = getattr(transformers, kind)
+    network(network.config_class(**settings)).save_pretrained(folder)
+    return network.from_pretrained(folder, dtype=torch.float32).eval(), sightline.load(folder, "cpu")
+
+
+BART_BASE = {
+    "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072,
+    "encoder_attention_heads": 12, "decoder_attention_heads": 12, "forced_eos_token_id": None,
+}  # fmt: skip
+
+
+def theirs(network: Any, length: int, beams: int) -> Generate:
+    """transformers' `generate`."""
+    alone = not network.config.is_encoder_decoder
+
+    @torch.inference_mode()
+    def generate(prompts: Prompts) -> list[list[int]]:
+        ids = torch.tensor(prompts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = network.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=length, min_new_tokens=length,
+                num_beams=beams, do_sample=False, pad_token_id=1, eos_token_id=END,
+            )  # fmt: skip
+        return found[:, ids.size(1) if alone else 1 :].tolist()
+
+    return generate
+
+
+def ours(model: Any, length: int, beams: int) -> Generate:
+    """What `model.generate` calls, with ids."""
+    settings = GenerationSettings(length, length, beams, batch_size=64, end_ids=(END,), pad_id=1)
+    alone = model.config.encoder is None
+    settings = settings if alone else replace(settings, start_id=model.generation.start_id)
+
+    def generate(prompts: Prompts) -> list[list[int]]:
+        return [found[0].tokens for found in (write_on if alone else rewrite)(model.network, prompts, settings)]
+
+    return generate
+
+
+def measured(
+    contenders: dict[str, Generate], batch: int, prompt: int, turns: int, exact: bool
+) -> dict[str, list[float]]:
+    """Seconds of each contender in each turn, after a check that they write the same."""
+    generator = torch.Generator().manual_seed(2)
+    work = [torch.randint(10, 50_000, (batch, prompt), generator=generator).tolist() for _ in range(turns)]
+    first, second = (generate(work[0]) for generate in contenders.values())
+    same = sum(mine == other for mine, other in zip(first, second, strict=True)) / batch
+    if same < (1.0 if exact else 7 / 8):
+        raise SystemExit(f"only {same:.0%} of the outputs are the same")
+
+    def contender(generate: Generate) -> Callable[[int], float]:
+        def run(turn: int) -> float:
+            started = machine.now()
+            generate(work[turn % turns])
+            return machine.now() - started
+
+        return run
+
+    return take_turns({name: contender(generate) for name, generate in contenders.items()}, turns, warm_up=1)
+
+
+def row(name: str, batch: int, beams: int, length: int, seconds: dict[str, Sequence[float]]) -> list[object]:
+    """One line of the table."""
+    rates = [f"{batch * length / statistics.median(took):.1f}" for took in seconds.values()]
+    return [name, batch, beams, *rates, speed_ratio(seconds["Sightline"], seconds["transformers"])]
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=5, help="(default: %(default)s)")
+    parser.add_argument("--length", type=int, default=32, help="tokens to write (default: %(default)s)")
+    parser.add_argument("--prompt", type=int, default=32, help="tokens to read (default: %(default)s)")
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="(default: 1 4)")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], help="(default: 1 16)")
+    machine.add_machine_options(parser)
+    options = parser.parse_args()
+    machine.prepare(options)
+    torch.set_num_threads(1)
+    about, rows, data = machine.description(1), [], {}
+    for name, kind in (("GPT-2 small", "GPT2LMHeadModel"), ("BART base", "BartForConditionalGeneration")):
+        with tempfile.TemporaryDirectory() as folder:
+            network, model = checkpoint(kind, Path(folder))
+            for beams in options.beams:
+                contenders = {
+                    "Sightline": ours(model, options.length, beams),
+                    "transformers": theirs(network, options.length, beams),
+                }
+                for batch in options.batches:
+                    seconds = measured(contenders, batch, options.prompt, options.turns, exact=beams == 1)
+                    rows.append(row(name, batch, beams, options.length, seconds))
+                    data[f"{name}, batch {batch}, {beams} beams"] = seconds
+                    print(*rows[-1], sep="  ", flush=True)
+    table = machine.table(
+        ["size", "batch", "beams", "ours, tokens/s", "transformers, tokens/s", "times faster (quartiles)"], rows
+    )
+    path = machine.result_path("generation")
+    machine.write_result(
+        path, "Generation beside transformers", about, [__doc__.split("\n\n", 2)[2].strip(), table], data
+    )
+    print(f"{table}\nwritten to {path}.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""`sightline export`: a translation model for other programs."""
+
+import argparse
+import sys
+from typing import Any
+
+
+def add(commands: Any) -> None:
+    """Register the command."""
+    what = "write a translation model for transformers, CTranslate2 or ONNX, and check that it translates the same"
+    parser = commands.add_parser("export", help=what)
+    parser.add_argument("model", metavar="MODEL", help="model directory")
+    formats = "hf: what MarianMTModel (or, norms first, Pegasus) loads; ctranslate2; onnx: encoder and cached decoder"
+    parser.add_argument("--to", choices=("hf", "ctranslate2", "onnx"), required=True, help=formats)
+    parser.add_argument("out", metavar="OUT", help="folder to write, which must not exist yet")
+    int8 = "weights in int8, for ctranslate2 and onnx: a third of the size, and not quite the same translations"
+    parser.add_argument("--int8", action="store_true", help=int8)
+    text = "lines to compare translations on (default: a few texts of the model's own words)"
+    parser.add_argument("--text", metavar="FILE", help=text)
+    parser.set_defaults(run=run_export)
+
+
+def run_export(options: argparse.Namespace) -> None:
+    """Write it, and say what was compared."""
+    from sightline.data.corpus import read_lines
+    from sightline.export.run import export_model
+
+    texts = list(read_lines(options.text)) if options.text else []
+    report = export_model(options.model, options.to, options.out, options.int8, texts)
+    print(f"{options.out}: {report}", file=sys.stderr)

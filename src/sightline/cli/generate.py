@@ -1,0 +1,293 @@
+"""What models of the families do: `generate`, `fill`, `embed`, `label` and `transcribe`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sightline.cli.files import output
+from sightline.cli.options import decode_overrides, model_options
+from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    from sightline.generation.models import Output
+
+HELP = {
+    "max_new_tokens": "longest output",
+    "min_new_tokens": "shortest output",
+    "beam_size": "hypotheses kept; 1 is greedy, and is shown while it is being written",
+    "length_penalty": "alpha of the beam's score, log-probability / length^alpha",
+    "n_best": "outputs for each input",
+    "no_repeat_ngram": "no n-gram of this size twice in an output; 0 is off",
+    "temperature": "of sampling",
+    "top_k": "sample from the k likeliest tokens; 0 is all",
+    "top_p": "sample from the likeliest tokens with this total probability",
+    "seed": "of sampling",
+    "batch_size": "inputs computed with at once",
+}
+FLOATS = ("length_penalty", "temperature", "top_p")
+
+
+def add(commands: Any) -> None:
+    """Register the commands of this module."""
+    _generate_options(commands)
+    _fill_options(commands)
+    _embed_options(commands)
+    _label_options(commands)
+    _transcribe_options(commands)
+
+
+def generation_options(parser: argparse.ArgumentParser) -> None:
+    """An option for every setting of generation; those not given leave the model's own."""
+    group = parser.add_argument_group("generation (default: the model's own settings)")
+    for name, text in HELP.items():
+        kind = float if name in FLOATS else int
+        group.add_argument("--" + name.replace("_", "-"), type=kind, metavar="N", help=text)
+    sample = "draw at random instead of searching, or search where the model would draw"
+    group.add_argument("--sample", action=argparse.BooleanOptionalAction, default=None, help=sample)
+    stop = "end before this string; may be given several times"
+    group.add_argument("--stop", action="append", metavar="STRING", help=stop)
+
+
+def generation_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """What was given of `generation_options`."""
+    given = {name: getattr(options, name) for name in (*HELP, "sample", "stop")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def language_options(parser: argparse.ArgumentParser) -> None:
+    """What to say to models of many languages or tasks."""
+    group = parser.add_argument_group("models that translate or rewrite")
+    group.add_argument("--source-language", default="", metavar="CODE", help="as the model has it: de, deu_Latn, de_DE")
+    group.add_argument("--target-language", default="", metavar="CODE", help="language to write in")
+
+
+def family_model(options: argparse.Namespace, verb: str, what: str) -> Any:
+    """The model, if it has that verb; otherwise a `UserError`."""
+    from sightline.api import load
+
+    model = load(options.model, options.device)
+    if not hasattr(model, verb):
+        family = getattr(getattr(model, "config", None), "family", "")
+        raise UserError(f"{options.model}: a model{f' of {family}' if family else ''} that cannot {what}")
+    for name in getattr(getattr(model, "generation", None), "unused", ()):
+        print(f"{options.model}: generation_config.json asks for {name}, which is not supported", file=sys.stderr)
+    return model
+
+
+def is_family_model(path: str) -> bool:
+    """Whether MODEL is a checkpoint of one of the families."""
+    from sightline.families.folder import is_family
+    from sightline.families.hub import folder_of
+
+    return is_family(folder_of(path))
+
+
+# --- generate ---
+
+
+def _generate_options(commands: Any) -> None:
+    parser = commands.add_parser("generate", help="let a language model write on, or rewrite a text")
+    model_options(parser)
+    prompts = "text to write on from, or to rewrite; several are written at once (default: lines of standard input)"
+    parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=prompts)
+    parser.add_argument("--chat", action="store_true", help="each PROMPT is what a user says to a chat model")
+    parser.add_argument("--prefix", default="", help="what is put before each text, such as 'summarize: ' for T5")
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl adds tokens and scores")
+    language_options(parser)
+    generation_options(parser)
+    parser.set_defaults(run=run_generate)
+
+
+def run_generate(options: argparse.Namespace) -> None:
+    """Write, for a single prompt piece by piece."""
+    model = family_model(options, "generate", "write text")
+    settings = generation_settings(options) | _wishes(options, model)
+    prompts = options.prompts or [line.removesuffix("\n") for line in sys.stdin]
+    texts = [[{"role": "user", "content": text}] if options.chat else text for text in prompts]
+    if len(texts) == 1 and options.format == "text" and _is_certain(model, settings):
+        for piece in model.stream(texts[0], **settings):
+            print(piece, end="", flush=True)
+        print()
+        return
+    for written in model.generate(texts, **settings):
+        print(format_output(written, options.format), flush=True)
+
+
+def _wishes(options: argparse.Namespace, model: Any) -> dict[str, Any]:
+    """What only models with an encoder are asked, and only those without one are."""
+    wishes = {name: getattr(options, name) for name in ("prefix", "source_language", "target_language")}
+    given = {name: value for name, value in wishes.items() if value}
+    encoder = model.config.encoder is not None
+    if given and not encoder:
+        name = next(iter(given)).replace("_", "-")
+        raise UserError(f"--{name} is for models that read a text before they write; put it into the prompt")
+    if options.chat and encoder:
+        raise UserError("--chat is for models that write on; this one rewrites texts")
+    return given
+
+
+def _is_certain(model: Any, settings: dict[str, Any]) -> bool:
+    """Whether nothing that has been written will be taken back."""
+    chosen = model.generation.changed(settings)
+    return chosen.n_best == 1 and (chosen.sample or chosen.beam_size == 1)
+
+
+def format_output(written: "Output", style: str) -> str:
+    """An object of JSON, or the text with its alternatives below it."""
+    if style == "jsonl":
+        from dataclasses import asdict
+
+        return json.dumps(asdict(written), ensure_ascii=False)
+    return "\n".join([written.text, *(other.text for other in written.alternatives)])
+
+
+def translate_lines(options: argparse.Namespace) -> None:
+    """`sightline translate` with a checkpoint of a family: line in, line out."""
+    from sightline.data.corpus import read_lines
+
+    given = {name for name, value in decode_overrides(options).items() if value is not None}
+    stray = sorted(given - {*HELP, "sample"})
+    stray += [name for name in ("alignment", "prefix", "draft", "workers") if getattr(options, name)]
+    if stray:
+        raise UserError(f"--{stray[0].replace('_', '-')} is for models that Sightline has trained")
+    model = family_model(options, "translate", "translate")
+    languages = {"source_language": options.source_language, "target_language": options.target_language}
+    lines = iter(read_lines(options.input, allow_empty=True))
+    with output(options.output) as file:
+        while chunk := list(islice(lines, 1000)):
+            for written in model.translate(chunk, **languages, **decode_overrides(options)):
+                file.write(format_output(written, options.format).replace("\n", "\t") + "\n")
+
+
+def score_text(options: argparse.Namespace) -> None:
+    """`sightline score` with a language model: the perplexity of one text, as an object of JSON."""
+    from sightline.data.corpus import read_lines
+
+    if options.target:
+        raise UserError("--target is for models that Sightline has trained; a language model scores --source alone")
+    model = family_model(options, "perplexity", "say how probable a text is")
+    found = model.perplexity("\n".join(read_lines(options.source)), options.stride)
+    record = {"log_prob": found.log_prob, "perplexity": found.perplexity, "tokens": found.tokens}
+    with output(options.output) as file:
+        file.write(json.dumps(record) + "\n")
+    print(f"perplexity {found.perplexity:.4f} over {found.tokens:,} tokens", file=sys.stderr)
+
+
+# --- fill and embed ---
+
+
+def _fill_options(commands: Any) -> None:
+    parser = commands.add_parser("fill", help="fill in what is masked in a text (BERT and its relatives)")
+    model_options(parser)
+    parser.add_argument("text", metavar="TEXT", help="with [MASK] or <mask>, as the model writes it")
+    parser.add_argument("--top", type=int, default=5, metavar="N", help="guesses for each mask (default: %(default)s)")
+    parser.set_defaults(run=run_fill)
+
+
+def run_fill(options: argparse.Namespace) -> None:
+    """Guesses with their probabilities, a line each; a blank line between masks."""
+    model = family_model(options, "fill_mask", "fill masks")
+    print_ranked([[(one.probability, one.text) for one in mask] for mask in model.fill_mask(options.text, options.top)])
+
+
+def print_ranked(groups: list[list[tuple[float, str]]]) -> None:
+    """Probabilities and names, a line each, a blank line between groups."""
+    print("\n\n".join("\n".join(f"{share:.4f}  {name}" for share, name in group) for group in groups))
+
+
+def _embed_options(commands: Any) -> None:
+    parser = commands.add_parser("embed", help="turn lines of text into vectors (BERT and its relatives)")
+    model_options(parser)
+    parser.add_argument("input", nargs="?", default="-", help="text file, also .gz (default: standard input)")
+    out = "a .npy file, float32 (lines, width), or lines of JSON (default: those, on standard output)"
+    parser.add_argument("-o", "--output", default="-", help=out)
+    pooling = "mean of all tokens' states, or the first one's (default: %(default)s)"
+    parser.add_argument("--pooling", choices=("mean", "first"), default="mean", help=pooling)
+    length = "leave vectors as long as they are (default: length 1, so that products are cosines)"
+    parser.add_argument("--no-normalize", dest="normalize", action="store_false", help=length)
+    parser.add_argument("--batch-size", type=int, default=16, metavar="N", help="lines computed with at once")
+    parser.set_defaults(run=run_embed)
+
+
+def run_embed(options: argparse.Namespace) -> None:
+    """A vector for each line."""
+    import numpy as np
+
+    from sightline.data.corpus import read_lines
+
+    model = family_model(options, "embed", "embed texts")
+    lines = read_lines(options.input, allow_empty=True)
+    if options.output.endswith(".npy"):
+        vectors = np.concatenate(list(_embedded(model, lines, options)))
+        _save_array(Path(options.output), vectors)
+        return
+    with output(options.output) as file:
+        for vectors in _embedded(model, lines, options):
+            file.writelines(json.dumps([round(x, 6) for x in vector]) + "\n" for vector in vectors.tolist())
+
+
+def _embedded(model: Any, lines: Iterable[str], options: argparse.Namespace) -> Iterator[Any]:
+    waiting = iter(lines)
+    while chunk := list(islice(waiting, 1000)):
+        yield model.embed(chunk, options.pooling, options.normalize, options.batch_size)
+
+
+def _save_array(path: Path, vectors: Any) -> None:
+    import numpy as np
+
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UserError(f"-o {path}: {'is a folder' if path.is_dir() else 'its folder does not exist'}; name a file")
+    draft = path.with_name(f".{path.name}.part")
+    with draft.open("wb") as file:
+        np.save(file, vectors)
+    draft.replace(path)
+
+
+# --- label and transcribe ---
+
+
+def _label_options(commands: Any) -> None:
+    parser = commands.add_parser("label", help="say what a picture shows (ViT and its relatives)")
+    model_options(parser)
+    parser.add_argument("picture", metavar="IMAGE", help="image file: PNG, JPEG, ...")
+    parser.add_argument("--top", type=int, default=5, metavar="N", help="labels (default: %(default)s)")
+    parser.set_defaults(run=run_label)
+
+
+def run_label(options: argparse.Namespace) -> None:
+    """Labels with their probabilities, a line each."""
+    model = family_model(options, "label", "label pictures")
+    print_ranked([[(one.probability, one.name) for one in model.label(options.picture, options.top)]])
+
+
+def _transcribe_options(commands: Any) -> None:
+    parser = commands.add_parser("transcribe", help="write down what is said in a recording (Whisper)")
+    model_options(parser)
+    parser.add_argument("sound", metavar="AUDIO", help="sound file: WAV, FLAC, ...")
+    parser.add_argument("--language", default="", metavar="CODE", help="what is spoken, such as en (default: detected)")
+    tasks = ("transcribe", "translate")
+    parser.add_argument("--task", choices=tasks, default=tasks[0], help="translate: into English")
+    parser.add_argument("--timestamps", action="store_true", help="say when: a line for each segment")
+    parser.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept; 1 is greedy")
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl has all segments")
+    parser.set_defaults(run=run_transcribe)
+
+
+def run_transcribe(options: argparse.Namespace) -> None:
+    """What was said."""
+    from dataclasses import asdict
+
+    model = family_model(options, "transcribe", "transcribe sound")
+    settings = {} if options.beam_size is None else {"beam_size": options.beam_size}
+    found = model.transcribe(options.sound, options.language, options.task, options.timestamps, **settings)
+    if options.format == "jsonl":
+        print(json.dumps(asdict(found), ensure_ascii=False))
+    elif options.timestamps:
+        for segment in found.segments:
+            print(f"{segment.start:8.2f} {segment.end:8.2f}  {segment.text}")
+    else:
+        print(found.text)

@@ -1,0 +1,91 @@
+"""`sightline export`: write, translate with what was written, compare, and only then put it in its place.
+
+Not here: the formats (`hf`, `ctranslate2`, `onnx`).
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sightline.config import DecodeConfig
+from sightline.errors import UserError, unknown
+from sightline.export import ctranslate2, hf, onnx
+from sightline.export.exported import LENGTH, Exported, read_exported, sample_texts
+
+FORMATS: dict[str, Any] = {"hf": hf, "ctranslate2": ctranslate2, "onnx": onnx}
+EXAMPLE_CHARACTERS = 60
+
+
+def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False, texts: Sequence[str] = ()) -> str:
+    """Write the translation model in `model` into the folder `out`, which must not exist yet.
+
+    Args:
+        model: a model directory.
+        to: "hf", "ctranslate2" or "onnx".
+        out: the folder to write; there is nothing in its place unless all went well.
+        int8: store weights in int8 ("ctranslate2", "onnx"): about a quarter of the size, and not quite the same.
+        texts: to compare translations on; without any, words of the model's own.
+
+    Returns:
+        What was compared, one line.
+
+    Raises:
+        UserError: the format cannot hold the model, its library is missing, `out` exists, or the copy translates
+            otherwise than the model.
+    """
+    if to not in FORMATS:
+        raise unknown("format", to, FORMATS)
+    if int8 and to == "hf":
+        raise UserError("--int8 is for ctranslate2 and onnx; transformers reads float32 and converts by itself")
+    out = Path(out)
+    if out.exists():
+        raise UserError(f"{out}: exists already; name a folder that does not")
+    exported = read_exported(model)
+    FORMATS[to].check(exported)
+    texts = [text for text in texts if text.strip()] or sample_texts(exported.tokenizer)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
+        report = _write_and_compare(exported, to, Path(temporary), int8, texts)
+        (Path(temporary) / "export").rename(out)
+    return report
+
+
+def _write_and_compare(exported: Exported, to: str, temporary: Path, int8: bool, texts: Sequence[str]) -> str:
+    """Into `temporary`/export. What int8 is made of is compared first, for it must be the same; int8 need not be."""
+    wanted = exported.greedy(texts)
+
+    def same(folder: Path, int8: bool) -> int:
+        folder.mkdir()
+        _writer(exported, to, int8, texts[0])(folder)
+        return agreeing(FORMATS[to].greedy(exported, folder, texts), wanted)
+
+    exact = same(temporary / "export", False)
+    if exact < len(texts):
+        raise UserError(
+            f"{exported.origin}: {to} translates {len(texts) - exact} of {len(texts)} texts otherwise than the model; "
+            "nothing was written. This is a mistake of the exporter's: please report it"
+        )
+    if not int8:
+        return f"greedy translations of {len(texts)} texts are the same"
+    shutil.rmtree(temporary / "export")
+    found = same(temporary / "export", True)
+    return f"greedy translations of {len(texts)} texts are the same in float32, {found} of them in int8"
+
+
+def _writer(exported: Exported, to: str, int8: bool, text: str) -> Callable[[Path], None]:
+    example = text[:EXAMPLE_CHARACTERS].replace("\\", "").replace('"', "")
+    if to == "hf":
+        return lambda folder: hf.write(exported, folder, DecodeConfig(), example)
+    return lambda folder: FORMATS[to].write(exported, folder, int8, example)
+
+
+def agreeing(found: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> int:
+    """How many translations are the same; the last of LENGTH pieces is left out, for libraries differ in whether it
+    may be the end mark.
+
+    >>> agreeing([[1, 2], [3]], [[1, 2], [4]])
+    1
+    """
+    return sum(list(a[: LENGTH - 1]) == list(b[: LENGTH - 1]) for a, b in zip(found, wanted, strict=True))

@@ -1,0 +1,115 @@
+"""BART (arXiv:1910.13461): the paper's Transformer with BERT's parts, trained to undo noise.
+
+Changed in the Transformer: learned positions that begin at row 2, a norm after the sum of embeddings, GELU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig, StackConfig
+
+HEADS = {"BartForConditionalGeneration": "language", "BartModel": "language"}
+LAYER = {  # of either stack, here and in mBART, Marian, M2M-100 and Whisper
+    "self_attn.q_proj": "self_attn.q_proj",
+    "self_attn.k_proj": "self_attn.k_proj",
+    "self_attn.v_proj": "self_attn.v_proj",
+    "self_attn.out_proj": "self_attn.o_proj",
+    "self_attn_layer_norm": "self_attn_sublayer.norm",
+    "fc1": "ffn.up_proj",
+    "fc2": "ffn.down_proj",
+    "final_layer_norm": "ffn_sublayer.norm",
+}
+CROSS = {
+    "encoder_attn.q_proj": "cross_attn.q_proj",
+    "encoder_attn.k_proj": "cross_attn.k_proj",
+    "encoder_attn.v_proj": "cross_attn.v_proj",
+    "encoder_attn.out_proj": "cross_attn.o_proj",
+    "encoder_attn_layer_norm": "cross_attn_sublayer.norm",
+}
+STACKS = {
+    **{f"model.encoder.layers.{{i}}.{key}": f"encoder.layers.{{i}}.{name}" for key, name in LAYER.items()},
+    **{f"model.decoder.layers.{{i}}.{key}": f"decoder.layers.{{i}}.{name}" for key, name in (LAYER | CROSS).items()},
+    "model.encoder.layer_norm": "encoder.norm",  # where layers normalise first
+    "model.decoder.layer_norm": "decoder.norm",
+}
+NAMES = {
+    **STACKS,
+    "model.encoder.embed_positions": "src_embeddings.positions.table",
+    "model.decoder.embed_positions": "tgt_embeddings.positions.table",
+    "model.encoder.layernorm_embedding": "src_embeddings.norm",
+    "model.decoder.layernorm_embedding": "tgt_embeddings.norm",
+    "final_logits_bias": "+head.output.bias",
+    "lm_head.weight": "head.output.weight",
+}
+SAME = {f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in ("encoder", "decoder")}
+IGNORED = r"^model\.shared\.weight$"  # where either stack has embeddings of its own
+
+
+def embedding_names(config: FamilyConfig) -> dict[str, str]:
+    """One table of embeddings, or one for each stack."""
+    if config.share_embeddings:
+        return {"model.shared": "src_embeddings.tokens"}
+    return {
+        "model.encoder.embed_tokens": "src_embeddings.tokens",
+        "model.decoder.embed_tokens": "tgt_embeddings.tokens",
+    }
+
+
+# Keys of older files: repeated elsewhere, or said by the family's name.
+OLD = "num_hidden_layers add_bias_logits extra_pos_embeddings static_position_embeddings normalize_embedding"
+
+
+def stack_from_hf(k: Keys, side: str) -> StackConfig:
+    """The "encoder" or the "decoder", as BART and its relatives describe it."""
+    d_model, n_heads = k("d_model"), k(f"{side}_attention_heads")
+    return StackConfig(
+        d_model=d_model,
+        n_layers=k(f"{side}_layers"),
+        n_heads=n_heads,
+        d_ff=k(f"{side}_ffn_dim"),
+        d_head=d_model // n_heads,
+        activation=k.activation("activation_function", "gelu"),
+        embedding_scale=d_model**0.5 if k("scale_embedding", default=False) else 1.0,
+    )
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    k.only("normalize_before", False)
+    k.only("add_final_layer_norm", False)
+    return network_from_hf("bart", k, HEADS, norm_position="post")
+
+
+def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_position: str) -> FamilyConfig:
+    """What BART and mBART have in common."""
+    max_len = k("max_position_embeddings", default=1024)
+    encoder, decoder = (
+        replace(
+            stack_from_hf(k, side),
+            norm_position=norm_position,
+            positions="learned",
+            max_len=max_len,
+            position_offset=2,
+            embedding_norm=True,
+        )
+        for side in ("encoder", "decoder")
+    )
+    config = FamilyConfig(
+        family,
+        vocab_size=k("vocab_size"),
+        encoder=encoder,
+        decoder=decoder,
+        head=k.head(heads),
+        head_bias=True,
+        tie_head=k("tie_word_embeddings", default=True),
+    )
+    k.only("is_decoder", False)
+    k.done(ignored=OLD)
+    return config
+
+
+FAMILY = Family(config_from_hf, NAMES, embedding_names, prefix="model.", ignored=IGNORED, same=SAME)

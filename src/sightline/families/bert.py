@@ -1,0 +1,104 @@
+"""BERT (arXiv:1810.04805): the encoder alone, reading both ways; it says what stood where a token is masked.
+
+Changed in the Transformer: learned positions, segments, a norm after the sum of embeddings, GELU.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig, StackConfig
+
+HEADS = {
+    "BertForMaskedLM": "masked",
+    "BertForPreTraining": "masked",
+    "BertModel": "none",
+    "BertForSequenceClassification": "text_class",
+    "BertForTokenClassification": "token_class",
+}
+LAYERS = {  # shared by RoBERTa and ELECTRA, behind the name of their network
+    "encoder.layer.{i}.attention.self.query": "encoder.layers.{i}.self_attn.q_proj",
+    "encoder.layer.{i}.attention.self.key": "encoder.layers.{i}.self_attn.k_proj",
+    "encoder.layer.{i}.attention.self.value": "encoder.layers.{i}.self_attn.v_proj",
+    "encoder.layer.{i}.attention.output.dense": "encoder.layers.{i}.self_attn.o_proj",
+    "encoder.layer.{i}.attention.output.LayerNorm": "encoder.layers.{i}.self_attn_sublayer.norm",
+    "encoder.layer.{i}.intermediate.dense": "encoder.layers.{i}.ffn.up_proj",
+    "encoder.layer.{i}.output.dense": "encoder.layers.{i}.ffn.down_proj",
+    "encoder.layer.{i}.output.LayerNorm": "encoder.layers.{i}.ffn_sublayer.norm",
+    "embeddings.word_embeddings": "embeddings.tokens",
+    "embeddings.token_type_embeddings": "embeddings.types",
+    "embeddings.LayerNorm": "embeddings.norm",
+}
+NAMES = {f"bert.{key}": name for key, name in LAYERS.items()} | {
+    "bert.embeddings.position_embeddings": "embeddings.positions.table",
+}
+
+
+def head_names(config: FamilyConfig) -> dict[str, str]:
+    """The names of the head a network has."""
+    heads = {
+        "masked": {
+            "cls.predictions.transform.dense": "head.dense",
+            "cls.predictions.transform.LayerNorm": "head.norm",
+            **output_names(config, "cls.predictions.bias", "cls.predictions.decoder"),
+        },
+        "text_class": {"bert.pooler.dense": "head.pool", "classifier": "head.classes"},
+        "token_class": {"classifier": "head.classes"},
+    }
+    return heads.get(config.head, {})
+
+
+def output_names(config: FamilyConfig, bias: str, output: str) -> dict[str, str]:
+    """The projection to the vocabulary: a bias alone where the matrix is that of the embeddings."""
+    return {bias: "head.output.bias"} if config.tie_head else {output: "head.output"}
+
+
+def stack_from_hf(k: Keys) -> StackConfig:
+    """The encoder, as BERT, RoBERTa and ELECTRA describe it."""
+    k.only("is_decoder", False)
+    k.only("add_cross_attention", False)
+    k.only("position_embedding_type", "absolute")
+    k.only("pruned_heads", {})
+    d_model, n_heads = k("hidden_size"), k("num_attention_heads")
+    return StackConfig(
+        d_model=d_model,
+        n_layers=k("num_hidden_layers"),
+        n_heads=n_heads,
+        d_ff=k("intermediate_size"),
+        d_head=d_model // n_heads,
+        activation=k.activation("hidden_act", "gelu"),
+        norm_eps=k("layer_norm_eps", default=1e-12),
+        norm_position="post",
+        positions="learned",
+        max_len=k("max_position_embeddings", default=512),
+        embedding_norm=True,
+        n_types=k("type_vocab_size", default=2),
+    )
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    stack, head = stack_from_hf(k), k.head(HEADS)
+    config = FamilyConfig(
+        "bert",
+        vocab_size=k("vocab_size"),
+        encoder=stack,
+        head=head,
+        head_activation="tanh" if head == "text_class" else stack.activation,
+        n_classes=k.n_classes() if head.endswith("_class") else 0,
+        tie_head=k("tie_word_embeddings", default=True) and head == "masked",
+    )
+    k.done()
+    return config
+
+
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    head_names,
+    prefix="bert.",
+    ignored=r"position_ids$|^bert\.pooler\.|^cls\.seq_relationship\.|^cls\.predictions\.bias$",
+    same={"cls.predictions.decoder.bias": "cls.predictions.bias"},
+)

@@ -1,0 +1,178 @@
+"""Read a folder in the Hugging Face layout: `config.json` and the tensors beside it.
+
+Tensors are mapped into memory, not copied: what a network has of them are views of the file. Nothing is loaded half:
+whatever does not fit is named in one `UserError`. Not here: tokenizers (`vocabulary`), writing (`export`).
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from sightline.errors import UserError, unknown
+from sightline.families import FAMILIES
+from sightline.families.family import Family
+from sightline.families.table import Entry, entries
+from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
+from sightline.model.family_config import FamilyConfig
+
+CONFIG, WEIGHTS, SHARDS = "config.json", "model.safetensors", "model.safetensors.index.json"
+PICKLED = "pytorch_model.bin"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a folder holds, read and checked."""
+
+    network: FamilyNetwork  # in evaluation mode, on no device but the CPU, in the file's numbers
+    config: FamilyConfig
+    hf_config: dict[str, Any]  # config.json as it was: tokenizers, generation and export need more than the network
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The network of `folder` with its weights; `UserError` names everything that does not fit."""
+    values = read_json(folder / CONFIG)
+    kind = values.get("model_type")
+    if kind not in FAMILIES:
+        raise unknown("model_type", str(kind), FAMILIES)
+    try:
+        config = FAMILIES[kind].config_from_hf(values)
+    except UserError as error:
+        raise UserError(f"{folder}/{error}") from None
+    tensors = open_tensors(folder)
+    return _assembled(FAMILIES[kind], config, tensors, values, str(folder))
+
+
+def _assembled(
+    family: Family, config: FamilyConfig, tensors: dict[str, Tensor], values: dict[str, Any], origin: str
+) -> Checkpoint:
+    tensors = _with_todays_names(tensors, family)
+    config = _as_saved(config, tensors, family)
+    tensors = _without_repeats(tensors, family, config)
+    network = build_unfilled(config)
+    shapes = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
+    wanted = entries(family.table(config), config, shapes)
+    _refuse_misfits(wanted, tensors, shapes, family.ignored, origin)
+    for entry in wanted:
+        for name, tensor in entry.to_own(tensors[entry.key]).items():
+            replace_parameter(network, name, tensor)
+    tie_head(network, config)
+    return Checkpoint(network, config, values)
+
+
+# --- Keys of files ---
+
+
+def _with_todays_names(tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
+    """Keys as they would be saved today: behind the network's name, norms with weight and bias."""
+    prefix = "" if any(key.startswith(family.prefix) for key in tensors) else family.prefix
+    renamed = {prefix + re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)): key for key in tensors}
+    return {new: tensors[old] for new, old in renamed.items()}
+
+
+def _as_saved(config: FamilyConfig, tensors: Mapping[str, Tensor], family: Family) -> FamilyConfig:
+    """What a configuration says to be one matrix, but the file holds as two different ones, is two; and a bias on the
+    logits that the file lacks does not exist: networks saved without their head are loaded with it.
+    """
+    repeated = [(repeat, key) for repeat, key in family.same.items() if "embed_tokens" in repeat]
+    if any(_differ(tensors, repeat, key) for repeat, key in repeated):
+        config = replace(config, share_embeddings=False)
+    head = _keys_of(family, config, "head.output")
+    embeddings = [_keys_of(family, config, f"{front}embeddings.tokens") for front in ("tgt_", "src_", "")]
+    embedding = next(filter(None, embeddings), "")
+    if config.tie_head and _differ(tensors, head, embedding):
+        config = replace(config, tie_head=False)
+    if config.head_bias and not any(key.endswith("logits_bias") for key in tensors):
+        config = replace(config, head_bias=False)
+    return config
+
+
+def _keys_of(family: Family, config: FamilyConfig, name: str) -> str:
+    """The key in a file of the matrix called `name`; "" where the family has none."""
+    for key, ours in family.table(replace(config, tie_head=False)).items():
+        if ours.removesuffix(".weight") == name:
+            return key.removesuffix(".weight") + ".weight"
+    return ""
+
+
+def _differ(tensors: Mapping[str, Tensor], one: str, other: str) -> bool:
+    """Whether both are there, and not the same."""
+    return one in tensors and other in tensors and not torch.equal(tensors[one], tensors[other])
+
+
+def _without_repeats(tensors: dict[str, Tensor], family: Family, config: FamilyConfig) -> dict[str, Tensor]:
+    """Without the tensors that only repeat another one; where just the repetition is there, it takes its place."""
+    table, kept = family.table(config), dict(tensors)
+    for repeat, key in family.same.items():
+        if repeat in kept and repeat not in table and repeat.rpartition(".")[0] not in table:
+            kept.setdefault(key, kept.pop(repeat))
+    if config.tie_head:
+        kept.pop(_keys_of(family, config, "head.output"), None)
+    return kept
+
+
+def _refuse_misfits(
+    wanted: list[Entry], tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], ignored: str, origin: str
+) -> None:
+    """Name every tensor that is missing, unexpected or misshapen, in one error."""
+    keys = {entry.key: entry.file_shape(shapes) for entry in wanted}
+    problems = [f"missing {key}" for key in keys if key not in tensors]
+    problems += [f"unexpected {key}" for key in tensors if key not in keys and not re.search(ignored, key)]
+    problems += [
+        f"{key} is {list(tensors[key].shape)}, should be {list(shape)}"
+        for key, shape in keys.items()
+        if key in tensors and tuple(tensors[key].shape) != shape
+    ]
+    if problems:
+        more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
+        raise UserError(f"{origin}: does not fit its {CONFIG}: {'; '.join(problems[:20])}{more}")
+
+
+# --- Files ---
+
+
+def open_tensors(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a folder by its key, mapped into memory."""
+    if (folder / WEIGHTS).is_file():
+        return _mapped(folder / WEIGHTS)
+    if (folder / SHARDS).is_file():
+        files = sorted(set(read_json(folder / SHARDS).get("weight_map", {}).values()))
+        return {key: tensor for name in files for key, tensor in _mapped(folder / name).items()}
+    if (folder / PICKLED).is_file():
+        return _unpickled(folder / PICKLED)
+    raise UserError(f"{folder}: has neither {WEIGHTS} nor {SHARDS} nor {PICKLED}")
+
+
+def _mapped(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, "pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is no dictionary
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    """The tensors of an old file; torch's reader refuses whatever is more than tensors."""
+    warnings.warn(f"{path}: an old format, read without running any code in it; safetensors are safer", stacklevel=2)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # of many kinds, all of them about this file
+        raise UserError(f"{path}: cannot be read as tensors alone ({type(error).__name__})") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file of JSON."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: must be a JSON object")
+    return value

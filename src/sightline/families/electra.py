@@ -1,0 +1,54 @@
+"""ELECTRA's discriminator (arXiv:2003.10555): BERT that says of every token whether it was replaced.
+
+Changed besides the task: embeddings may be narrower than the layers, with a projection between them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sightline.families import bert
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig
+
+HEADS = {
+    "ElectraForPreTraining": "replaced",
+    "ElectraModel": "none",
+    "ElectraForSequenceClassification": "text_class",
+    "ElectraForTokenClassification": "token_class",
+}
+NAMES = {f"electra.{key}": name for key, name in bert.LAYERS.items()} | {
+    "electra.embeddings.position_embeddings": "embeddings.positions.table",
+    "electra.embeddings_project": "embeddings.project",
+}
+HEAD_NAMES = {
+    "replaced": {
+        "discriminator_predictions.dense": "head.dense",
+        "discriminator_predictions.dense_prediction": "head.output",
+    },
+    "text_class": {"classifier.dense": "head.pool", "classifier.out_proj": "head.classes"},
+    "token_class": {"classifier": "head.classes"},
+}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    stack, head = bert.stack_from_hf(k), k.head(HEADS)
+    config = FamilyConfig(
+        "electra",
+        vocab_size=k("vocab_size"),
+        encoder=replace(stack, d_embedding=k("embedding_size", default=stack.d_model)),
+        head=head,
+        head_activation="gelu" if head == "text_class" else stack.activation,
+        n_classes=k.n_classes() if head.endswith("_class") else 0,
+        tie_head=False,
+    )
+    k.done(ignored="tie_word_embeddings")
+    return config
+
+
+FAMILY = Family(
+    config_from_hf, NAMES, lambda c: HEAD_NAMES.get(c.head, {}), prefix="electra.", ignored=r"position_ids$"
+)

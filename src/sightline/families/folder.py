@@ -1,0 +1,95 @@
+"""A family's model in a folder: in the Hugging Face layout, or as `sightline import` writes it, which needs no table.
+
+Ours is `config.json` with the axes (`family`) beside the configuration the network came with (`hf`),
+`model.safetensors` with the parameters under our names, and the tokenizer's files as they were.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from sightline.errors import UserError
+from sightline.families.checkpoint import CONFIG, WEIGHTS, Checkpoint, open_tensors, read_checkpoint, read_json
+from sightline.families.vocabulary import FILES as VOCABULARY_FILES
+from sightline.families.vocabulary import Vocabulary, read_vocabulary
+from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
+from sightline.model.family_config import FamilyConfig, family_config
+
+FORMAT = 1  # as in `model_directory`
+KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jinja")  # for whoever generates
+
+
+@dataclass(frozen=True)
+class FamilyModel:
+    """A network of one of the families, with what came with it; made by `sightline.load`."""
+
+    network: FamilyNetwork  # the torch module
+    config: FamilyConfig
+    hf_config: dict[str, Any]  # config.json of the checkpoint
+    path: Path
+    device: torch.device
+
+    @cached_property
+    def tokenizer(self) -> Vocabulary:
+        """Between text and ids; `UserError` where the folder has no vocabulary."""
+        return read_vocabulary(self.path, self.hf_config)
+
+    def info(self) -> dict[str, Any]:
+        """What the model is."""
+        parameters = sum(parameter.numel() for parameter in self.network.parameters())
+        return {"family": self.config.family, "parameters": parameters, **self.config.as_dict()}
+
+
+def is_family(path: str | Path) -> bool:
+    """Whether a family's model is in `path`, in either layout."""
+    folder = Path(path)
+    if not (folder / CONFIG).is_file():
+        return False
+    values = read_json(folder / CONFIG)
+    return "family" in values or ("model_type" in values and "format" not in values)
+
+
+def read_family(path: str | Path, device: torch.device) -> FamilyModel:
+    """The model in `path`; `UserError` names what is missing, not understood or does not fit."""
+    folder = Path(path)
+    values = read_json(folder / CONFIG)
+    found = _read_ours(folder, values) if "family" in values else read_checkpoint(folder)
+    return FamilyModel(found.network.to(device), found.config, found.hf_config, folder, device)
+
+
+def write_family(folder: Path, model: FamilyModel) -> None:
+    """Write a model directory of ours; `UserError` where there is something else already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: is there already; name a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
+    }
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    for name in (*VOCABULARY_FILES, *KEPT):
+        if (model.path / name).is_file():
+            shutil.copyfile(model.path / name, folder / name)
+    values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.hf_config}
+    (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def _read_ours(folder: Path, values: dict[str, Any]) -> Checkpoint:
+    if values.get("format") != FORMAT:
+        raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
+    config = family_config(values["family"], str(folder / CONFIG))
+    network = build_unfilled(config)
+    tensors, own = open_tensors(folder), dict(network.named_parameters())
+    wrong = [name for name in {*own, *tensors} if name not in own or name not in tensors]
+    wrong += [name for name in own if name in tensors and own[name].shape != tensors[name].shape]
+    if wrong:
+        raise UserError(f"{folder / WEIGHTS} does not fit its {CONFIG}: {', '.join(sorted(wrong)[:20])}")
+    for name, tensor in tensors.items():
+        replace_parameter(network, name, tensor)
+    tie_head(network, config)
+    return Checkpoint(network, config, values.get("hf", {}))

@@ -1,0 +1,59 @@
+"""GPT-2 (Radford et al. 2019): the decoder alone, without a source to attend to.
+
+Changed in the Transformer: norms before the sub-layers and one after the last, learned positions, GELU.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig, StackConfig
+
+HEADS = {"GPT2LMHeadModel": "language", "GPT2Model": "language"}
+NAMES = {
+    "transformer.wte": "embeddings.tokens",
+    "transformer.wpe": "embeddings.positions.table",
+    "transformer.h.{i}.ln_1": "decoder.layers.{i}.self_attn_sublayer.norm",
+    "transformer.h.{i}.attn.c_attn": "^decoder.layers.{i}.self_attn.q_proj"
+    "|decoder.layers.{i}.self_attn.k_proj|decoder.layers.{i}.self_attn.v_proj",
+    "transformer.h.{i}.attn.c_proj": "^decoder.layers.{i}.self_attn.o_proj",
+    "transformer.h.{i}.ln_2": "decoder.layers.{i}.ffn_sublayer.norm",
+    "transformer.h.{i}.mlp.c_fc": "^decoder.layers.{i}.ffn.up_proj",
+    "transformer.h.{i}.mlp.c_proj": "^decoder.layers.{i}.ffn.down_proj",
+    "transformer.ln_f": "decoder.norm",
+    "lm_head": "head.output",
+}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    k.only("add_cross_attention", False)
+    k.only("is_decoder", False)
+    k.only("scale_attn_by_inverse_layer_idx", False)
+    d_model, n_heads = k("n_embd"), k("n_head")
+    stack = StackConfig(
+        d_model=d_model,
+        n_layers=k("n_layer"),
+        n_heads=n_heads,
+        d_ff=k("n_inner", default=4 * d_model),
+        d_head=d_model // n_heads,
+        score_scale=0.0 if k("scale_attn_weights", default=True) else 1.0,
+        activation=k.activation("activation_function", "gelu_new"),
+        norm_eps=k("layer_norm_epsilon", default=1e-5),
+        positions="learned",
+        max_len=k("n_positions", "n_ctx", default=1024),
+    )
+    config = FamilyConfig(
+        "gpt2",
+        vocab_size=k("vocab_size"),
+        decoder=stack,
+        head=k.head(HEADS),
+        tie_head=k("tie_word_embeddings", default=True),
+    )
+    k.done(ignored="reorder_and_upcast_attn attn_pdrop embd_pdrop resid_pdrop")
+    return config
+
+
+FAMILY = Family(config_from_hf, NAMES, prefix="transformer.", ignored=r"attn\.(masked_)?bias$")

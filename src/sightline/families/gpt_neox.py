@@ -1,0 +1,53 @@
+"""GPT-NeoX (arXiv:2204.06745), Pythia: GPT with its sub-layers side by side and rotary positions in part of a head."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig, StackConfig
+
+HEADS = {"GPTNeoXForCausalLM": "language"}
+_LAYER, _OURS = "gpt_neox.layers.{i}.", "decoder.layers.{i}."
+NAMES = {
+    "gpt_neox.embed_in": "embeddings.tokens",
+    f"{_LAYER}input_layernorm": f"{_OURS}self_attn_sublayer.norm",
+    f"{_LAYER}attention.query_key_value": f"%{_OURS}self_attn.q_proj|{_OURS}self_attn.k_proj|{_OURS}self_attn.v_proj",
+    f"{_LAYER}attention.dense": f"{_OURS}self_attn.o_proj",
+    f"{_LAYER}post_attention_layernorm": f"{_OURS}ffn_sublayer.norm",
+    f"{_LAYER}mlp.dense_h_to_4h": f"{_OURS}ffn.up_proj",
+    f"{_LAYER}mlp.dense_4h_to_h": f"{_OURS}ffn.down_proj",
+    "gpt_neox.final_layer_norm": "decoder.norm",
+    "embed_out": "head.output",
+}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    k.only("is_decoder", False)
+    d_model, n_heads = k("hidden_size"), k("num_attention_heads")
+    stack = StackConfig(
+        d_model=d_model,
+        n_layers=k("num_hidden_layers"),
+        n_heads=n_heads,
+        d_ff=k("intermediate_size"),
+        d_head=d_model // n_heads,
+        attention_bias="qkvo" if k("attention_bias", default=True) else "",
+        activation=k.activation("hidden_act", "gelu"),
+        norm_eps=k("layer_norm_eps", default=1e-5),
+        parallel="two_norms" if k("use_parallel_residual", default=True) else "no",
+        rotary=k.rotary(d_model // n_heads, part=0.25),
+    )
+    config = FamilyConfig(
+        "gpt_neox",
+        vocab_size=k("vocab_size"),
+        decoder=stack,
+        head=k.head(HEADS),
+        tie_head=k("tie_word_embeddings", default=False),
+    )
+    k.done(ignored="max_position_embeddings")
+    return config
+
+
+FAMILY = Family(config_from_hf, NAMES, prefix="gpt_neox.", ignored=r"attention\.(masked_)?bias$|rotary_emb\.inv_freq$")

@@ -1,0 +1,50 @@
+"""A name of the Hugging Face hub in the place of a folder: out of its cache, or fetched where that is asked for."""
+
+import re
+from pathlib import Path
+
+from sightline.errors import UserError
+
+FETCH = "hf:"
+# Weights once, as safetensors where there are any: a repository often holds them for other frameworks, too.
+WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
+PICKLED = ["pytorch_model*.bin"]
+
+
+def folder_of(path: str | Path) -> Path:
+    """The folder that `path` means: itself, or where the hub's cache keeps OWNER/NAME.
+
+    Only hf:OWNER/NAME asks the network; a mistyped path must not.
+    """
+    name = str(path)
+    if name.startswith(FETCH):
+        return _fetched(name.removeprefix(FETCH))
+    if not Path(path).exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        return _cached(name) or Path(path)
+    return Path(path)
+
+
+def _cached(name: str) -> Path | None:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        return None
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):
+        return None
+
+
+def _fetched(name: str) -> Path:
+    try:
+        from huggingface_hub import list_repo_files, snapshot_download
+    except ImportError:
+        raise UserError(f"{FETCH}{name} needs a library: pip install 'sightline[hub]'") from None
+    try:
+        has_safetensors = any(file.endswith(".safetensors") for file in list_repo_files(name))
+        return Path(snapshot_download(name, allow_patterns=WANTED if has_safetensors else WANTED + PICKLED))
+    except Exception as error:  # of many kinds: no such name, no right to it, no network
+        cached = _cached(name)
+        if cached is None:
+            raise UserError(f"{FETCH}{name}: cannot be fetched ({type(error).__name__}) and is in no cache") from None
+        return cached

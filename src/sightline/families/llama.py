@@ -1,0 +1,73 @@
+"""LLaMA 1 to 3 (arXiv:2302.13971, 2307.09288, 2407.21783): GPT with parts that had proved better.
+
+Changed in the Transformer: RMS norms before the sub-layers, a gated feed-forward network with SiLU, rotary positions,
+no biases; from LLaMA 2 on fewer heads of keys and values, from 3.1 on rotary positions stretched to longer texts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig, StackConfig
+
+HEADS = {"LlamaForCausalLM": "language"}
+NAMES = {  # shared by Mistral, Qwen and Gemma
+    "model.embed_tokens": "embeddings.tokens",
+    "model.layers.{i}.input_layernorm": "decoder.layers.{i}.self_attn_sublayer.norm",
+    "model.layers.{i}.self_attn.q_proj": "decoder.layers.{i}.self_attn.q_proj",
+    "model.layers.{i}.self_attn.k_proj": "decoder.layers.{i}.self_attn.k_proj",
+    "model.layers.{i}.self_attn.v_proj": "decoder.layers.{i}.self_attn.v_proj",
+    "model.layers.{i}.self_attn.o_proj": "decoder.layers.{i}.self_attn.o_proj",
+    "model.layers.{i}.post_attention_layernorm": "decoder.layers.{i}.ffn_sublayer.norm",
+    "model.layers.{i}.mlp.gate_proj": "decoder.layers.{i}.ffn.gate_proj",
+    "model.layers.{i}.mlp.up_proj": "decoder.layers.{i}.ffn.up_proj",
+    "model.layers.{i}.mlp.down_proj": "decoder.layers.{i}.ffn.down_proj",
+    "model.norm": "decoder.norm",
+    "lm_head": "head.output",
+}
+IGNORED = r"rotary_emb\.inv_freq$"
+
+
+def stack_from_hf(k: Keys) -> StackConfig:
+    """The decoder, as LLaMA and its relatives describe it."""
+    d_model, n_heads = k("hidden_size"), k("num_attention_heads")
+    d_head = k("head_dim", default=d_model // n_heads)
+    return StackConfig(
+        d_model=d_model,
+        n_layers=k("num_hidden_layers"),
+        n_heads=n_heads,
+        n_kv_heads=k("num_key_value_heads", default=n_heads),
+        d_ff=k("intermediate_size"),
+        d_head=d_head,
+        attention_bias="",
+        gated=True,
+        ffn_bias=False,
+        norm="rms",
+        norm_eps=k("rms_norm_eps", default=1e-6),
+        rotary=k.rotary(d_head),
+    )
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    stack = replace(
+        stack_from_hf(k),
+        activation=k.activation("hidden_act", "silu"),
+        attention_bias="qkvo" if k("attention_bias", default=False) else "",
+        ffn_bias=k("mlp_bias", default=False),
+    )
+    config = FamilyConfig(
+        "llama",
+        vocab_size=k("vocab_size"),
+        decoder=stack,
+        head=k.head(HEADS),
+        tie_head=k("tie_word_embeddings", default=False),
+    )
+    k.done(ignored="max_position_embeddings pretraining_tp")
+    return config
+
+
+FAMILY = Family(config_from_hf, NAMES, prefix="model.", ignored=IGNORED)

@@ -1,0 +1,53 @@
+"""M2M-100 (arXiv:2010.11125) and NLLB (arXiv:2207.04672): one Transformer between a hundred languages, and two hundred.
+
+Changed in the Transformer: norms before the sub-layers and one after the last; sines and cosines in halves, at
+tensor2tensor's rates, at places that are counted without padding.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sightline.families import bart
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig
+
+HEADS = {"M2M100ForConditionalGeneration": "language", "M2M100Model": "language"}
+NAMES = {**bart.STACKS, "lm_head": "head.output"}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    pad_id = k("pad_token_id", default=1)
+    encoder, decoder = (
+        replace(
+            bart.stack_from_hf(k, side),
+            positions="sinusoidal_tensor2tensor",
+            position_offset=pad_id + 1,
+            count_from=pad_id,
+        )
+        for side in ("encoder", "decoder")
+    )
+    config = FamilyConfig(
+        "m2m_100",
+        vocab_size=k("vocab_size"),
+        encoder=encoder,
+        decoder=decoder,
+        head=k.head(HEADS),
+        tie_head=k("tie_word_embeddings", default=True),
+    )
+    k.only("is_decoder", False)
+    k.done(ignored=f"max_position_embeddings {bart.OLD}")
+    return config
+
+
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    bart.embedding_names,
+    prefix="model.",
+    ignored=rf"embed_positions\.weights?$|^final_logits_bias$|{bart.IGNORED}",
+    same=bart.SAME,
+)

@@ -1,0 +1,32 @@
+"""Mistral (arXiv:2310.06825): LLaMA whose layers look back a window of positions only."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sightline.families import llama
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig
+
+HEADS = {"MistralForCausalLM": "language"}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    stack, window = llama.stack_from_hf(k), k("sliding_window", default=0)
+    config = FamilyConfig(
+        "mistral",
+        vocab_size=k("vocab_size"),
+        decoder=replace(
+            stack, activation=k.activation("hidden_act", "silu"), windows=(window,) * stack.n_layers if window else ()
+        ),
+        head=k.head(HEADS),
+        tie_head=k("tie_word_embeddings", default=False),
+    )
+    k.done(ignored="max_position_embeddings")
+    return config
+
+
+FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", ignored=llama.IGNORED)

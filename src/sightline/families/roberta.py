@@ -1,0 +1,65 @@
+"""RoBERTa (arXiv:1907.11692): BERT trained longer; places are counted without padding, from pad_id + 1 on."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sightline.families import bert
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig
+
+HEADS = {
+    "RobertaForMaskedLM": "masked",
+    "RobertaModel": "none",
+    "RobertaForSequenceClassification": "text_class",
+    "RobertaForTokenClassification": "token_class",
+    "XLMRobertaForMaskedLM": "masked",
+    "XLMRobertaModel": "none",
+    "XLMRobertaForSequenceClassification": "text_class",
+    "XLMRobertaForTokenClassification": "token_class",
+}
+NAMES = {f"roberta.{key}": name for key, name in bert.LAYERS.items()} | {
+    "roberta.embeddings.position_embeddings": "embeddings.positions.positions.table",
+}
+
+
+def head_names(config: FamilyConfig) -> dict[str, str]:
+    """The names of the head a network has."""
+    heads = {
+        "masked": {
+            "lm_head.dense": "head.dense",
+            "lm_head.layer_norm": "head.norm",
+            **bert.output_names(config, "lm_head.bias", "lm_head.decoder"),
+        },
+        "text_class": {"classifier.dense": "head.pool", "classifier.out_proj": "head.classes"},
+        "token_class": {"classifier": "head.classes"},
+    }
+    return heads.get(config.head, {})
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    stack, head, pad_id = bert.stack_from_hf(k), k.head(HEADS), k("pad_token_id", default=1)
+    config = FamilyConfig(
+        "roberta",
+        vocab_size=k("vocab_size"),
+        encoder=replace(stack, max_len=stack.max_len - pad_id - 1, position_offset=pad_id + 1, count_from=pad_id),
+        head=head,
+        head_activation="tanh" if head == "text_class" else "gelu",
+        n_classes=k.n_classes() if head.endswith("_class") else 0,
+        tie_head=k("tie_word_embeddings", default=True) and head == "masked",
+    )
+    k.done()
+    return config
+
+
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    head_names,
+    prefix="roberta.",
+    ignored=r"position_ids$|^roberta\.pooler\.|^lm_head\.bias$",
+    same={"lm_head.decoder.bias": "lm_head.bias"},
+)

@@ -1,0 +1,74 @@
+"""ViT (arXiv:2010.11929): the encoder alone; its tokens are patches of a picture.
+
+Changed in the Transformer: norms before the sub-layers and one after the last, learned positions, GELU, a trained
+vector before the patches whose last state is classified.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sightline.families.family import Family
+from sightline.families.keys import Keys
+from sightline.model.family_config import FamilyConfig, StackConfig
+
+HEADS = {"ViTForImageClassification": "image_class", "ViTModel": "none"}
+
+
+def names(network: str) -> dict[str, str]:
+    """The table of ViT and DeiT, behind the name of their network."""
+    layer, ours = f"{network}.encoder.layer.{{i}}.", "encoder.layers.{i}."
+    return {
+        f"{network}.embeddings.cls_token": "+embeddings.prefix.0",
+        f"{network}.embeddings.position_embeddings": "+embeddings.positions",
+        f"{network}.embeddings.patch_embeddings.projection": "embeddings.patches",
+        f"{layer}layernorm_before": f"{ours}self_attn_sublayer.norm",
+        f"{layer}attention.attention.query": f"{ours}self_attn.q_proj",
+        f"{layer}attention.attention.key": f"{ours}self_attn.k_proj",
+        f"{layer}attention.attention.value": f"{ours}self_attn.v_proj",
+        f"{layer}attention.output.dense": f"{ours}self_attn.o_proj",
+        f"{layer}layernorm_after": f"{ours}ffn_sublayer.norm",
+        f"{layer}intermediate.dense": f"{ours}ffn.up_proj",
+        f"{layer}output.dense": f"{ours}ffn.down_proj",
+        f"{network}.layernorm": "encoder.norm",
+    }
+
+
+NAMES = {**names("vit"), "classifier": "head.outputs.0"}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    return network_from_hf("vit", Keys(values), HEADS, n_prefix=1)
+
+
+def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: int) -> FamilyConfig:
+    """What ViT and DeiT have in common; `n_prefix` vectors stand before the patches."""
+    d_model, n_heads, head = k("hidden_size"), k("num_attention_heads"), k.head(heads)
+    stack = StackConfig(
+        d_model=d_model,
+        n_layers=k("num_hidden_layers"),
+        n_heads=n_heads,
+        d_ff=k("intermediate_size"),
+        d_head=d_model // n_heads,
+        attention_bias="qkvo" if k("qkv_bias", default=True) else "o",
+        activation=k.activation("hidden_act", "gelu"),
+        norm_eps=k("layer_norm_eps", default=1e-12),
+    )
+    size = k("image_size", default=224)
+    config = FamilyConfig(
+        family,
+        encoder=stack,
+        front="patches",
+        image_size=tuple(size) if isinstance(size, list | tuple) else (size, size),
+        patch_size=k("patch_size", default=16),
+        n_channels=k("num_channels", default=3),
+        n_prefix=n_prefix,
+        head=head,
+        n_classes=k.n_classes() if head != "none" else 0,
+        tie_head=False,
+    )
+    k.done(ignored="encoder_stride pooler_act pooler_output_size tie_word_embeddings")
+    return config
+
+
+FAMILY = Family(config_from_hf, NAMES, prefix="vit.", ignored=r"^vit\.pooler\.|mask_token$")

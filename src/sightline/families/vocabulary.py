@@ -1,0 +1,204 @@
+"""Between text and ids for checkpoints of the families, whichever files their vocabulary came in.
+
+`tokenizer.json` says everything by itself. Families older than it have files of their own kind: two SentencePiece
+models (Marian), one (T5, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or WordPieces (BERT, ELECTRA).
+
+Not here: our own tokenizer (`sightline.data`), chat templates, language codes.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers.implementations import BertWordPieceTokenizer, ByteLevelBPETokenizer
+from tokenizers.processors import RobertaProcessing
+
+from sightline.errors import UserError
+
+FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # before the pieces of models made with it, whose own marks are three
+MARKS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")  # of families with merges, where they have them
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Text to ids and back, as one family does it."""
+
+    encode: Callable[[str], list[int]]  # with the marks its family puts around a text, but no language codes
+    decode: Callable[[Sequence[int]], str]  # without marks
+    id_of: Callable[[str], int | None]  # of one piece or mark, such as a language code; None where there is none
+
+
+def read_vocabulary(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary in `folder`; `UserError` where there is none.
+
+    `hf_config` is the checkpoint's config.json, which says the family and the ids of its marks.
+    """
+    for files, reader in READERS.items():
+        if all((folder / name).is_file() for name in files):
+            return reader(folder, hf_config)
+    wanted = "; ".join(" and ".join(files) for files in READERS)
+    raise UserError(f"{folder}: has no vocabulary, which would be {wanted}")
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / "tokenizer_config.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+# --- Files of the tokenizers library, and those it reads ---
+
+
+def _complete(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    return _of_library(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")))
+
+
+def _of_library(tokenizer: Any) -> Vocabulary:
+    return Vocabulary(
+        lambda text: tokenizer.encode(text).ids,
+        lambda ids: tokenizer.decode(list(ids), skip_special_tokens=True),
+        tokenizer.token_to_id,
+    )
+
+
+def _word_pieces(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """BERT's: words lowercased unless told otherwise, cut into the longest pieces, between [CLS] and [SEP]."""
+    settings = _settings(folder)
+    return _of_library(
+        BertWordPieceTokenizer(
+            str(folder / "vocab.txt"),
+            lowercase=settings.get("do_lower_case", True),
+            strip_accents=settings.get("strip_accents"),
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        )
+    )
+
+
+def _merges(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """GPT-2's bytes, merged; BART and RoBERTa put them between <s> and </s>."""
+    blank = _settings(folder).get("add_prefix_space", False)
+    tokenizer = ByteLevelBPETokenizer(
+        str(folder / "vocab.json"), str(folder / "merges.txt"), add_prefix_space=blank, trim_offsets=False
+    )
+    tokenizer.add_special_tokens([mark for mark in MARKS if tokenizer.token_to_id(mark) is not None])
+    if hf_config.get("model_type") in ("bart", "roberta"):
+        ends = [(mark, tokenizer.token_to_id(mark)) for mark in ("</s>", "<s>")]
+        tokenizer._tokenizer.post_processor = RobertaProcessing(*ends, trim_offsets=False, add_prefix_space=blank)
+    return _of_library(tokenizer)
+
+
+# --- Files of SentencePiece ---
+
+
+def _sentencepiece(path: Path) -> Any:
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError:
+        raise UserError(f"{path} needs a library: pip install 'sightline[sentencepiece]'") from None
+    return SentencePieceProcessor(model_file=str(path))
+
+
+def _t5(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """The model's own ids, an end mark behind them; the last ids of all are T5's sentinels, counted backwards."""
+    model, n_ids = _sentencepiece(folder / "spiece.model"), hf_config.get("vocab_size", 0)
+    extra = _settings(folder).get("extra_ids", 100)
+    sentinels = {f"<extra_id_{i}>": model.get_piece_size() + extra - 1 - i for i in range(extra)} if n_ids else {}
+    return _own_ids(model, before=[], behind=[model.eos_id()], more=sentinels)
+
+
+def _llama(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """The model's own ids behind a start mark."""
+    model, settings = _sentencepiece(folder / "tokenizer.model"), _settings(folder)
+    before = [model.bos_id()] if settings.get("add_bos_token", True) else []
+    return _own_ids(model, before, [model.eos_id()] if settings.get("add_eos_token", False) else [], more={})
+
+
+def _own_ids(model: Any, before: list[int], behind: list[int], more: Mapping[str, int]) -> Vocabulary:
+    marks = {model.bos_id(), model.eos_id(), model.pad_id()}
+
+    def id_of(piece: str) -> int | None:
+        known = model.piece_to_id(piece)
+        return more.get(piece, known if known != model.unk_id() or piece == model.id_to_piece(known) else None)
+
+    return Vocabulary(
+        lambda text: [*before, *model.encode(text), *behind],
+        lambda ids: model.decode([i for i in ids if i not in marks and i < model.get_piece_size()]),
+        id_of,
+    )
+
+
+def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """Pieces of the source's model, numbered by vocab.json, and an end mark; >>codes<< before a text are one piece.
+
+    Punctuation is normalised as Moses does it where `sacremoses` is installed, as the models' training data was.
+    """
+    source, target = _sentencepiece(folder / "source.spm"), _sentencepiece(folder / "target.spm")
+    ids, settings = json.loads((folder / "vocab.json").read_text(encoding="utf-8")), _settings(folder)
+    written = folder / "target_vocab.json"  # two vocabularies
+    pieces = {i: piece for piece, i in (json.loads(written.read_text("utf-8")) if written.is_file() else ids).items()}
+    normalise = _moses(settings.get("source_lang") or "en")
+
+    def encode(text: str) -> list[int]:
+        code, text = _language_code(normalise(text))
+        found = [*code, *source.encode(text, out_type=str), "</s>"]
+        return [ids.get(piece, ids["<unk>"]) for piece in found]
+
+    def decode(tokens: Sequence[int]) -> str:
+        return target.decode([pieces[i] for i in tokens if pieces.get(i) not in (None, "</s>", "<pad>")])
+
+    return Vocabulary(encode, decode, ids.get)
+
+
+def _language_code(text: str) -> tuple[list[str], str]:
+    """What a multilingual Marian model is to write, and the text behind it.
+
+    >>> _language_code(">>fra<< A dog.")
+    (['>>fra<<'], ' A dog.')
+    """
+    code, found, rest = text.partition("<<")
+    return ([code + found], rest) if found and text.startswith(">>") else ([], text)
+
+
+def _moses(language: str) -> Callable[[str], str]:
+    try:
+        from sacremoses import MosesPunctNormalizer
+    except ImportError:
+        return str
+    return MosesPunctNormalizer(language).normalize
+
+
+def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """Pieces numbered by vocab.json (M2M-100) or by the model itself, one further on (mBART, NLLB, XLM-R)."""
+    model = _sentencepiece(folder / "sentencepiece.bpe.model")
+    listed = folder / "vocab.json"
+    if listed.is_file():
+        ids = json.loads(listed.read_text(encoding="utf-8"))
+    else:
+        own = range(3, model.get_piece_size())
+        ids = {mark: i for i, mark in enumerate(FAIRSEQ)} | {model.id_to_piece(i): i + 1 for i in own}
+    pieces = {i: piece for piece, i in ids.items() if piece not in FAIRSEQ}
+    before = ["<s>"] if "roberta" in str(hf_config.get("model_type")) else []
+    return Vocabulary(
+        lambda text: [ids.get(piece, ids["<unk>"]) for piece in [*before, *model.encode(text, out_type=str), "</s>"]],
+        lambda tokens: model.decode([pieces[i] for i in tokens if i in pieces]),
+        ids.get,
+    )
+
+
+READERS: dict[tuple[str, ...], Callable[[Path, Mapping[str, Any]], Vocabulary]] = {  # the first that has its files
+    ("tokenizer.json",): _complete,
+    ("source.spm", "target.spm", "vocab.json"): _marian,
+    ("sentencepiece.bpe.model",): _fairseq,
+    ("spiece.model",): _t5,
+    ("tokenizer.model",): _llama,
+    ("vocab.json", "merges.txt"): _merges,
+    ("vocab.txt",): _word_pieces,
+}
+FILES = (
+    *sorted({name for names in READERS for name in names}),
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "target_vocab.json",
+)

@@ -1,0 +1,149 @@
+"""From prompts that a decoder has read to what it writes: rows of one batch through the search of `sightline.decode`.
+
+Ids only. A decoder alone reads its prompts, one with an encoder reads what its outputs begin with. Not here: text, and
+where prompts come from (`text`, `rewrite`, `transcribe`).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sightline.decode.constraints import Limits
+from sightline.decode.engine import not_finite, random_stream
+from sightline.decode.ranking import highest
+from sightline.decode.sampling import draw, stream_uniforms
+from sightline.decode.search import Hypothesis, Rule, SearchOptions, Step, beam_search, sample
+from sightline.decode.streaming import one_by_one
+from sightline.generation.settings import GenerationSettings
+
+
+@dataclass
+class Begun:
+    """The cache of a decoder that has read its prompts, and its logits after them until the search asks for them."""
+
+    cache: Any
+    logits: Float[Tensor, "rows vocab"] | None
+
+    def reorder(self, index: Int[Tensor, " rows"]) -> None:
+        """Row i becomes what row index[i] was."""
+        self.cache.reorder(index)
+
+    def select(self, index: Int[Tensor, " kept"]) -> None:
+        """Keep the rows of `index`, in its order, repeated where it repeats."""
+        self.cache.select(index)
+        if self.logits is not None:
+            self.logits = self.logits.index_select(0, index)
+
+
+def begin(step: Step, cache: Any, prompts: Int[Tensor, "rows length"]) -> Begun:
+    """Let the decoder read what stands before its outputs, all at once."""
+    return Begun(cache, step(prompts, cache))
+
+
+def after_prompts(step: Step) -> Step:
+    """A step over `Begun`, whose first call needs no token: what follows the prompts is known already."""
+
+    def next_logits(tokens: Int[Tensor, "rows new"], begun: Begun) -> Float[Tensor, "rows vocab"]:
+        if begun.logits is None:
+            return step(tokens, begun.cache)
+        logits, begun.logits = begun.logits, None
+        return logits
+
+    return next_logits
+
+
+def search(
+    step: Step, begun: Begun, limits: Limits, options: SearchOptions, settings: GenerationSettings, streams: list[int]
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each row, best first; `streams` numbers the random stream of each."""
+    if settings.sampling:
+        numbers = torch.tensor(streams, device=limits.max_length.device)
+        found = sample(after_prompts(step), begun, limits, options, settings.sampling, numbers)
+    else:
+        found = beam_search(after_prompts(step), begun, limits, options)
+    if not all(ranked and math.isfinite(ranked[0].log_prob) for ranked in found):
+        raise not_finite()
+    return found
+
+
+def stream(
+    step: Step, begun: Begun, limits: Limits, options: SearchOptions, settings: GenerationSettings, number: int
+) -> Iterator[int]:
+    """The tokens of one row, greedy or drawn, as soon as each is certain; `number` is that of its random stream."""
+    yield from one_by_one(after_prompts(step), begun, limits, options, chooser(settings, number))
+
+
+def chooser(settings: GenerationSettings, number: int) -> Callable[[Tensor, int], Tensor]:
+    """Which token follows, from log-probabilities (1, vocab) at a position; the same as in a batch."""
+    sampling = settings.sampling
+    if sampling is None:
+        return lambda log_probs, position: highest(log_probs)
+    row, copy = torch.tensor([number]), torch.tensor([0])
+
+    def choose(log_probs: Tensor, position: int) -> Tensor:
+        uniforms = stream_uniforms(sampling.seed, row, copy, position)
+        return draw(log_probs, uniforms.to(log_probs.device), sampling)
+
+    return choose
+
+
+# --- What rows may write ---
+
+
+def limits_of(room: Sequence[int | None], settings: GenerationSettings, device: torch.device) -> Limits:
+    """Shortest and longest outputs; `room` is how many positions the model has left for each, None = any number."""
+    longest = [settings.max_new_tokens if most is None else min(settings.max_new_tokens, most) for most in room]
+    shortest = [min(settings.min_new_tokens, most - 1) if settings.end_ids else 0 for most in longest]
+    nothing = torch.zeros(len(room), 0, dtype=torch.long)
+    return Limits(torch.tensor(shortest), torch.tensor(longest), nothing).to(device)
+
+
+def not_first(ids: Sequence[int]) -> Rule:
+    """Those ids do not begin an output."""
+
+    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
+        if not history.size(1):
+            log_probs[:, list(ids)] = -torch.inf
+        return log_probs
+
+    return rule
+
+
+def always_ended(end_id: int, longest: int) -> Rule:
+    """Whatever the model thinks, the token number `longest` is the end mark, and certain."""
+
+    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
+        if history.size(1) == longest - 1:
+            log_probs = torch.full_like(log_probs, -torch.inf)
+            log_probs[:, end_id] = 0.0
+        return log_probs
+
+    return rule
+
+
+# --- Batches ---
+
+
+def in_batches(
+    inputs: Sequence[Sequence[int]],
+    batch_size: int,
+    work: Callable[[list[Sequence[int]]], list[list[Hypothesis]]],
+) -> list[list[Hypothesis]]:
+    """What `work` makes of each input, in order; it is given batches of inputs of similar length, the longest first."""
+    order = sorted(range(len(inputs)), key=lambda i: -len(inputs[i]))
+    found: list[list[Hypothesis]] = [[] for _ in inputs]
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
+        for i, hypotheses in zip(batch, work([inputs[i] for i in batch]), strict=True):
+            found[i] = hypotheses
+    return found
+
+
+def streams_of(inputs: Sequence[Sequence[int]]) -> list[int]:
+    """The number of each input's random stream: a hash of its tokens, so that it is the same in any batch."""
+    return [random_stream(tokens) for tokens in inputs]

@@ -1,0 +1,45 @@
+"""What stood where a text is masked (BERT and its relatives)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from sightline.errors import UserError
+from sightline.families.vocabulary import Vocabulary
+from sightline.model.networks import EncoderOnly
+
+
+@dataclass(frozen=True)
+class Filling:
+    """One guess for one mask."""
+
+    text: str  # of the piece alone
+    token: int
+    probability: float
+
+
+@torch.inference_mode()
+def fill(network: EncoderOnly, tokens: Sequence[int], mask_id: int, top: int) -> list[list[tuple[int, float]]]:
+    """For each mask in `tokens` the `top` likeliest ids with their probabilities, each mask on its own.
+
+    Raises:
+        UserError: there is no mask.
+    """
+    places = [i for i, token in enumerate(tokens) if token == mask_id]
+    if not places:
+        raise UserError("the text has no mask to fill")
+    row = torch.tensor([list(tokens)], device=next(network.parameters()).device)
+    hidden = network.encode(row)[:, places]
+    best = network.logits(hidden)[0].softmax(-1, dtype=torch.float32).topk(top)
+    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [list(zip(ids, probabilities, strict=True)) for ids, probabilities in rows]
+
+
+def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
+    """How a mask is written, and its id; `named` is what tokenizer_config.json calls it, "" where it does not."""
+    for text in (named, "[MASK]", "<mask>"):
+        token = vocabulary.id_of(text) if text else None
+        if token is not None:
+            return text, token
+    raise UserError("this model has no mask: its vocabulary knows neither [MASK] nor <mask>")

@@ -1,0 +1,30 @@
+"""What a picture shows (ViT, DeiT). Not here: image files (`sightline.data.image`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sightline.model.networks import EncoderOnly
+
+
+@dataclass(frozen=True)
+class Label:
+    """One class that a picture may belong to."""
+
+    name: str
+    number: int  # of the class
+    probability: float
+
+
+@torch.inference_mode()
+def label(
+    network: EncoderOnly, pixels: Float[Tensor, "channels height width"], names: Mapping[int, str], top: int
+) -> list[Label]:
+    """The `top` likeliest labels, the likeliest first; a class without a name is called by its number."""
+    logits = network(pixels.unsqueeze(0).to(next(network.parameters()).device))[0]
+    best = logits.softmax(-1, dtype=torch.float32).topk(top)
+    ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [Label(names.get(i, str(i)), i, probability) for i, probability in ranked]

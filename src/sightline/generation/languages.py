@@ -1,0 +1,97 @@
+"""From which language, and into which: every family says it in its own way.
+
+M2M-100, NLLB and mBART-50 have a code before the source and force one at the beginning of the output; mBART has it
+behind the source and starts with the other one; Marian has `>>code<<` in the text, and T5 a sentence that asks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sightline.errors import UserError
+from sightline.families.vocabulary import Vocabulary
+from sightline.generation.chat import tokenizer_settings
+from sightline.generation.settings import GenerationSettings
+
+CODED = ("m2m_100", "mbart")  # the families whose codes are tokens around the text
+
+
+@dataclass(frozen=True)
+class Languages:
+    """What a checkpoint knows of languages."""
+
+    family: str
+    vocabulary: Vocabulary
+    hf_config: Mapping[str, Any]
+    tokenizer_class: str  # of tokenizer_config.json
+
+    def encode(self, text: str, source: str, target: str) -> list[int]:
+        """The ids of a text in the language `source`, to be put into `target`; "" for what need not be said."""
+        if self.family not in CODED:
+            return self.vocabulary.encode(self._request(source, target) + text)
+        ids = self.vocabulary.encode(text)
+        if not source:
+            return ids
+        before, behind = _frame(self.vocabulary.encode(""), ids)
+        bare, end, code = ids[before : len(ids) - behind], self._end, self.code(source)
+        return [*bare, end, code] if self._code_behind else [code, *bare, end]
+
+    def settings(self, settings: GenerationSettings, target: str) -> GenerationSettings:
+        """What makes the decoder write in `target`."""
+        if self.family not in CODED or not target:
+            return settings
+        if self._code_behind:
+            return replace(settings, start_id=self.code(target))
+        return replace(settings, forced_start_id=self.code(target))
+
+    def code(self, language: str) -> int:
+        """The id of a language's code; `UserError` where there is none."""
+        for piece in (language, f"__{language}__"):
+            found = self.vocabulary.id_of(piece)
+            if found is not None:
+                return found
+        form = "de" if self.family == "m2m_100" and self.vocabulary.id_of("__de__") is not None else "deu_Latn or de_DE"
+        raise UserError(f"language '{language}': this model has no such code; they look like {form}")
+
+    def _request(self, source: str, target: str) -> str:
+        """What stands before the text."""
+        if not target:
+            return ""
+        if self.vocabulary.id_of(f">>{target}<<") is not None:
+            return f">>{target}<< "
+        tasks = self.hf_config.get("task_specific_params") or {}
+        prefix = (tasks.get(f"translation_{source}_to_{target}") or {}).get("prefix")
+        if prefix is None:
+            raise UserError(
+                f"language '{target}': a model of this family ({self.family}) does not say how to ask for it; leave "
+                "the languages out, or ask in words with a prefix"
+            )
+        return prefix
+
+    @property
+    def _code_behind(self) -> bool:
+        return self.tokenizer_class.startswith("MBartTokenizer")
+
+    @property
+    def _end(self) -> int:
+        end = self.vocabulary.id_of("</s>")
+        assert end is not None, "the families with language codes all have this end mark"
+        return end
+
+
+def read_languages(folder: Path, family: str, vocabulary: Vocabulary, hf_config: Mapping[str, Any]) -> Languages:
+    """What the checkpoint in `folder` knows of languages."""
+    return Languages(family, vocabulary, hf_config, str(tokenizer_settings(folder).get("tokenizer_class", "")))
+
+
+def _frame(marks: list[int], ids: list[int]) -> tuple[int, int]:
+    """How many of the marks of an empty text stand before any text, and how many behind it.
+
+    >>> _frame([8, 2], [8, 5, 6, 2])
+    (1, 1)
+    """
+    before = 0
+    while before < len(marks) and marks[before] == ids[before] and len(ids) > len(marks):
+        before += 1
+    return before, len(marks) - before

@@ -1,0 +1,350 @@
+"""A loaded model of a family with the verbs that suit it: what `sightline.load` returns of the Hugging Face layout.
+
+Each verb turns strings (pictures, sound) into what a network takes, hands it to the module that knows how, and turns
+the answer back. Not here: networks, files of weights, searches.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sightline.data.audio import HOP, RATE, log_mel, read_audio
+from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
+from sightline.decode.search import Hypothesis
+from sightline.decode.streaming import growing_text
+from sightline.errors import UserError, unknown
+from sightline.families.checkpoint import read_json
+from sightline.families.folder import FamilyModel
+from sightline.generation.chat import Messages, mark_of, render_chat, tokenizer_settings, without_mark
+from sightline.generation.embed import POOLINGS, embed
+from sightline.generation.fill import Filling, fill, mask_of
+from sightline.generation.label import Label, label
+from sightline.generation.languages import Languages, read_languages
+from sightline.generation.rewrite import rewrite, stream_rewrite
+from sightline.generation.settings import FILE as SETTINGS_FILE
+from sightline.generation.settings import GenerationSettings, read_settings
+from sightline.generation.stopping import before_stop, stop_at, until_stop
+from sightline.generation.text import Perplexity, perplexity, stream_on, write_on
+from sightline.generation.transcribe import (
+    FRAMES,
+    Marks,
+    Segment,
+    Transcript,
+    beginning_of,
+    detect_language,
+    hear,
+    marks_of,
+    windows,
+)
+from sightline.model.family_config import FamilyConfig, StackConfig
+from sightline.model.networks import DecoderOnly, EncoderDecoder, EncoderOnly
+
+PREPROCESSOR = "preprocessor_config.json"
+WINDOW = 1024  # tokens read at once for a perplexity, where the model knows no limit
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a model has written."""
+
+    text: str  # without marks, and without a stop string
+    tokens: list[int]  # all that were written, without the end mark
+    score: float  # log-probability over length^alpha: what alternatives are ranked by
+    log_prob: float  # natural log, with the end mark
+    token_log_probs: list[float]  # of each token, and of the end mark if there is one
+    ended: str  # why: "end" (by the model), "stop" (by a stop string) or "length"
+    alternatives: tuple["Output", ...] = ()  # the further n-best, best first
+
+
+class Writer(FamilyModel):
+    """What all models that write have in common."""
+
+    @cached_property
+    def generation(self) -> GenerationSettings:
+        """How it writes unless a call says otherwise; `unused` names what its file asks for and is not to be had."""
+        return read_settings(self.path, self.hf_config, has_encoder=self.config.encoder is not None)
+
+    def _outputs(self, found: list[list[Hypothesis]], stops: Sequence[str]) -> list[Output]:
+        ranked = [[self._output(hypothesis, stops) for hypothesis in hypotheses] for hypotheses in found]
+        return [Output(**{**vars(best), "alternatives": tuple(others)}) for best, *others in ranked]
+
+    def _output(self, found: Hypothesis, stops: Sequence[str]) -> Output:
+        whole = self.tokenizer.decode(found.tokens)
+        text = before_stop(whole, stops)
+        ended = "stop" if text != whole else "end" if len(found.token_log_probs) > len(found.tokens) else "length"
+        return Output(text, found.tokens, found.score, found.log_prob, found.token_log_probs, ended)
+
+    def _growing(self, tokens: Iterator[int], settings: GenerationSettings) -> Iterator[str]:
+        return until_stop(growing_text(tokens, self.tokenizer.decode), settings.stop)
+
+
+class TextModel(Writer):
+    """A decoder alone (GPT-2, LLaMA, ...): it writes on."""
+
+    network: DecoderOnly
+
+    def generate(self, prompts: Sequence[str | Messages], **settings: Any) -> list[Output]:
+        """What follows each prompt; an output depends on no other prompt.
+
+        Args:
+            prompts: texts; or conversations, lists of `{"role": "user", "content": "..."}`, for models with a template.
+            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `max_new_tokens=50`.
+
+        Raises:
+            UserError: a setting makes no sense, a prompt is empty or too long, or there is no chat template.
+        """
+        _refuse_single(prompts, "generate")
+        chosen = self.generation.changed(settings)
+        stop = stop_at(chosen.stop, self.tokenizer.decode)
+        ids = [self.encode(prompt) for prompt in prompts]
+        return self._outputs(write_on(self.network, ids, chosen, self.max_len, stop), chosen.stop)
+
+    def stream(self, prompt: str | Messages, **settings: Any) -> Iterator[str]:
+        """What follows one prompt, piece by piece while it is being written; joined, what `generate` gives.
+
+        Raises:
+            UserError: as of `generate`, or the settings ask for a beam search, which may change its mind.
+        """
+        chosen = _streamed(self.generation, settings)
+        return self._growing(stream_on(self.network, self.encode(prompt), chosen, self.max_len), chosen)
+
+    def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity:
+        """How well the model predicts a text of any length.
+
+        Args:
+            text: read from its first token on, which is given.
+            stride: tokens between the beginnings of two windows; fewer give every token more to go by and take longer;
+                0 = half a window.
+            window: tokens read at once; 0 = as many as the model can read, at most 1,024.
+        """
+        longest = self.max_len or int(self.hf_config.get("max_position_embeddings") or WINDOW)
+        window = window or min(longest, WINDOW)
+        if window > longest:
+            raise UserError(f"window = {window}: the model reads at most {longest} tokens at once")
+        return perplexity(self.network, self.encode(text), window, stride or max(1, window // 2))
+
+    def encode(self, prompt: str | Messages) -> list[int]:
+        """The ids of a prompt."""
+        if not isinstance(prompt, str):
+            text = render_chat(self.path, prompt)
+            marked = bool(self.tokenizer.encode(""))
+            return self.tokenizer.encode(without_mark(self.path, text) if marked else text)
+        ids, start = self.tokenizer.encode(prompt), self.generation.start_id
+        return ids or ([] if start is None else [start])
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest text the network can take, where it has a limit."""
+        return longest_text(self.config.decoder)
+
+
+class RewritingModel(Writer):
+    """An encoder and a decoder (T5, BART, Marian, M2M-100, NLLB, ...): it translates, summarises, answers."""
+
+    network: EncoderDecoder
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        prefix: str = "",
+        source_language: str = "",
+        target_language: str = "",
+        **settings: Any,
+    ) -> list[Output]:
+        """What the model makes of each text.
+
+        Args:
+            texts: any strings.
+            prefix: what is put before each text, such as T5's "summarize: ".
+            source_language, target_language: codes as the model has them ("de", "deu_Latn", "de_DE").
+            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=4`.
+
+        Raises:
+            UserError: a setting makes no sense, or the model does not know a language.
+        """
+        _refuse_single(texts, "generate")
+        chosen = self.languages.settings(self.generation.changed(settings), target_language)
+        stop = stop_at(chosen.stop, self.tokenizer.decode)
+        ids = [self.languages.encode(prefix + text, source_language, target_language) for text in texts]
+        return self._outputs(rewrite(self.network, ids, chosen, self.max_len, stop), chosen.stop)
+
+    def translate(
+        self, texts: Sequence[str], source_language: str = "", target_language: str = "", **settings: Any
+    ) -> list[Output]:
+        """`generate` by the name it has for models that translate."""
+        return self.generate(texts, "", source_language, target_language, **settings)
+
+    def stream(
+        self, text: str, prefix: str = "", source_language: str = "", target_language: str = "", **settings: Any
+    ) -> Iterator[str]:
+        """What the model makes of one text, piece by piece; arguments as of `generate`, but no beam search."""
+        chosen = self.languages.settings(_streamed(self.generation, settings), target_language)
+        ids = self.languages.encode(prefix + text, source_language, target_language)
+        return self._growing(stream_rewrite(self.network, ids, chosen, self.max_len), chosen)
+
+    @cached_property
+    def languages(self) -> Languages:
+        """From and into which languages it can be asked."""
+        return read_languages(self.path, self.config.family, self.tokenizer, self.hf_config)
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest output, start mark included, where there is a limit."""
+        return longest_text(self.config.decoder)
+
+
+class ReadingModel(FamilyModel):
+    """An encoder alone (BERT, RoBERTa, ...): it fills in what is masked, given the head for it, and embeds texts."""
+
+    network: EncoderOnly
+
+    def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
+        """For each mask in the text the likeliest pieces, the likeliest first; each mask is filled on its own.
+
+        >>> model.fill_mask("A dog [MASK] in the park.")[0][0].text  # doctest: +SKIP
+        'plays'
+
+        Raises:
+            UserError: no mask in the text, or a model without the head for it.
+        """
+        if self.config.head != "masked":
+            raise UserError(f"{self.path}: was saved without its head for masked tokens; it can only embed")
+        written, mask_id = mask_of(self.tokenizer, mark_of(tokenizer_settings(self.path), "mask_token"))
+        tokens = self.tokenizer.encode(text)
+        if mask_id not in tokens:
+            raise UserError(f"the text has no mask to fill; this model's is written {written}")
+        top = min(top, self.config.vocab_size)
+        found = fill(self.network, tokens, mask_id, top)
+        return [[Filling(self.tokenizer.decode([i]), i, probability) for i, probability in one] for one in found]
+
+    def embed(
+        self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True, batch_size: int = 16
+    ) -> np.ndarray:
+        """A vector for each text, float32 (texts, d_model).
+
+        Args:
+            pooling: "mean" of all tokens' states, marks included, or the "first" one's.
+            normalize: make each vector's length 1, so that products are cosines.
+        """
+        _refuse_single(texts, "embed")
+        if pooling not in POOLINGS:
+            raise unknown("pooling", pooling, POOLINGS)
+        ids = [self.tokenizer.encode(text) for text in texts]
+        pad_id = self.hf_config.get("pad_token_id") or 0
+        return embed(self.network, ids, pad_id, POOLINGS[pooling], normalize, batch_size).numpy()
+
+
+class PictureModel(FamilyModel):
+    """An encoder of patches (ViT, DeiT): it says what a picture shows."""
+
+    network: EncoderOnly
+
+    def label(self, picture: str | Path, top: int = 5) -> list[Label]:
+        """The likeliest labels of an image file, the likeliest first.
+
+        Raises:
+            UserError: the file cannot be read, or the model was saved without its head.
+        """
+        if self.config.head != "image_class":
+            raise UserError(f"{self.path}: was saved without its head for classes; it names nothing")
+        pixels = read_image(picture, self.preprocessing)
+        names = {int(i): name for i, name in (self.hf_config.get("id2label") or {}).items()}
+        return label(self.network, pixels, names, min(top, self.config.n_classes))
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to a picture before the network sees it."""
+        path = self.path / PREPROCESSOR
+        if path.is_file():
+            return preprocessing_from_hf(read_json(path))
+        return Preprocessing(size=self.config.image_size)
+
+
+class SpeechModel(Writer):
+    """Whisper: it writes down what it hears, or translates it into English."""
+
+    network: EncoderDecoder
+
+    def transcribe(
+        self, sound: str | Path, language: str = "", task: str = "transcribe", timestamps: bool = True, **settings: Any
+    ) -> Transcript:
+        """What is said in a sound file of any length.
+
+        Args:
+            sound: WAV, FLAC or whatever else libsndfile reads.
+            language: code of what is spoken ("en"); "" = let the model find out.
+            task: "transcribe", or "translate" into English.
+            timestamps: say when what was said; without, a recording longer than a window is heard with them all the
+                same, for they say where the next window begins.
+            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=5`.
+
+        Raises:
+            UserError: the file cannot be read, or the model does not know the language or the task.
+        """
+        assert self.config.encoder
+        chosen, size = self.generation.changed({"n_best": 1, **settings}), FRAMES * self.config.encoder.max_len
+        samples = read_audio(sound)
+        frames = max(1, len(samples) // HOP)
+        seconds = -(-(frames + size) * HOP // RATE)  # a window of silence behind it, or the last one would be short
+        mel = log_mel(samples, self.config.n_mels, seconds)
+        language = language or detect_language(self.network, mel[:, :size], self.marks)
+        in_segments = timestamps or frames > size
+        beginning = beginning_of(self.marks, language, task, in_segments)
+        if in_segments:
+            heard = windows(self.network, mel, frames, size, beginning, self.marks, chosen, self.max_len)
+        else:
+            tokens = hear(self.network, mel[:, :size], beginning, self.marks, chosen, False, self.max_len)
+            heard = [(0.0, frames * HOP / RATE, tokens)]
+        segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
+        return Transcript(" ".join(segment.text for segment in segments), language, segments)
+
+    @cached_property
+    def marks(self) -> Marks:
+        """What it begins with, and writes beside text."""
+        path = self.path / SETTINGS_FILE
+        return marks_of(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest output, with what it begins with."""
+        return longest_text(self.config.decoder)
+
+
+def longest_text(stack: StackConfig | None) -> int | None:
+    """The number of positions a stack has, where they are a table."""
+    return stack.max_len if stack and stack.positions == "learned" else None
+
+
+def _streamed(usual: GenerationSettings, given: dict[str, Any]) -> GenerationSettings:
+    chosen = usual.changed({"beam_size": 1, "n_best": 1, **given})
+    if chosen.beam_size > 1 or chosen.n_best > 1:
+        raise UserError("a stream is written by greedy search or drawn: leave out beam_size and n_best")
+    return chosen
+
+
+def _refuse_single(texts: object, verb: str) -> None:
+    if isinstance(texts, str):
+        raise UserError(f"{verb} takes a list; write {verb}([text]) for a single one")
+
+
+def with_verbs(model: FamilyModel) -> FamilyModel:
+    """The same model as what it is good for."""
+    kind = kind_of(model.config)
+    return kind(model.network, model.config, model.hf_config, model.path, model.device)
+
+
+def kind_of(c: FamilyConfig) -> type[FamilyModel]:
+    """The class whose verbs suit a network."""
+    if c.front == "patches":
+        return PictureModel
+    if c.decoder is None:
+        return ReadingModel
+    if c.head != "language":
+        return FamilyModel
+    if c.encoder is None:
+        return TextModel
+    return SpeechModel if c.front == "audio" else RewritingModel

@@ -1,0 +1,193 @@
+"""How a checkpoint wants to be generated with: its `generation_config.json`, or what its `config.json` says of it.
+
+Lengths count what is written anew, end mark included. What such a file may ask for and we do not have is kept in
+`unused`, by name, so that it can be said. Not here: the search (`sightline.decode`).
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from sightline.decode.ending import PoolFilled
+from sightline.decode.sampling import SamplingOptions
+from sightline.decode.search import Rule, SearchOptions, Stop
+from sightline.errors import UserError, unknown
+
+FILE = "generation_config.json"
+NEW_TOKENS = 128  # where neither file nor caller says how many
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """Settings of one call; every field but the ids may be given to `generate` and its kin."""
+
+    max_new_tokens: int = NEW_TOKENS
+    min_new_tokens: int = 0
+    beam_size: int = 1  # 1 = greedy
+    length_penalty: float = 1.0  # alpha of log P / length^alpha, which is not the paper's penalty; may be negative
+    early_stopping: bool | str = False  # True, False or "never", see `sightline.decode.ending.PoolFilled`
+    n_best: int = 1  # outputs of each input; at most beam_size in beam search
+    no_repeat_ngram: int = 0  # no n-gram occurs twice in an output; 0 = off
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 50  # 0 = all
+    top_p: float = 1.0
+    seed: int = 1  # of sampling
+    stop: tuple[str, ...] = ()  # an output ends before the first of these strings
+    batch_size: int = 16  # inputs computed with at once
+    start_id: int | None = None  # what a decoder with an encoder begins with
+    forced_start_id: int | None = None  # what it writes first, whatever it thinks: a language code
+    forced_end_id: int | None = None  # what it writes last where it runs out of length
+    end_ids: tuple[int, ...] = ()
+    pad_id: int = 0
+    suppressed: tuple[int, ...] = ()  # never written
+    suppressed_first: tuple[int, ...] = ()  # not written at the beginning
+    unused: tuple[str, ...] = ()  # what the file asks for and we do not have
+
+    def changed(self, given: Mapping[str, Any]) -> "GenerationSettings":
+        """With what a caller says; `UserError` for what is unknown or makes no sense."""
+        own = [f.name for f in fields(self) if not f.name.endswith(("_id", "_ids")) and f.name not in INTERNAL]
+        for name in given:
+            if name not in own:
+                raise unknown("setting", name, own)
+        stop = given.get("stop", self.stop)
+        settings = replace(self, **{**given, "stop": (stop,) if isinstance(stop, str) else tuple(stop)})
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Raise a `UserError` for what has no meaning."""
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise UserError(f"{name} = {getattr(self, name)}: must be at least {least}")
+        if not (math.isfinite(self.temperature) and self.temperature > 0):
+            raise UserError(f"temperature = {self.temperature}: must be greater than 0 and finite")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p = {self.top_p}: must be greater than 0 and at most 1")
+        if not math.isfinite(self.length_penalty):
+            raise UserError(f"length_penalty = {self.length_penalty}: must be finite")
+        if self.n_best > self.beam_size and not self.sample:
+            raise UserError(f"n_best = {self.n_best} is more than beam_size = {self.beam_size}: search with more beams")
+        if self.early_stopping not in (True, False, "never"):
+            raise UserError(f"early_stopping = {self.early_stopping!r}: must be True, False or 'never'")
+        if any(not text for text in self.stop):
+            raise UserError("stop: an empty string would end every output before it begins")
+
+    @property
+    def sampling(self) -> SamplingOptions | None:
+        """The distribution to draw from; None where nothing is drawn."""
+        return SamplingOptions(self.temperature, self.top_k, self.top_p, self.seed) if self.sample else None
+
+    def options(self, begun: int = 0, rules: tuple[Rule, ...] = (), stop: Stop | None = None) -> SearchOptions:
+        """For the search; `begun` tokens of each output were given to the model before it."""
+        end, *other_ends = self.end_ids or (NEVER,)
+        return SearchOptions(
+            beam_size=self.beam_size,
+            length_penalty=self.length_penalty,
+            n_best=self.n_best,
+            no_repeat_ngram=self.no_repeat_ngram,
+            eos_id=end,
+            suppressed=self.suppressed,
+            other_ends=tuple(other_ends),
+            rules=rules,
+            stop=stop,
+            ending=PoolFilled(self.early_stopping is True, self.early_stopping == "never", begun),
+        )
+
+
+INTERNAL = ("suppressed", "suppressed_first", "unused")
+LEAST = {
+    "max_new_tokens": 1, "min_new_tokens": 0, "beam_size": 1, "n_best": 1, "no_repeat_ngram": 0, "top_k": 0,
+    "batch_size": 1,
+}  # fmt: skip
+NEVER = -1  # an end mark nobody writes
+
+# Their names of what we have.
+NAMES = {
+    "num_beams": "beam_size",
+    "length_penalty": "length_penalty",
+    "early_stopping": "early_stopping",
+    "num_return_sequences": "n_best",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "do_sample": "sample",
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "max_new_tokens": "max_new_tokens",
+    "min_new_tokens": "min_new_tokens",
+    "decoder_start_token_id": "start_id",
+    "forced_bos_token_id": "forced_start_id",
+    "forced_eos_token_id": "forced_end_id",
+    "pad_token_id": "pad_id",
+}
+IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+# What changes an output and is not here, with the value that changes nothing.
+ABSENT = {
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "diversity_penalty": 0.0,
+    "num_beam_groups": 1,
+    "typical_p": 1.0,
+    "min_p": 0.0,
+    "top_h": None,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "exponential_decay_length_penalty": None,
+    "sequence_bias": None,
+    "guidance_scale": 1.0,
+    "renormalize_logits": False,
+    "penalty_alpha": None,
+    "watermarking_config": None,
+}
+
+
+def read_settings(folder: Path, hf_config: Mapping[str, Any], has_encoder: bool) -> GenerationSettings:
+    """The settings of the checkpoint in `folder`; `UserError` where they make no sense."""
+    path = folder / FILE
+    values = dict(hf_config)
+    if path.is_file():
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(f"{path}: cannot be read as JSON ({error})") from None
+    try:
+        settings = settings_from(values, hf_config, has_encoder)
+        settings.check()
+    except (UserError, TypeError, ValueError) as error:
+        raise UserError(f"{path if path.is_file() else folder / 'config.json'}: {error}") from None
+    return settings
+
+
+def settings_from(values: Mapping[str, Any], hf_config: Mapping[str, Any], has_encoder: bool) -> GenerationSettings:
+    """Settings from the words of `generation_config.json`; ids it does not name are those of config.json."""
+    ids = {name: hf_config.get(name) for name in IDS}
+    values = ids | {name: value for name, value in values.items() if value is not None}
+    own: dict[str, Any] = {ours: values[name] for name, ours in NAMES.items() if values.get(name) is not None}
+    ends, bad = _listed(values.get("eos_token_id")), values.get("bad_words_ids") or []
+    absent = [name for name, usual in ABSENT.items() if values.get(name) not in (None, usual)]
+    absent += ["bad_words_ids"] if any(len(words) > 1 for words in bad) else []
+    own.setdefault("pad_id", ends[0] if ends else 0)
+    if own.get("start_id") is None:
+        own["start_id"] = values.get("bos_token_id")
+    return GenerationSettings(
+        **own | (_lengths(values) if has_encoder else {}),
+        end_ids=ends,
+        suppressed=(*_listed(values.get("suppress_tokens")), *(words[0] for words in bad if len(words) == 1)),
+        suppressed_first=_listed(values.get("begin_suppress_tokens")),
+        unused=tuple(absent),
+    )
+
+
+def _lengths(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lengths that count the start mark as well. Those of a decoder alone would count the prompt, and go unused."""
+    both = (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens"))
+    counted = {ours: values[name] - 1 for name, ours in both if values.get(name) and values.get(ours) is None}
+    return {name: max(0, length) for name, length in counted.items()}
+
+
+def _listed(value: Any) -> tuple[int, ...]:
+    return () if value is None else tuple(value) if isinstance(value, list | tuple) else (value,)

@@ -1,0 +1,235 @@
+"""Whisper writes down what it hears, by its decoding rules (arXiv:2212.04356, sections 2.3 and 4.5).
+
+A decoder begins with marks for the language, the task and whether to write timestamps. Those come in pairs around what
+was said, in steps of 20 ms, and never go back. A recording longer than the encoder's window is heard in windows, each
+from where the last one has understood everything. Not here: sound files (`sightline.data.audio`); drawing again where
+an output looks wrong, skipping silence, and going by what was said in earlier windows, all of them heuristics of 4.5.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sightline.decode.engine import step_of
+from sightline.decode.search import Rule
+from sightline.errors import UserError
+from sightline.families.vocabulary import Vocabulary
+from sightline.generation.decoding import begin, limits_of, not_first, search
+from sightline.generation.settings import GenerationSettings
+from sightline.model.networks import EncoderDecoder
+
+STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
+FRAMES = 2  # of the spectrogram in a STEP
+TASKS = ("transcribe", "translate")
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The ids that a Whisper begins with, and those that it writes beside text."""
+
+    start: int
+    end: int
+    no_timestamps: int
+    languages: Mapping[str, int]  # by code, "en"; empty where the model knows one language only
+    tasks: Mapping[str, int]
+    latest_first: int | None  # steps after which the first timestamp may not be; None = wherever
+
+    @property
+    def first_timestamp(self) -> int:
+        """The id of 0.00 s; all from here on are timestamps."""
+        return self.no_timestamps + 1
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What was said between two times, seconds from the beginning of the recording."""
+
+    start: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What was said in a recording."""
+
+    text: str
+    language: str  # code; "" where the model knows one only
+    segments: tuple[Segment, ...]  # without timestamps one for each window
+
+
+def marks_of(settings: GenerationSettings, values: Mapping[str, Any], vocabulary: Vocabulary) -> Marks:
+    """The marks of a checkpoint, from its generation_config.json (`values`) or, where that is old, its vocabulary."""
+
+    def needed(name: str, *pieces: str) -> int:
+        found = values.get(name)
+        for piece in pieces if found is None else ():
+            found = vocabulary.id_of(piece) if found is None else found
+        if found is None:
+            raise UserError(f"generation_config.json: has no {name}, and the vocabulary no {' or '.join(pieces)}")
+        return found
+
+    if settings.start_id is None or not settings.end_ids:
+        raise UserError("config.json: has no decoder_start_token_id or no eos_token_id")
+    languages = {code.strip("<|>"): token for code, token in (values.get("lang_to_id") or {}).items()}
+    named = values.get("task_to_id") or {}
+    tasks = {task: named.get(task, vocabulary.id_of(f"<|{task}|>")) for task in TASKS} if languages else {}
+    return Marks(
+        settings.start_id,
+        settings.end_ids[0],
+        needed("no_timestamps_token_id", "<|notimestamps|>"),
+        languages,
+        {task: token for task, token in tasks.items() if token is not None},
+        values.get("max_initial_timestamp_index"),
+    )
+
+
+def timestamp_rule(marks: Marks) -> Rule:
+    """Which tokens may follow where timestamps are written.
+
+    They come in pairs, a segment's end and the next one's beginning, but for the first, which comes alone; they never
+    go back; the first is not too late; and where all timestamps together are likelier than any token of text, one of
+    them is written.
+    """
+    first = marks.first_timestamp
+
+    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
+        log_probs = log_probs.clone()
+        log_probs[:, marks.no_timestamps] = -torch.inf
+        if not history.size(1):
+            log_probs[:, :first] = -torch.inf
+            if marks.latest_first is not None:
+                log_probs[:, first + marks.latest_first + 1 :] = -torch.inf
+            return log_probs
+        is_time = history >= first
+        last = is_time[:, -1]
+        before = is_time[:, -2] if history.size(1) > 1 else torch.ones_like(last)
+        opens, closes = last & before, last & ~before
+        earliest = torch.where(is_time, history, first - 1).amax(1) + torch.where(closes, 0, 1)
+        ids = torch.arange(log_probs.size(1), device=log_probs.device)
+        times = ids >= first
+        log_probs.masked_fill_(opens.unsqueeze(1) & times, -torch.inf)
+        log_probs.masked_fill_(closes.unsqueeze(1) & (ids < marks.end), -torch.inf)
+        log_probs.masked_fill_(times & (ids < earliest.unsqueeze(1)), -torch.inf)
+        likely = log_probs[:, first:].logsumexp(1) > log_probs[:, :first].amax(1)
+        return log_probs.masked_fill_(likely.unsqueeze(1) & ~times, -torch.inf)
+
+    return rule
+
+
+def never(ids: Sequence[int]) -> Rule:
+    """Those ids are not written; unlike `SearchOptions.suppressed` before the rules that follow."""
+
+    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
+        log_probs[:, list(ids)] = -torch.inf
+        return log_probs
+
+    return rule
+
+
+@torch.inference_mode()
+def hear(
+    network: EncoderDecoder,
+    mel: Float[Tensor, "n_mels frames"],
+    beginning: Sequence[int],
+    marks: Marks,
+    settings: GenerationSettings,
+    timestamps: bool,
+    max_len: int | None = None,
+) -> list[int]:
+    """The tokens written for one window of sound, without what they begin with and the end mark."""
+    device = next(network.parameters()).device
+    cache = network.start_cache(network.encode(mel.unsqueeze(0).to(device)))
+    begun = begin(step_of(network), cache, torch.tensor([list(beginning)], device=device))
+    room = None if max_len is None else max_len - len(beginning) + 1
+    rules = [never(settings.suppressed), not_first(settings.suppressed_first)]
+    rules += [timestamp_rule(marks)] if timestamps else []
+    options = replace(settings, suppressed=()).options(rules=tuple(rules))
+    found = search(step_of(network), begun, limits_of([room], settings, device), options, settings, [0])
+    return found[0][0].tokens
+
+
+@torch.inference_mode()
+def detect_language(network: EncoderDecoder, mel: Float[Tensor, "n_mels frames"], marks: Marks) -> str:
+    """The likeliest language of what is said; "" where the model knows only one."""
+    if not marks.languages:
+        return ""
+    device = next(network.parameters()).device
+    tokens = torch.tensor([[marks.start]], device=device)
+    logits = network(mel.unsqueeze(0).to(device), tokens)[0, -1]
+    codes, ids = zip(*marks.languages.items(), strict=True)
+    return codes[int(logits[list(ids)].argmax())]
+
+
+def beginning_of(marks: Marks, language: str, task: str, timestamps: bool) -> list[int]:
+    """What the decoder begins with; `UserError` for what the model does not know."""
+    if task not in TASKS:
+        raise UserError(f"task '{task}': must be transcribe or translate")
+    if not marks.languages and (language or task != TASKS[0]):
+        raise UserError("this model knows one language only: leave out language and task")
+    if language not in marks.languages and marks.languages:
+        raise UserError(f"language '{language}': this model knows {', '.join(sorted(marks.languages))}")
+    asked = [marks.languages[language], marks.tasks[task]] if marks.languages else []
+    return [marks.start, *asked, *([] if timestamps else [marks.no_timestamps])]
+
+
+# --- Windows and segments ---
+
+
+def windows(
+    network: EncoderDecoder,
+    mel: Float[Tensor, "n_mels frames"],
+    frames: int,
+    size: int,
+    beginning: Sequence[int],
+    marks: Marks,
+    settings: GenerationSettings,
+    max_len: int | None = None,
+) -> Iterator[tuple[float, float, list[int]]]:
+    """Beginning, end (seconds) and text tokens of each segment of a recording of `frames`, heard `size` at a time.
+
+    `mel` has silence behind the recording, at least a window of it.
+    """
+    seek = 0
+    while seek < frames:
+        tokens = hear(network, mel[:, seek : seek + size], beginning, marks, settings, True, max_len)
+        heard = min(size, frames - seek)
+        found, understood = segments(tokens, marks.first_timestamp, heard)
+        offset = seek * STEP / FRAMES
+        for start, end, text in found:
+            yield offset + start, offset + end, text
+        seek += understood
+
+
+def segments(
+    tokens: Sequence[int], first_timestamp: int, frames: int
+) -> tuple[list[tuple[float, float, list[int]]], int]:
+    """Segments (beginning, end, tokens of text) of a window, and after how many frames the next one begins.
+
+    Where the output breaks off between two timestamps, what comes after the last complete segment is heard again.
+
+    >>> segments([100, 7, 8, 110, 110, 9, 120], 100, 3000)
+    ([(0.0, 0.2, [7, 8]), (0.2, 0.4, [9])], 3000)
+    >>> segments([100, 7, 110, 110, 9], 100, 3000)
+    ([(0.0, 0.2, [7])], 20)
+    """
+    is_time = [token >= first_timestamp for token in tokens]
+    cuts = [i for i in range(1, len(tokens)) if is_time[i - 1] and is_time[i]]
+    closed = is_time[-2:] == [False, True]
+    if not cuts:
+        times = [token - first_timestamp for token in tokens if token >= first_timestamp]
+        end = times[-1] * STEP if times and times[-1] else frames * STEP / FRAMES
+        text = [token for token in tokens if token < first_timestamp]
+        return ([(0.0, round(end, 2), text)] if text else []), frames
+    found, start = [], 0
+    for cut in [*cuts, *([len(tokens)] if closed else [])]:
+        part, start = tokens[start:cut], cut
+        begun, ended = (round((part[i] - first_timestamp) * STEP, 2) for i in (0, -1))
+        text = [token for token in part if token < first_timestamp]
+        found += [(begun, ended, text)] if text else []
+    last = (tokens[cuts[-1] - 1] - first_timestamp) * FRAMES
+    return found, frames if closed or last <= 0 else min(last, frames)

@@ -1,0 +1,124 @@
+"""What stands before the first layer in the families: tokens, patches of a picture, frames of sound.
+
+The paper's own (section 3.4) is in `embeddings.py`. Every front knows which positions of its output are real.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.errors import UserError
+
+
+class TokenFront(nn.Module):
+    """project(norm(scale * E[token] + P[place])): each part may be the identity.
+
+    The table `tokens` may be the very module another front or the output projection uses.
+    """
+
+    def __init__(
+        self, tokens: nn.Embedding, scale: float, positions: nn.Module, norm: nn.Module, project: nn.Module
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.scale = scale
+        self.positions = positions
+        self.norm = norm
+        self.project = project
+
+    def forward(
+        self, tokens: Int[Tensor, "rows length"], places: Int[Tensor, "#rows length"] | None = None
+    ) -> Float[Tensor, "rows length d_model"]:
+        """Vectors of `tokens`, which stand at `places`; None = 0, 1, 2 ..."""
+        return self.project(self.norm(self.sum(tokens, from_zero(tokens) if places is None else places)))
+
+    def sum(
+        self, tokens: Int[Tensor, "rows length"], places: Int[Tensor, "#rows length"]
+    ) -> Float[Tensor, "rows length width"]:
+        """The embeddings added up."""
+        return self.tokens(tokens) * self.scale + self.positions(tokens, places)
+
+    def real(self, mask: Bool[Tensor, "rows length"] | None) -> Bool[Tensor, "rows length"] | None:
+        """Which positions of the output are real, where `mask` says it of the input."""
+        return mask
+
+
+def from_zero(tokens: Int[Tensor, "rows length"]) -> Int[Tensor, "1 length"]:
+    """0, 1, 2 ... for every row."""
+    return torch.arange(tokens.size(1), device=tokens.device).unsqueeze(0)
+
+
+class TypedTokenFront(TokenFront):
+    """`TokenFront` with one more table in the sum: which of two texts a token belongs to (BERT's segments)."""
+
+    def __init__(self, types: nn.Embedding, *parts: object) -> None:
+        super().__init__(*parts)  # pyright: ignore[reportArgumentType] its arguments, handed on
+        self.types = types
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "rows length"],
+        places: Int[Tensor, "#rows length"] | None = None,
+        types: Int[Tensor, "rows length"] | None = None,
+    ) -> Float[Tensor, "rows length d_model"]:
+        """As `TokenFront.forward`; None = every token is of type 0."""
+        added = self.types.weight[0] if types is None else self.types(types)
+        x = self.sum(tokens, from_zero(tokens) if places is None else places)
+        return self.project(self.norm(x + added))
+
+
+class PatchFront(nn.Module):
+    """[prefix; W patch + b] + P for the square patches of a picture, row by row (ViT, arXiv:2010.11929, equation 1).
+
+    The prefix are trained vectors of no patch: one that will stand for the whole, a second one in DeiT.
+    """
+
+    def __init__(self, d_model: int, channels: int, size: tuple[int, int], patch: int, n_prefix: int) -> None:
+        super().__init__()
+        self.size = size
+        self.patches = nn.Conv2d(channels, d_model, patch, stride=patch)
+        n_patches = (size[0] // patch) * (size[1] // patch)
+        self.prefix = nn.ParameterList([nn.Parameter(torch.zeros(1, d_model)) for _ in range(n_prefix)])
+        self.positions = nn.Parameter(torch.zeros(n_prefix + n_patches, d_model))
+
+    def forward(self, pixels: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch length d_model"]:
+        """Vectors of the prefix and of the patches; `UserError` for a picture of another size."""
+        shape, wanted = tuple(pixels.shape[1:]), (self.patches.in_channels, *self.size)
+        if shape != wanted:
+            raise UserError(f"a picture of (channels, height, width) {shape} is not {wanted}: resize it")
+        patches = self.patches(pixels).flatten(2).transpose(1, 2)
+        prefix = [vector.expand(len(pixels), 1, -1) for vector in self.prefix]
+        return torch.cat([*prefix, patches], 1) + self.positions
+
+    def real(self, mask: Bool[Tensor, "batch length"] | None) -> None:
+        """All of a picture is real."""
+        return None
+
+
+class AudioFront(nn.Module):
+    """Two convolutions over a log-mel spectrogram, the second at every other frame, and P (Whisper, arXiv:2212.04356).
+
+    A recording has no mask: the model was trained on silence as padding and reads it.
+    """
+
+    def __init__(self, d_model: int, n_mels: int, max_len: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv1d(n_mels, d_model, 3, padding=1)
+        self.conv2 = nn.Conv1d(d_model, d_model, 3, stride=2, padding=1)
+        self.positions = nn.Parameter(torch.zeros(max_len, d_model))
+
+    def forward(self, mel: Float[Tensor, "batch n_mels frames"]) -> Float[Tensor, "batch length d_model"]:
+        """One vector for two frames; `UserError` for a recording that is too long."""
+        x = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2)
+        if x.size(1) > len(self.positions):
+            limit = 2 * len(self.positions)
+            raise UserError(f"a recording of {mel.size(2)} frames is longer than the model's {limit}: cut it")
+        return x + self.positions[: x.size(1)]
+
+    def real(self, mask: Bool[Tensor, "batch frames"] | None) -> None:
+        """Everything counts as real."""
+        return None
+
+
+Front = TokenFront | PatchFront | AudioFront

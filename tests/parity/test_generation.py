@@ -1,0 +1,315 @@
+"""Loaded models write what `transformers` writes with them: the same ids, embeddings, fillings and perplexities.
+
+Tiny random checkpoints that `transformers` saves, with a vocabulary so small that outputs end by themselves.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import sightline
+from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
+from sightline.generation.embed import POOLINGS, embed
+from sightline.generation.fill import fill
+from sightline.generation.rewrite import rewrite
+from sightline.generation.settings import GenerationSettings
+from sightline.generation.text import perplexity, stream_on, write_on
+from sightline.generation.transcribe import Marks, hear
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what transformers imports
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+
+VOCAB, PAD, EOS = 24, 1, 2
+IDS = {"vocab_size": VOCAB, "pad_token_id": PAD, "eos_token_id": EOS, "bos_token_id": 0}
+STACK = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+BART = {
+    "d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 40, "init_std": 0.4,
+    "decoder_start_token_id": EOS, "forced_eos_token_id": None,
+}  # fmt: skip
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("GPT2LMHeadModel", {
+        "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 40, "initializer_range": 0.4,
+        "tie_word_embeddings": False,
+    }),
+    "llama": ("LlamaForCausalLM", STACK | {"num_key_value_heads": 2, "initializer_range": 0.4}),
+    "t5": ("T5ForConditionalGeneration", {
+        "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 3, "decoder_start_token_id": PAD,
+        "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20, "initializer_factor": 1.0,
+        "tie_word_embeddings": False,
+    }),
+    "bart": ("BartForConditionalGeneration", BART),
+    "marian": ("MarianMTModel", BART | {"decoder_start_token_id": PAD}),
+}  # fmt: skip
+ALONE = ("gpt2", "llama")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same network in transformers' hands and in ours."""
+
+    name: str
+    theirs: Any
+    ours: Any
+    end: int = EOS  # a token that it writes now and then
+
+    def write(self, inputs: list[list[int]], settings: GenerationSettings) -> list[list[int]]:
+        return [ranked[0].tokens for ranked in self.ranked(inputs, settings)]
+
+    def ranked(self, inputs: list[list[int]], settings: GenerationSettings) -> Any:
+        settings = replace(settings, start_id=self.theirs.config.decoder_start_token_id if self.encoder else None)
+        return (rewrite if self.encoder else write_on)(self.ours.network, inputs, settings)
+
+    @property
+    def encoder(self) -> bool:
+        return self.name not in ALONE
+
+    def their_ids(self, inputs: list[list[int]], **settings: Any) -> Tensor:
+        """What transformers writes, without what it began with."""
+        longest = max(map(len, inputs))
+        left = not self.encoder
+        pads = [[PAD] * (longest - len(row)) for row in inputs]
+        rows = [pad + row if left else row + pad for row, pad in zip(inputs, pads, strict=True)]
+        mask = [[0] * len(pad) + [1] * len(row) if left else [1] * len(row) + [0] * len(pad)
+                for row, pad in zip(inputs, pads, strict=True)]  # fmt: skip
+        settings = {"eos_token_id": self.end, "pad_token_id": PAD, "do_sample": False} | settings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = self.theirs.generate(torch.tensor(rows), attention_mask=torch.tensor(mask), **settings)
+        return found[:, 1 if self.encoder else longest :]
+
+    def their_tokens(self, inputs: list[list[int]], ends: tuple[int, ...] = (), **settings: Any) -> list[list[int]]:
+        return [until(row, ends or (self.end,)) for row in self.their_ids(inputs, **settings).tolist()]
+
+    @property
+    def settings(self) -> GenerationSettings:
+        return GenerationSettings(max_new_tokens=12, end_ids=(self.end,), pad_id=PAD)
+
+
+def until(row: list[int], ends: tuple[int, ...]) -> list[int]:
+    """The tokens before the first end mark."""
+    return row[: min((row.index(end) for end in ends if end in row), default=len(row))]
+
+
+def save(kind: str, settings: dict[str, Any], folder: Path, seed: int = 5) -> Any:
+    """A random network of transformers, written to `folder`."""
+    with warnings.catch_warnings(), torch.random.fork_rng(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        theirs = getattr(transformers, kind)(getattr(transformers, kind).config_class(**(IDS | settings))).eval()
+        if hasattr(theirs, "final_logits_bias"):
+            theirs.final_logits_bias.normal_()
+        theirs.save_pretrained(folder)
+    return theirs
+
+
+@pytest.fixture(scope="module", params=CASES)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """The first random network that does not write one token for ever, with an end mark that it writes now and then."""
+    for seed in range(20):
+        folder = tmp_path_factory.mktemp(request.param)
+        theirs = save(*CASES[request.param], folder, seed)
+        found = Pair(request.param, theirs, sightline.load(folder, "cpu"))
+        rows = found.their_ids(inputs(), eos_token_id=None, max_new_tokens=12).tolist()
+        later = [token for row in rows for token in row[2:11]]
+        ends = set(later) - {row[0] for row in rows}
+        if ends:
+            yield replace(found, end=max(ends, key=later.count))
+            return
+    raise AssertionError("all of these networks write one token for ever")
+
+
+def inputs(lengths: tuple[int, ...] = (7, 3, 5, 7, 2, 6)) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randint(4, VOCAB, (length,), generator=generator).tolist() for length in lengths]
+
+
+def test_greedy(pair: Pair) -> None:
+    theirs = pair.their_tokens(inputs(), max_new_tokens=12)
+    assert pair.write(inputs(), pair.settings) == theirs
+    assert any(len(tokens) < 12 for tokens in theirs), "no output ends by itself: this proves too little"
+
+
+@pytest.mark.parametrize("early", [False, True, "never"])
+@pytest.mark.parametrize("alpha", [1.0, 2.0, 0.0, -0.5])
+def test_beams(pair: Pair, alpha: float, early: bool | str) -> None:
+    theirs = pair.their_tokens(
+        inputs(), max_new_tokens=12, num_beams=3, length_penalty=alpha, early_stopping=early, num_return_sequences=2
+    )
+    found = pair.ranked(
+        inputs(), replace(pair.settings, beam_size=3, length_penalty=alpha, early_stopping=early, n_best=2)
+    )
+    assert [hypothesis.tokens for ranked in found for hypothesis in ranked] == theirs
+
+
+def test_beams_with_constraints(pair: Pair) -> None:
+    theirs = pair.their_tokens(
+        inputs(), (pair.end, 13), max_new_tokens=12, num_beams=3, min_new_tokens=4, eos_token_id=[pair.end, 13],
+        suppress_tokens=[9], begin_suppress_tokens=[7, 8],
+    )  # fmt: skip
+    settings = replace(pair.settings, beam_size=3, min_new_tokens=4, end_ids=(pair.end, 13), suppressed=(9,))
+    assert pair.write(inputs(), replace(settings, suppressed_first=(7, 8))) == theirs
+
+
+def test_forced_beginnings_and_ends(pair: Pair) -> None:
+    if not pair.encoder:
+        pytest.skip("a decoder alone is given its beginning")
+    forced = {"forced_bos_token_id": 11, "forced_eos_token_id": pair.end, "no_repeat_ngram_size": 2}
+    theirs = pair.their_tokens(inputs(), max_length=9, min_length=4, num_beams=3, length_penalty=2.0, **forced)
+    settings = replace(
+        pair.settings, max_new_tokens=8, min_new_tokens=3, beam_size=3, length_penalty=2.0, no_repeat_ngram=2
+    )
+    found = pair.write(inputs(), replace(settings, forced_start_id=11, forced_end_id=pair.end))
+    assert [[11, *tokens] for tokens in found] == theirs
+
+
+def test_outputs_do_not_depend_on_company(pair: Pair) -> None:
+    settings = replace(pair.settings, beam_size=2)
+    together = pair.write(inputs(), settings)
+    assert together == [pair.write([row], settings)[0] for row in inputs()]
+    assert together == pair.write(inputs(), replace(settings, batch_size=2))
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "temperature"), [(0, 1.0, 1.0), (5, 1.0, 0.7), (0, 0.6, 1.5), (8, 0.8, 1.0)]
+)
+def test_samples(pair: Pair, monkeypatch: pytest.MonkeyPatch, top_k: int, top_p: float, temperature: float) -> None:
+    """Both cut the same distribution. transformers draws from it with torch's generator, we by inverting its cumulative
+    sum at a number of the row's own stream; drawn our way, theirs are ours.
+    """
+    row, settings = (
+        inputs()[0],
+        replace(pair.settings, sample=True, top_k=top_k, top_p=top_p, temperature=temperature, seed=4),
+    )
+    streams, calls = torch.tensor(sightline_stream(row)), iter(range(100))
+
+    def multinomial(probs: Tensor, num_samples: int) -> Tensor:
+        uniforms = stream_uniforms(4, streams, torch.tensor([0]), next(calls))
+        return draw(probs.log(), uniforms, SamplingOptions()).unsqueeze(1)
+
+    monkeypatch.setattr(torch, "multinomial", multinomial)
+    theirs = pair.their_tokens(
+        [row], max_new_tokens=12, do_sample=True, top_k=top_k, top_p=top_p, temperature=temperature
+    )
+    assert pair.write([row], settings) == theirs
+
+
+def sightline_stream(row: list[int]) -> list[int]:
+    from sightline.decode.engine import random_stream
+
+    return [random_stream(row)]
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_streams_write_what_batches_write(pair: Pair, sample: bool) -> None:
+    settings = replace(pair.settings, sample=sample, top_k=0)
+    if pair.encoder:
+        pytest.skip("tested with text")
+    assert [list(stream_on(pair.ours.network, row, settings)) for row in inputs()] == pair.write(inputs(), settings)
+
+
+def test_perplexity(pair: Pair) -> None:
+    """Against every token predicted on its own, from the window that it is due in."""
+    if pair.encoder:
+        pytest.skip("of decoders alone")
+    text, window, stride = inputs((29,))[0], 10, 4
+    total = 0.0
+    for i in range(1, len(text)):
+        start = max(0, -(-(i + 1 - window) // stride) * stride)
+        with torch.inference_mode():
+            logits = pair.theirs(torch.tensor([text[start:i]])).logits[0, -1]
+        total += float(logits.log_softmax(-1)[text[i]])
+    found = perplexity(pair.ours.network, text, window, stride)
+    assert found.tokens == 28
+    assert found.log_prob == pytest.approx(total, abs=1e-4)
+    whole = torch.tensor([text])
+    with torch.inference_mode():
+        loss = float(pair.theirs(whole, labels=whole).loss)
+    assert -perplexity(pair.ours.network, text, 29, 14).log_prob / 28 == pytest.approx(loss, abs=1e-5)
+
+
+# --- Whisper ---
+
+FIRST_TIME, NO_TIMES = 17, 16  # ids; those of text are below END_OF_TEXT
+END_OF_TEXT = 12
+
+
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("whisper")
+    settings = {key: value for key, value in BART.items() if key != "max_position_embeddings"} | {
+        "vocab_size": 40, "num_mel_bins": 5, "max_source_positions": 10, "max_target_positions": 30,
+        "eos_token_id": END_OF_TEXT, "decoder_start_token_id": 13, "suppress_tokens": None,
+        "begin_suppress_tokens": None,
+    }  # fmt: skip
+    return Pair("whisper", save("WhisperForConditionalGeneration", settings, folder), sightline.load(folder, "cpu"))
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, beams: int) -> None:
+    from transformers.generation import LogitsProcessorList, SuppressTokensLogitsProcessor
+    from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
+
+    generator = torch.Generator().manual_seed(8)
+    marks = Marks(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
+    settings = GenerationSettings(max_new_tokens=20, end_ids=(END_OF_TEXT,), beam_size=beams, suppressed=(3, 14, 15))
+    chosen = transformers.GenerationConfig(
+        no_timestamps_token_id=NO_TIMES, eos_token_id=END_OF_TEXT, max_initial_timestamp_index=4
+    )
+    rules = LogitsProcessorList(
+        [SuppressTokensLogitsProcessor([3, 14, 15]), WhisperTimeStampLogitsProcessor(chosen, begin_index=2)]
+    )
+    for mel in torch.randn(4, 5, 20, generator=generator):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = transformers.GenerationMixin.generate(
+                whisper.theirs, mel[None], decoder_input_ids=torch.tensor([[13, 14]]), logits_processor=rules,
+                max_new_tokens=20, num_beams=beams, eos_token_id=END_OF_TEXT, pad_token_id=PAD, do_sample=False,
+            )  # fmt: skip
+        tokens = hear(whisper.ours.network, mel, [13, 14], marks, settings, timestamps=True)
+        assert tokens == until(theirs[0, 2:].tolist(), (END_OF_TEXT,))
+        assert any(token >= FIRST_TIME for token in tokens)
+
+
+# --- Encoders alone ---
+
+READERS = {
+    "bert": ("BertForMaskedLM", STACK | {"max_position_embeddings": 40, "initializer_range": 0.4}),
+    "roberta": ("RobertaForMaskedLM", STACK | {"max_position_embeddings": 40, "initializer_range": 0.4}),
+}
+
+
+@pytest.fixture(scope="module", params=READERS)
+def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp(request.param)
+    return Pair(request.param, save(*READERS[request.param], folder), sightline.load(folder, "cpu"))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_embeddings(reader: Pair, pooling: str) -> None:
+    """Padded together, each text has the vector it has alone with transformers."""
+    ours = embed(reader.ours.network, inputs(), PAD, POOLINGS[pooling], normalize=True, batch_size=4)
+    with torch.inference_mode():
+        states = [reader.theirs.base_model(torch.tensor([row])).last_hidden_state[0] for row in inputs()]
+    vectors = torch.stack([state.mean(0) if pooling == "mean" else state[0] for state in states])
+    torch.testing.assert_close(ours, vectors / vectors.norm(dim=1, keepdim=True), atol=1e-5, rtol=1e-5)
+
+
+def test_fillings(reader: Pair) -> None:
+    mask, text = 23, inputs()[0]
+    masked = [*text[:2], mask, *text[3:5], mask, *text[5:]]
+    with torch.inference_mode():
+        theirs = reader.theirs(torch.tensor([masked])).logits[0].softmax(-1)
+    for place, found in zip((2, 5), fill(reader.ours.network, masked, mask, top=4), strict=True):
+        best = theirs[place].topk(4)
+        assert [token for token, _ in found] == best.indices.tolist()
+        assert [share for _, share in found] == pytest.approx(best.values.tolist(), abs=1e-5)

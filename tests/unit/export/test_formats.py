@@ -1,0 +1,165 @@
+"""What is exported, in the libraries it is for: the same logits, the same translations, the use its page shows."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.engine import SpecialIds, pad_sources
+from sightline.export import ctranslate2, onnx
+from sightline.export.exported import Exported, read_exported, sample_texts
+from sightline.export.run import export_model
+
+MakeModel = Callable[..., Path]
+TEXTS = ["A dog runs.", "Ein Hund rennt über die Wiese, </s> 12!", "日本"]
+SHAPES: dict[str, dict[str, Any]] = {
+    "post": {},
+    "pre": {"norm_position": "pre"},
+    "three-heads": {"d_model": 24, "n_heads": 3},
+    "two-tables": {"tied_embeddings": "target"},
+    "three-tables": {"tied_embeddings": "none"},
+}
+
+
+def teacher_forced(exported: Exported) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sources, their mask, targets, and our logits."""
+    src, src_mask = pad_sources(exported.tokenizer.encode_batch(TEXTS), SpecialIds())
+    tgt_in = torch.randint(4, exported.tokenizer.vocab_size, (len(TEXTS), 7))
+    with torch.inference_mode():
+        return src, src_mask, tgt_in, exported.network.logits(exported.network(src, tgt_in, src_mask))
+
+
+def run_example(folder: Path) -> str:
+    """What the code on the page prints."""
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    printed: list[str] = []
+    exec(code, {"FOLDER": str(folder), "print": lambda *values: printed.extend(map(str, values))})
+    return "\n".join(printed)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    path = make_model(**SHAPES[name])
+    export_model(path, "hf", tmp_path / "out", texts=TEXTS)
+    exported = read_exported(path)
+    src, src_mask, tgt_in, logits = teacher_forced(exported)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    assert type(model).__name__ == ("PegasusForConditionalGeneration" if name == "pre" else "MarianMTModel")
+    with torch.inference_mode():
+        theirs = model(input_ids=src, attention_mask=src_mask.long(), decoder_input_ids=tgt_in).logits
+    torch.testing.assert_close(theirs, logits, atol=2e-4, rtol=1e-4)
+
+
+def test_hf_tokenizer_is_ours(make_model: MakeModel, tmp_path: Path) -> None:
+    """Ids with the end mark, special tokens in text that stay text, and the way back."""
+    transformers = pytest.importorskip("transformers")
+    path = make_model()
+    export_model(path, "hf", tmp_path / "out")
+    ours, theirs = Tokenizer.load(path / "tokenizer.json"), transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs(TEXTS).input_ids == [[*ours.encode(text), ours.eos_id] for text in TEXTS]
+    assert theirs.batch_decode(theirs(TEXTS).input_ids, skip_special_tokens=True) == TEXTS
+    assert run_example(tmp_path / "out")
+
+
+def test_hf_generates_as_long_as_the_model_may(make_model: MakeModel, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    export_model(make_model(), "hf", tmp_path / "out")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    settings = model.generation_config
+    assert (settings.num_beams, settings.max_new_tokens, settings.decoder_start_token_id) == (4, 146, 1)
+    assert settings.suppress_tokens == [0, 1, 3] and settings.forced_eos_token_id is None
+
+
+@pytest.mark.parametrize("name", [*SHAPES, "learned"])
+def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
+    library = pytest.importorskip("ctranslate2")
+    path = make_model(**SHAPES.get(name, {"positions": "learned", "max_len": 60}))
+    export_model(path, "ctranslate2", tmp_path / "out")
+    exported = read_exported(path)
+    folder = tmp_path / "unsuppressed"
+    folder.mkdir()
+    ctranslate2.write_model(exported, folder, exported.pieces, "float32")
+    src, src_mask, tgt_in, logits = teacher_forced(exported)
+    tgt_in[:, 0] = exported.tokenizer.bos_id
+    with torch.inference_mode():
+        logits = exported.network.logits(exported.network(src, tgt_in, src_mask))
+    names = exported.pieces
+    scores = library.Translator(str(folder)).score_batch(
+        [[names[i] for i in row[mask]] for row, mask in zip(src, src_mask, strict=True)],
+        [[names[i] for i in row[1:]] for row in tgt_in],
+    )
+    found = torch.tensor([score.log_probs[:6] for score in scores])
+    wanted = logits.log_softmax(-1)[:, :-1].gather(2, tgt_in[:, 1:, None]).squeeze(2)
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_ctranslate2_in_int8(make_model: MakeModel, tmp_path: Path) -> None:
+    library = pytest.importorskip("ctranslate2")
+    path = make_model()
+    for int8 in (False, True):
+        report = export_model(path, "ctranslate2", tmp_path / str(int8), int8=int8)
+    assert re.search(r"are the same in float32, \d of them in int8", report)
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("False", "True")]
+    assert sizes[1] < 0.8 * sizes[0]  # most of this small one are positions, which stay
+    assert library.Translator(str(tmp_path / "True")).compute_type.startswith("int8")
+    assert run_example(tmp_path / "False")
+
+
+def test_ctranslate2_never_writes_what_our_search_never_writes(make_model: MakeModel, tmp_path: Path) -> None:
+    """Whatever is suppressed is not written, even if it were everything but one piece."""
+    pytest.importorskip("ctranslate2")
+    exported = read_exported(make_model())
+    only = exported.tokenizer.encode("dog")[-1]
+    others = [i for i in range(exported.tokenizer.vocab_size) if i != only]
+    ctranslate2.write_model(exported, tmp_path, exported.pieces, "float32", others)
+    found = ctranslate2.greedy(exported, tmp_path, ["A dog"])
+    assert set(found[0]) == {only}
+
+
+@pytest.fixture
+def unchecked_shapes() -> Any:
+    """The exporter follows the code with symbols for sizes, which are no sizes to a shape checker."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_shapes")
+def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
+    """One export, which takes the exporter seconds: logits step by step and all at once, translations, its page."""
+    for library in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(library)
+    path = make_model(n_encoder_layers=1, norm_position="pre", d_k=4)
+    report = export_model(path, "onnx", tmp_path / "out", texts=TEXTS)
+    assert report == "greedy translations of 3 texts are the same"
+    exported = read_exported(path)
+    src, src_mask, tgt_in, logits = teacher_forced(exported)
+    graphs = onnx.GreedyTranslator(exported, tmp_path / "out")
+    start = graphs.source(src.numpy(), src_mask.numpy())
+    at_once, _ = graphs.step(tgt_in.numpy(), start)
+    np.testing.assert_allclose(at_once, logits.numpy(), atol=1e-4)
+    state, steps = start, []
+    for new in (tgt_in[:, :1], tgt_in[:, 1:2], tgt_in[:, 2:5], tgt_in[:, 5:]):
+        found, state = graphs.step(new.numpy(), state)
+        steps.append(found)
+    np.testing.assert_allclose(np.concatenate(steps, 1), logits.numpy(), atol=1e-4)
+    assert run_example(tmp_path / "out")
+    onnx._quantize(tmp_path / "out" / onnx.DECODER)
+    int8, _ = onnx.GreedyTranslator(exported, tmp_path / "out").step(tgt_in.numpy(), start)
+    assert 0 < (int8 - logits.numpy()).std() < 0.2 * logits.numpy().std()
+
+
+def test_texts_of_the_check_are_translated_to_different_lengths(make_model: MakeModel) -> None:
+    """Or equality would say little."""
+    exported = read_exported(make_model(norm_position="pre"))
+    found = exported.greedy(sample_texts(exported.tokenizer))
+    assert len({tuple(tokens) for tokens in found}) > 6

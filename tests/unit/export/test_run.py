@@ -1,0 +1,146 @@
+"""The order of things: refuse early, write beside, compare, put in place; and what is said when it fails."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sightline.config import ModelConfig
+from sightline.errors import UserError
+from sightline.export import hf, run
+from sightline.export.exported import LENGTH, has_uneven_heads, read_exported, sample_texts
+from sightline.export.run import export_model
+
+MakeModel = Callable[..., Path]
+
+
+class Copy:
+    """A format that writes one file and translates as it is told to."""
+
+    def __init__(self, mistakes: int = 0) -> None:
+        self.mistakes = mistakes
+
+    def check(self, exported: object) -> None:
+        pass
+
+    def write(self, exported: object, folder: Path, int8: bool, example: str) -> None:
+        (folder / "file").write_text(f"{int8} {example}")
+
+    def greedy(self, exported: "run.Exported", folder: Path, texts: list[str]) -> list[list[int]]:
+        found = exported.greedy(texts)
+        wrong = self.mistakes if "True" in (folder / "file").read_text() else max(self.mistakes - 10, 0)
+        return [[9]] * wrong + found[wrong:]
+
+
+def formats(monkeypatch: pytest.MonkeyPatch, mistakes: int) -> None:
+    monkeypatch.setitem(run.FORMATS, "copy", Copy(mistakes))
+
+
+def test_what_translates_the_same_is_put_in_place(
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    formats(monkeypatch, 0)
+    report = export_model(make_model(), "copy", tmp_path / "new" / "out", texts=['A "dog"', "  "])
+    assert report == "greedy translations of 1 texts are the same"
+    assert (tmp_path / "new" / "out" / "file").read_text() == "False A dog"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["out"]
+
+
+def test_what_translates_otherwise_is_not(
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    formats(monkeypatch, 12)
+    with pytest.raises(UserError, match=r"copy translates 2 of 8 texts otherwise than the model; nothing was written"):
+        export_model(make_model(), "copy", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_int8_may_differ_and_says_how_often(
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    formats(monkeypatch, 3)
+    report = export_model(make_model(), "copy", tmp_path / "out", int8=True)
+    assert report == "greedy translations of 8 texts are the same in float32, 5 of them in int8"
+    assert (tmp_path / "out" / "file").read_text().startswith("True")
+
+
+def test_mistakes_are_one_line(make_model: MakeModel, tmp_path: Path) -> None:
+    model = make_model()
+    for arguments, message in [
+        ((model, "onx", tmp_path / "out"), "unknown format 'onx'; did you mean 'onnx'"),
+        ((model, "hf", tmp_path / "out", True), "--int8 is for ctranslate2 and onnx"),
+        ((model, "hf", tmp_path), "exists already"),
+        ((tmp_path / "nothing", "hf", tmp_path / "out"), "no such model directory"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            export_model(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"positions": "learned"}, "MarianMTModel cannot hold learned positions"),
+        ({"d_k": 4, "positions": "learned"}, "learned positions and heads of their own width or number"),
+        ({"norm_position": "pre", "tied_embeddings": "none"}, "PegasusFor.* cannot hold tied_embeddings = 'none'"),
+    ],
+)
+def test_hf_refuses_what_its_layout_cannot_hold(
+    shape: dict[str, object], message: str, make_model: MakeModel, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        export_model(make_model(**shape), "hf", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctranslate2_refuses_what_it_cannot_hold(make_model: MakeModel, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="CTranslate2 cannot hold heads of their own width or number"):
+        export_model(make_model(d_v=4), "ctranslate2", tmp_path / "out")
+
+
+@pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
+def test_a_missing_library_is_named_with_its_extra(
+    to: str, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("transformers", "ctranslate2", "onnxscript"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    with pytest.raises(UserError, match=rf"pip install 'sightline\[{to}\]'"):
+        export_model(make_model(), to, tmp_path / "out")
+
+
+def test_other_architectures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Directory:
+        network = None
+        config = type("Config", (), {"model": ModelConfig(architecture="conv")})
+
+    monkeypatch.setattr("sightline.export.exported.read_model_directory", lambda path: Directory)
+    with pytest.raises(UserError, match="m: is a conv model; only Transformers are exported"):
+        read_exported("m")
+
+
+def test_heads_are_uneven_when_they_have_a_width_or_number_of_their_own() -> None:
+    even = ModelConfig(d_model=16, n_heads=4)
+    assert not has_uneven_heads(even) and not has_uneven_heads(ModelConfig(d_model=16, n_heads=4, d_k=4, d_v=4))
+    assert has_uneven_heads(ModelConfig(d_model=16, n_heads=4, d_v=8))
+    assert has_uneven_heads(ModelConfig(d_model=16, n_heads=4, cross_heads=(4, 3)))
+
+
+def test_texts_are_words_and_always_the_same(make_model: MakeModel) -> None:
+    exported = read_exported(make_model())
+    texts = sample_texts(exported.tokenizer)
+    assert len(texts) == 8 and texts == sample_texts(exported.tokenizer)
+    assert all(word.isalpha() for text in texts for word in text.split())
+    assert all(len(found) <= LENGTH for found in exported.greedy(texts))
+
+
+def test_last_piece_is_not_compared() -> None:
+    long = list(range(LENGTH))
+    assert run.agreeing([[*long[:-1], 99], [*long[:-2], 99, 98]], [long, long]) == 1
+
+
+def test_every_parameter_has_a_name_there() -> None:
+    c = ModelConfig(tied_embeddings="none")
+    assert hf.hf_name("src_embeddings.tokens.weight", c) == "model.encoder.embed_tokens.weight"
+    assert hf.hf_name("tgt_embeddings.tokens.weight", c) == "model.decoder.embed_tokens.weight"
+    assert hf.hf_name("output.weight", c) == "lm_head.weight"
+    assert hf.hf_name("output.weight", ModelConfig()) == ""
+    assert hf.hf_name("encoder.norm.bias", c) == "model.encoder.layer_norm.bias"

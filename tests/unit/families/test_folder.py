@@ -1,0 +1,82 @@
+"""Model directories of ours that hold a family's network, and `sightline import`, which makes them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import sightline
+from sightline.cli import main
+from sightline.errors import UserError
+from sightline.families.folder import FamilyModel, is_family
+
+TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
+
+
+@pytest.fixture
+def imported(write: Any, tmp_path: Path) -> Path:
+    assert main(["import", str(write("llama")), str(tmp_path / "ours")]) == 0
+    return tmp_path / "ours"
+
+
+def test_import_keeps_the_network(imported: Path, tmp_path: Path) -> None:
+    theirs, ours = sightline.load(tmp_path / "llama", "cpu"), sightline.load(imported, "cpu")
+    assert isinstance(ours, FamilyModel)
+    assert torch.equal(theirs.network(TOKENS), ours.network(TOKENS))
+    assert (ours.config, ours.hf_config) == (theirs.config, theirs.hf_config)
+    assert ours.info()["family"] == "llama"
+
+
+def test_import_keeps_the_vocabulary(write: Any, tmp_path: Path) -> None:
+    folder = write("bert")
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ndog\n")
+    assert main(["import", str(folder), str(tmp_path / "ours")]) == 0
+    assert sightline.load(tmp_path / "ours", "cpu").tokenizer.encode("A dog") == [2, 5, 6, 3]
+
+
+def test_import_says_what_it_was(write: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["import", str(write("gpt2")), str(tmp_path / "ours")])
+    assert ": gpt2, 1,976 parameters" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_import_overwrites_nothing(write: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "thesis.txt").write_text("the only copy")
+    assert main(["import", str(write("gpt2")), str(tmp_path / "ours")]) == 2
+    assert "is there already; name a new folder" in capsys.readouterr().err
+
+
+def test_import_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", str(tmp_path), str(tmp_path / "ours")]) == 2
+    assert "is no folder in the Hugging Face layout" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("format", 2, "format 2 is not 1"),
+        ("family", {"family": "llama", "heads": 3}, "unknown key 'heads'"),
+        ("family", {"family": "llama", "decoder": {"rotary": {"speed": 1}}}, "decoder.rotary: unknown key 'speed'"),
+    ],
+)
+def test_a_damaged_configuration(key: str, value: Any, message: str, imported: Path) -> None:
+    values = json.loads((imported / "config.json").read_text())
+    (imported / "config.json").write_text(json.dumps({**values, key: value}))
+    with pytest.raises(UserError, match=message):
+        sightline.load(imported, "cpu")
+
+
+def test_weights_that_do_not_fit(imported: Path) -> None:
+    values = json.loads((imported / "config.json").read_text())
+    values["family"]["decoder"]["d_ff"] = 13
+    (imported / "config.json").write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"does not fit its config.json: decoder.layers.0.ffn.down_proj.weight"):
+        sightline.load(imported, "cpu")
+
+
+def test_a_model_directory_of_training_is_none(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"format": 1, "model": {}}')
+    assert not is_family(tmp_path)
+    assert not is_family(tmp_path / "absent")

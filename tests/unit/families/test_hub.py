@@ -1,0 +1,66 @@
+"""Names of the hub in the place of folders. No test asks the network."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sightline.errors import UserError
+from sightline.families.hub import folder_of
+
+
+class Hub:
+    """Stands in for the hub's library; `cached` is what its cache holds, and the network is away."""
+
+    def __init__(self, cached: dict[str, str]) -> None:
+        self.cached, self.asked = cached, []
+
+    def list_repo_files(self, name: str) -> list[str]:
+        self.asked.append(name)
+        raise ConnectionError(name)
+
+    def snapshot_download(self, name: str, local_files_only: bool = False, **_: Any) -> str:
+        assert local_files_only
+        if name not in self.cached:
+            raise FileNotFoundError(name)
+        return self.cached[name]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    hub = Hub({"owner/name": "/cache/owner--name"})
+    library = SimpleNamespace(list_repo_files=hub.list_repo_files, snapshot_download=hub.snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", library)
+    return hub
+
+
+def test_a_name_is_found_in_the_cache_without_a_network(hub: Hub) -> None:
+    assert folder_of("owner/name") == Path("/cache/owner--name")
+    assert hub.asked == []
+
+
+def test_a_mistyped_path_asks_nobody(hub: Hub) -> None:
+    assert folder_of("runs/absent") == Path("runs/absent")
+    assert hub.asked == []
+
+
+def test_a_folder_is_itself(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    assert folder_of("owner/name") == Path("owner/name")
+
+
+def test_fetching_falls_back_to_the_cache(hub: Hub) -> None:
+    assert folder_of("hf:owner/name") == Path("/cache/owner--name")
+    assert hub.asked == ["owner/name"]
+    with pytest.raises(UserError, match=r"hf:owner/other: cannot be fetched \(ConnectionError\) and is in no cache"):
+        folder_of("hf:owner/other")
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert folder_of("owner/name") == Path("owner/name")
+    with pytest.raises(UserError, match=r"pip install 'sightline\[hub\]'"):
+        folder_of("hf:owner/name")

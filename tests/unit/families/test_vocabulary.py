@@ -1,0 +1,130 @@
+"""Vocabularies of the families, from whichever files they came in."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from sightline.errors import UserError
+from sightline.families.vocabulary import read_vocabulary
+
+TEXTS = ["A dog runs.", "the cat is on the mat", "dogs and cats run"]
+SENTENCES = [f"{who} {does} {where}." for who in ("A dog", "The cat", "He") for does in ("runs", "is", "sleeps")
+             for where in ("here", "on the mat", "in the house", "there")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sentencepiece_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Learnt on a few sentences, marks numbered as its library does: <unk>, <s>, </s>."""
+    trainer = pytest.importorskip("sentencepiece").SentencePieceTrainer
+    folder = tmp_path_factory.mktemp("spm")
+    (folder / "text").write_text("\n".join(SENTENCES * 5))
+    trainer.train(
+        input=str(folder / "text"), model_prefix=str(folder / "m"), vocab_size=45, model_type="bpe", minloglevel=2
+    )
+    return folder / "m.model"
+
+
+def model_of(path: Path) -> Any:
+    from sentencepiece import SentencePieceProcessor
+
+    return SentencePieceProcessor(model_file=str(path))
+
+
+def copy(model: Path, folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).write_bytes(model.read_bytes())
+    return folder
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def test_a_complete_tokenizer_wins_over_other_files(tmp_path: Path) -> None:
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"dog": 0, "?": 1}, unk_token="?"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "vocab.txt").write_text("[UNK]\n")
+    vocabulary = read_vocabulary(tmp_path, {})
+    assert vocabulary.encode("dog cat") == [0, 1]
+    assert (vocabulary.id_of("dog"), vocabulary.id_of("cat")) == (0, None)
+
+
+@pytest.mark.parametrize(("lower", "expected"), [(True, [2, 6, 5, 7, 3]), (False, [2, 1, 5, 7, 3])])
+def test_word_pieces(lower: bool, expected: list[int], tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "a", "##s"]))
+    write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": lower})
+    vocabulary = read_vocabulary(tmp_path, {"model_type": "bert"})
+    assert vocabulary.encode("A dogs") == expected
+    assert vocabulary.decode([2, 6, 5, 7, 3]) == "a dogs"
+
+
+@pytest.mark.parametrize(("family", "ends"), [("gpt2", ()), ("bart", ("<s>", "</s>")), ("roberta", ("<s>", "</s>"))])
+def test_merges(family: str, ends: Sequence[str], tmp_path: Path) -> None:
+    learnt = tokenizers.ByteLevelBPETokenizer()
+    learnt.train_from_iterator(SENTENCES, vocab_size=300, special_tokens=["<s>", "</s>", "<|endoftext|>"])
+    learnt.save_model(str(tmp_path))
+    vocabulary = read_vocabulary(tmp_path, {"model_type": family})
+    for text in [*TEXTS, "Größe \U0001f600"]:
+        middle = learnt.encode(text).ids
+        around = [learnt.token_to_id(end) for end in ends]
+        assert vocabulary.encode(text) == [*around[:1], *middle, *around[1:]]
+        assert vocabulary.decode(vocabulary.encode(text)) == text
+
+
+def test_t5_has_an_end_mark_and_sentinels(sentencepiece_model: Path, tmp_path: Path) -> None:
+    folder, model = copy(sentencepiece_model, tmp_path, "spiece.model"), model_of(sentencepiece_model)
+    vocabulary = read_vocabulary(folder, {"model_type": "t5", "vocab_size": 145})
+    for text in TEXTS:
+        assert vocabulary.encode(text) == [*model.encode(text), model.eos_id()]
+        assert vocabulary.decode([*vocabulary.encode(text), 144]) == model.decode(model.encode(text))
+    assert (vocabulary.id_of("<extra_id_0>"), vocabulary.id_of("<extra_id_99>")) == (144, 45)
+    assert vocabulary.id_of("no such piece") is None
+
+
+def test_llama_has_a_start_mark(sentencepiece_model: Path, tmp_path: Path) -> None:
+    folder, model = copy(sentencepiece_model, tmp_path, "tokenizer.model"), model_of(sentencepiece_model)
+    vocabulary = read_vocabulary(folder, {"model_type": "llama"})
+    assert vocabulary.encode("A dog") == [model.bos_id(), *model.encode("A dog")]
+    write_json(folder / "tokenizer_config.json", {"add_bos_token": False, "add_eos_token": True})
+    assert read_vocabulary(folder, {}).encode("A dog") == [*model.encode("A dog"), model.eos_id()]
+
+
+def test_marian_has_a_model_for_each_side_and_one_list(sentencepiece_model: Path, tmp_path: Path) -> None:
+    folder, model = copy(sentencepiece_model, tmp_path, "source.spm", "target.spm"), model_of(sentencepiece_model)
+    pieces = ["</s>", "<unk>", *(model.id_to_piece(i) for i in range(44, 2, -1)), ">>fra<<", "<pad>"]
+    write_json(folder / "vocab.json", {piece: i for i, piece in enumerate(pieces)})
+    vocabulary = read_vocabulary(folder, {"model_type": "marian"})
+    expected = [pieces.index(piece) for piece in model.encode("The cat runs.", out_type=str)]
+    assert vocabulary.encode("The cat runs.") == [*expected, 0]
+    assert vocabulary.encode(">>fra<< The cat runs.") == [44, *expected, 0]
+    assert vocabulary.decode([45, *expected, 0]) == "The cat runs."
+    assert vocabulary.id_of(">>fra<<") == 44
+
+
+def test_fairseqs_marks_come_first(sentencepiece_model: Path, tmp_path: Path) -> None:
+    folder, model = copy(sentencepiece_model, tmp_path, "sentencepiece.bpe.model"), model_of(sentencepiece_model)
+    vocabulary = read_vocabulary(folder, {"model_type": "mbart"})
+    shifted = [i + 1 for i in model.encode("The cat is here.")]
+    assert vocabulary.encode("The cat is here.") == [*shifted, 2]
+    assert vocabulary.decode([0, *shifted, 2, 1]) == "The cat is here."
+    assert read_vocabulary(folder, {"model_type": "xlm-roberta"}).encode("The cat is here.") == [0, *shifted, 2]
+
+
+def test_m2m_has_a_list_of_its_own(sentencepiece_model: Path, tmp_path: Path) -> None:
+    folder, model = copy(sentencepiece_model, tmp_path, "sentencepiece.bpe.model"), model_of(sentencepiece_model)
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(44, 2, -1))]
+    write_json(folder / "vocab.json", {piece: i for i, piece in enumerate(pieces)})
+    vocabulary = read_vocabulary(folder, {"model_type": "m2m_100"})
+    expected = [pieces.index(piece) for piece in model.encode("The cat is here.", out_type=str)]
+    assert vocabulary.encode("The cat is here.") == [*expected, 2]
+    assert vocabulary.decode(expected) == "The cat is here."
+
+
+def test_a_folder_without_a_vocabulary(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no vocabulary, which would be tokenizer.json; source.spm and target.spm"):
+        read_vocabulary(tmp_path, {})

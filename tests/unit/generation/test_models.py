@@ -1,0 +1,233 @@
+"""Loaded models behind their verbs and behind the command line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sightline.cli import main
+from sightline.errors import UserError
+from sightline.generation.models import PictureModel, ReadingModel, RewritingModel, TextModel
+
+Make = Callable[..., Any]
+
+PROMPTS = ["Once upon", "a", "The old man", "it"]
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}<user>{{ m['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}:{% endif %}"
+)
+
+
+def test_the_class_follows_the_network(make: Make) -> None:
+    kinds = {TextModel: "gpt2", RewritingModel: "t5", ReadingModel: "bert", PictureModel: "vit"}
+    for kind, name in kinds.items():
+        assert type(make(name)) is kind
+
+
+@pytest.mark.parametrize("settings", [{}, {"sample": True, "temperature": 2.0}, {"beam_size": 3}])
+def test_outputs_do_not_depend_on_company(make: Make, settings: dict[str, Any]) -> None:
+    model = make("gpt2")
+    together = model.generate(PROMPTS, max_new_tokens=12, **settings)
+    alone = [model.generate([prompt], max_new_tokens=12, **settings)[0] for prompt in PROMPTS]
+    assert [written.tokens for written in together] == [written.tokens for written in alone]
+    assert all(len(written.tokens) <= 12 for written in together)
+
+
+@pytest.mark.parametrize("settings", [{}, {"sample": True, "temperature": 2.0}])
+def test_stream_is_the_output_in_pieces(make: Make, settings: dict[str, Any]) -> None:
+    model = make("gpt2")
+    for prompt in PROMPTS:
+        pieces = list(model.stream(prompt, max_new_tokens=12, **settings))
+        assert "".join(pieces) == model.generate([prompt], max_new_tokens=12, **settings)[0].text
+        assert all(pieces)
+
+
+def test_stop_strings_end_an_output_before_them(make: Make) -> None:
+    model = make("gpt2")
+    for settings in ({"sample": True, "temperature": 3.0}, {"beam_size": 2}):
+        whole = model.generate(["Once upon"], max_new_tokens=30, **settings)[0]
+        assert whole.ended == "length"
+        stop = next(c for c in whole.text[3:] if c not in whole.text[:3] and c.isascii())
+        found = model.generate(["Once upon"], max_new_tokens=30, stop=["never there", stop], **settings)[0]
+        assert stop not in found.text
+        if "sample" in settings:
+            assert found.ended == "stop"
+            assert found.text == whole.text.partition(stop)[0]
+            assert len(found.tokens) < len(whole.tokens)
+            assert "".join(model.stream("Once upon", max_new_tokens=30, stop=stop, **settings)) == found.text
+
+
+def test_an_output_fits_the_positions(make: Make) -> None:
+    """60 learned positions hold prompt and output but for its last token, which nobody reads."""
+    model = make("gpt2")
+    assert len(model.generate(["x" * 50], max_new_tokens=40)[0].tokens) == 11
+    with pytest.raises(UserError, match="61 tokens is longer than the model's 60"):
+        model.generate(["x" * 61])
+
+
+def test_settings_of_the_file_and_of_the_call(make: Make) -> None:
+    file = {"do_sample": True, "top_k": 3, "temperature": 0.7, "repetition_penalty": 1.3, "eos_token_id": [2, 4]}
+    model = make("gpt2", generation=file | {"max_new_tokens": 7})
+    chosen = model.generation
+    assert (chosen.sample, chosen.top_k, chosen.temperature, chosen.end_ids) == (True, 3, 0.7, (2, 4))
+    assert chosen.unused == ("repetition_penalty",)
+    assert len(model.generate(["a"])[0].tokens) <= 7
+    drawn = {model.generate(["a"], seed=seed)[0].text for seed in range(5)}
+    assert len(drawn) > 1
+    assert len({model.generate(["a"], seed=seed, sample=False)[0].text for seed in range(5)}) == 1
+
+
+def test_lengths_of_a_decoder_with_an_encoder_count_its_start_mark(make: Make) -> None:
+    model = make("t5", generation={"max_length": 9, "min_length": 5})
+    assert (model.generation.max_new_tokens, model.generation.min_new_tokens) == (8, 4)
+    assert 4 <= len(model.generate(["a dog"])[0].tokens) <= 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beams": 2}, "unknown setting 'beams'"),
+        ({"temperature": 0.0}, "temperature = 0.0: must be greater than 0"),
+        ({"n_best": 2}, "n_best = 2 is more than beam_size = 1"),
+        ({"max_new_tokens": 0}, "max_new_tokens = 0: must be at least 1"),
+        ({"early_stopping": "soon"}, "early_stopping = 'soon'"),
+        ({"stop": [""]}, "stop: an empty string"),
+        ({"end_ids": (1,)}, "unknown setting 'end_ids'"),
+    ],
+)
+def test_settings_without_a_meaning(make: Make, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make("gpt2").generate(["a"], **settings)
+
+
+def test_an_empty_prompt_is_the_start_mark(make: Make) -> None:
+    model = make("gpt2")
+    assert model.encode("") == [0]
+    with pytest.raises(UserError, match="without any token"):
+        make("gpt2", {"bos_token_id": None}).generate([""])
+
+
+def test_chat(make: Make) -> None:
+    model = make("gpt2", chat_template=TEMPLATE, bos_token={"content": "<s>"})
+    chat = [{"role": "user", "content": "hi"}]
+    assert model.encode(chat) == [0, 4, *model.encode("hi"), 2, *model.encode(":")]
+    assert model.generate([chat], max_new_tokens=3) == model.generate(["<s><user>hi</s>:"], max_new_tokens=3)
+    with pytest.raises(UserError, match="has no chat template"):
+        make("gpt2").generate([chat])
+    with pytest.raises(UserError, match="refuses these messages"):
+        make("gpt2", chat_template="{{ ''.__class__.__mro__ }}").generate([chat])
+    with pytest.raises(UserError, match=r"refuses these messages .*only users"):
+        make("gpt2", chat_template="{{ raise_exception('only users') }}").generate([chat])
+
+
+def test_perplexity_of_a_long_text(make: Make) -> None:
+    """Windows of all 60 positions; a text that fits one is read in one."""
+    model = make("gpt2")
+    text = "the quick brown fox jumps over the lazy dog, and again"
+    tokens = torch.tensor([model.encode(text)])
+    log_probs = model.network(tokens)[:, :-1].log_softmax(-1).gather(-1, tokens[:, 1:, None])
+    found = model.perplexity(text)
+    assert found.log_prob == pytest.approx(float(log_probs.sum().detach()), rel=1e-5)
+    assert found.perplexity == pytest.approx(np.exp(-found.log_prob / (tokens.size(1) - 1)))
+    assert model.perplexity(text * 4, stride=10).tokens == 4 * len(text) - 1
+    with pytest.raises(UserError, match="stride = 60: must be at least 1 and at most 59"):
+        model.perplexity(text, stride=60)
+
+
+def test_rewriting(make: Make) -> None:
+    model = make("t5", {"task_specific_params": {"translation_en_to_de": {"prefix": "to de: "}}})
+    texts = ["a dog runs", "x", "two men"]
+    found = model.generate(texts, max_new_tokens=9, beam_size=2)
+    alone = [model.generate([text], max_new_tokens=9, beam_size=2)[0] for text in texts]
+    assert [written.tokens for written in found] == [written.tokens for written in alone]
+    asked = model.translate(["a dog"], source_language="en", target_language="de", max_new_tokens=9)
+    assert asked == model.generate(["a dog"], prefix="to de: ", max_new_tokens=9)
+    assert asked[0].text == "".join(model.stream("a dog", prefix="to de: ", max_new_tokens=9))
+    assert asked != model.generate(["a dog"], max_new_tokens=9)
+    with pytest.raises(UserError, match="language 'it': a model of this family"):
+        model.translate(["a dog"], source_language="en", target_language="it")
+
+
+def test_language_codes(make: Make) -> None:
+    model = make("m2m")
+    known = model.languages
+    assert known.encode("ab", "de", "fr") == [known.code("de"), *model.tokenizer.encode("ab")]
+    assert known.settings(model.generation, "fr").forced_start_id == known.code("fr") == 6
+    assert model.translate(["ab"], "de", "fr", max_new_tokens=9) != model.translate(
+        ["ab"], "de", "de", max_new_tokens=9
+    )
+    with pytest.raises(UserError, match="language 'xx': this model has no such code; they look like de"):
+        model.translate(["ab"], "de", "xx")
+    old = make("m2m", tokenizer_class="MBartTokenizer").languages
+    assert old.encode("ab", "de", "fr") == [*model.tokenizer.encode("ab"), known.code("de")]
+    assert old.settings(model.generation, "fr").start_id == known.code("fr")
+
+
+def test_filling_and_embedding(make: Make) -> None:
+    model = make("bert")
+    first, second = model.fill_mask("a <mask> in <mask>", top=3)
+    assert len(first) == len(second) == 3
+    assert first[0].probability >= first[1].probability
+    assert first[0].text == model.tokenizer.decode([first[0].token])
+    with pytest.raises(UserError, match="no mask to fill; this model's is written <mask>"):
+        model.fill_mask("a dog")
+    vectors = model.embed(["a", "a longer text", "a"])
+    assert vectors.shape == (3, 16)
+    np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)
+    np.testing.assert_allclose((vectors**2).sum(1), 1, rtol=1e-5)
+    assert (model.embed(["a"], normalize=False) ** 2).sum() != pytest.approx(1)
+    with pytest.raises(UserError, match="unknown pooling 'max'"):
+        model.embed(["a"], pooling="max")
+
+
+def test_labels(make: Make, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    model = make("vit")
+    image.new("RGB", (20, 10), (200, 30, 90)).save(tmp_path / "picture.png")
+    found = model.label(tmp_path / "picture.png", top=9)
+    assert {one.name for one in found} == {"cat", "dog", "owl"}
+    assert sum(one.probability for one in found) == pytest.approx(1)
+    with pytest.raises(UserError, match="no such file"):
+        model.label(tmp_path / "nothing.png")
+
+
+# --- The command line ---
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
+    assert main([str(argument) for argument in arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_generate_command(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    model = make("gpt2")
+    expected = [written.text for written in model.generate(PROMPTS, max_new_tokens=5)]
+    assert run(capsys, "generate", model.path, PROMPTS[0], "--max-new-tokens", 5) == expected[0] + "\n"
+    lines = run(capsys, "generate", model.path, *PROMPTS, "--max-new-tokens", 5, "--format", "jsonl").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == expected
+    assert main(["generate", str(model.path), "a", "--prefix", "b"]) == 2
+    assert "--prefix is for models that read a text" in capsys.readouterr().err
+    assert main(["fill", str(model.path), "a"]) == 2
+    assert "a model of gpt2 that cannot fill masks" in capsys.readouterr().err
+
+
+def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("a dog\nb\n")
+    model = make("gpt2")
+    scored = json.loads(run(capsys, "score", model.path, "--source", tmp_path / "lines", "--stride", 2))
+    assert scored["log_prob"] == pytest.approx(model.perplexity("a dog\nb", stride=2).log_prob)
+    model = make("m2m")
+    asked = ("--source-language", "de", "--target-language", "fr", "--beam-size", 2)
+    lines = run(capsys, "translate", model.path, tmp_path / "lines", *asked, "--length-penalty", 1.5).splitlines()
+    found = model.translate(["a dog", "b"], "de", "fr", beam_size=2, length_penalty=1.5)
+    assert lines == [written.text.replace("\n", "\t") for written in found]
+    model = make("bert")
+    assert len(run(capsys, "fill", model.path, "a <mask>", "--top", 2).splitlines()) == 2
+    run(capsys, "embed", model.path, tmp_path / "lines", "-o", tmp_path / "vectors.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), model.embed(["a dog", "b"]))
+    first = run(capsys, "embed", model.path, tmp_path / "lines").splitlines()[0]
+    np.testing.assert_allclose(json.loads(first), model.embed(["a dog"])[0], atol=1e-5)
