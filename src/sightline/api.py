@@ -298,7 +298,9 @@ def load(path: str | Path, device: str = "auto") -> Any:
     Returns:
         A `Model`, which translates; of `--task classify` a `sightline.tasks.classification.Classifier`, of `--task
         forecast` a `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline import`
-        made of it, a `sightline.families.folder.FamilyModel`, whose `network` is the torch module.
+        made of it, a `sightline.families.folder.FamilyModel`, whose `network` is the torch module and whose verbs are
+        those of its kind of network (`sightline.generation.models`); of an XLNet a
+        `sightline.relatives.folder.XLNetModel`.
 
     Raises:
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
@@ -306,8 +308,11 @@ def load(path: str | Path, device: str = "auto") -> Any:
     from sightline.families.folder import is_family, read_family
     from sightline.families.hub import folder_of
     from sightline.generation.models import with_verbs
+    from sightline.relatives.folder import is_xlnet, read_xlnet
 
     folder = folder_of(path)
+    if is_xlnet(folder):
+        return read_xlnet(folder, choose_device(device))
     if is_family(folder):
         return with_verbs(read_family(folder, choose_device(device)))
     return {"translate": load_translator, "classify": load_classifier, "forecast": load_forecaster}[task_of(folder)](

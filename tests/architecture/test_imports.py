@@ -28,6 +28,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "model": frozenset({"config"}),
     "baselines": frozenset({"model", "config"}),
     "relatives": frozenset({"model"}),
+    "relatives.folder": frozenset({"families"}),
     "architectures": frozenset({"model", "baselines", "config"}),
     "data": frozenset({"config"}),
     "decode": frozenset({"config"}),

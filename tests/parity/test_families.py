@@ -188,9 +188,8 @@ def load_theirs(kind: str, folder: Path) -> Any:
         return getattr(transformers, kind).from_pretrained(folder).eval()
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    case, folder = request.param, tmp_path_factory.mktemp("checkpoint")
+def make_pair(case: Case, folder: Path) -> Pair:
+    """Let transformers write the case into `folder`, and load it with both."""
     with warnings.catch_warnings(), torch.random.fork_rng(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.manual_seed(7)
@@ -205,7 +204,14 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             head = theirs.get_output_embeddings()
             head.weight = torch.nn.Parameter(torch.randn_like(head.weight))
         theirs.save_pretrained(folder)
-        yield Pair(case, load_theirs(case.kind, folder), sightline.load(folder, "cpu"), folder, inputs_of(theirs, case))
+        return Pair(
+            case, load_theirs(case.kind, folder), sightline.load(folder, "cpu"), folder, inputs_of(theirs, case)
+        )
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return make_pair(request.param, tmp_path_factory.mktemp("checkpoint"))
 
 
 def inputs_of(theirs: Any, case: Case) -> dict[str, Tensor]:

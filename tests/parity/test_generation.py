@@ -151,6 +151,14 @@ def test_beams(pair: Pair, alpha: float, early: bool | str) -> None:
     assert [hypothesis.tokens for ranked in found for hypothesis in ranked] == theirs
 
 
+def test_beams_of_a_large_batch(pair: Pair) -> None:
+    """Where rows that are done wait for others before they leave the batch, and must not change any more."""
+    rows = inputs((7, 3, 5, 6) * 10)
+    settings = {"max_new_tokens": 12, "num_beams": 3, "length_penalty": 2.0}
+    ours = replace(pair.settings, beam_size=3, length_penalty=2.0, batch_size=40)
+    assert pair.write(rows, ours) == pair.their_tokens(rows, **settings)
+
+
 def test_beams_with_constraints(pair: Pair) -> None:
     theirs = pair.their_tokens(
         inputs(), (pair.end, 13), max_new_tokens=12, num_beams=3, min_new_tokens=4, eos_token_id=[pair.end, 13],

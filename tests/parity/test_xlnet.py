@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+import sightline
 from sightline.errors import UserError
 from sightline.relatives.xlnet import XLNet, order_mask
 from sightline.relatives.xlnet_checkpoint import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
@@ -194,3 +195,14 @@ def test_configuration_is_read_strictly(change: dict[str, Any], message: str) ->
     config = transformers.XLNetConfig(d_model=12, n_head=3).to_dict()
     with pytest.raises(UserError, match=message):
         shape_from_hf({**config, **change})
+
+
+def test_load_takes_the_folder(tmp_path: Path) -> None:
+    theirs, _ = checkpoint(tmp_path)
+    model = sightline.load(tmp_path, device="cpu")
+    tokens, mask = draw(), torch.ones(BATCH, LENGTH, dtype=torch.bool)
+    mask[0, :3] = False
+    with torch.no_grad():
+        ours, wanted = model.network(tokens, mask), theirs(tokens, attention_mask=mask.float()).logits
+    torch.testing.assert_close(ours[mask], wanted[mask], atol=1e-5, rtol=1e-5)
+    assert model.info()["family"] == "xlnet"

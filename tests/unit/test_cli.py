@@ -134,6 +134,11 @@ COMMANDS = [
     "score",
     "evaluate",
     "info",
+    "generate",
+    "fill",
+    "embed",
+    "label",
+    "transcribe",
     "export",
     "study",
 ]

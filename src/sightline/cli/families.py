@@ -21,8 +21,11 @@ def run_import(options: argparse.Namespace) -> None:
 
     from sightline.families.folder import is_family, read_family, write_family
     from sightline.families.hub import folder_of
+    from sightline.relatives.folder import is_xlnet
 
     folder = folder_of(options.source)
+    if is_xlnet(folder):
+        raise UserError(f"{options.source}: an XLNet stays in its layout; sightline.load reads the folder as it is")
     if not is_family(folder):
         raise UserError(f"{options.source}: is no folder in the Hugging Face layout (config.json with a model_type)")
     model = read_family(folder, torch.device("cpu"))

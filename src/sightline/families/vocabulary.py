@@ -83,8 +83,8 @@ def _merges(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         str(folder / "vocab.json"), str(folder / "merges.txt"), add_prefix_space=blank, trim_offsets=False
     )
     tokenizer.add_special_tokens([mark for mark in MARKS if tokenizer.token_to_id(mark) is not None])
-    if hf_config.get("model_type") in ("bart", "roberta"):
-        ends = [(mark, tokenizer.token_to_id(mark)) for mark in ("</s>", "<s>")]
+    ends = [(mark, i) for mark in ("</s>", "<s>") if (i := tokenizer.token_to_id(mark)) is not None]
+    if hf_config.get("model_type") in ("bart", "roberta") and len(ends) == 2:
         tokenizer._tokenizer.post_processor = RobertaProcessing(*ends, trim_offsets=False, add_prefix_space=blank)
     return _of_library(tokenizer)
 
@@ -116,7 +116,7 @@ def _llama(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
 
 
 def _own_ids(model: Any, before: list[int], behind: list[int], more: Mapping[str, int]) -> Vocabulary:
-    marks = {model.bos_id(), model.eos_id(), model.pad_id()}
+    marks = {model.bos_id(), model.eos_id(), model.pad_id(), model.unk_id()}
 
     def id_of(piece: str) -> int | None:
         known = model.piece_to_id(piece)
@@ -130,23 +130,19 @@ def _own_ids(model: Any, before: list[int], behind: list[int], more: Mapping[str
 
 
 def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """Pieces of the source's model, numbered by vocab.json, and an end mark; >>codes<< before a text are one piece.
-
-    Punctuation is normalised as Moses does it where `sacremoses` is installed, as the models' training data was.
-    """
+    """Pieces of the source's model, numbered by vocab.json, and an end mark; >>codes<< before a text are one piece."""
     source, target = _sentencepiece(folder / "source.spm"), _sentencepiece(folder / "target.spm")
-    ids, settings = json.loads((folder / "vocab.json").read_text(encoding="utf-8")), _settings(folder)
+    ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
     written = folder / "target_vocab.json"  # two vocabularies
     pieces = {i: piece for piece, i in (json.loads(written.read_text("utf-8")) if written.is_file() else ids).items()}
-    normalise = _moses(settings.get("source_lang") or "en")
 
     def encode(text: str) -> list[int]:
-        code, text = _language_code(normalise(text))
+        code, text = _language_code(text)
         found = [*code, *source.encode(text, out_type=str), "</s>"]
         return [ids.get(piece, ids["<unk>"]) for piece in found]
 
     def decode(tokens: Sequence[int]) -> str:
-        return target.decode([pieces[i] for i in tokens if pieces.get(i) not in (None, "</s>", "<pad>")])
+        return target.decode([pieces[i] for i in tokens if pieces.get(i) not in (None, "</s>", "<pad>", "<unk>")])
 
     return Vocabulary(encode, decode, ids.get)
 
@@ -161,16 +157,11 @@ def _language_code(text: str) -> tuple[list[str], str]:
     return ([code + found], rest) if found and text.startswith(">>") else ([], text)
 
 
-def _moses(language: str) -> Callable[[str], str]:
-    try:
-        from sacremoses import MosesPunctNormalizer
-    except ImportError:
-        return str
-    return MosesPunctNormalizer(language).normalize
-
-
 def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """Pieces numbered by vocab.json (M2M-100) or by the model itself, one further on (mBART, NLLB, XLM-R)."""
+    """Pieces numbered by vocab.json (M2M-100) or by the model itself, one further on (mBART, NLLB, XLM-R).
+
+    Behind them come the languages' codes, in the order of special_tokens_map.json.
+    """
     model = _sentencepiece(folder / "sentencepiece.bpe.model")
     listed = folder / "vocab.json"
     if listed.is_file():
@@ -179,12 +170,20 @@ def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         own = range(3, model.get_piece_size())
         ids = {mark: i for i, mark in enumerate(FAIRSEQ)} | {model.id_to_piece(i): i + 1 for i in own}
     pieces = {i: piece for piece, i in ids.items() if piece not in FAIRSEQ}
+    codes = [code for code in _additional_marks(folder) if code not in ids]
+    ids |= {code: i for i, code in enumerate(codes, len(ids))}
     before = ["<s>"] if "roberta" in str(hf_config.get("model_type")) else []
     return Vocabulary(
         lambda text: [ids.get(piece, ids["<unk>"]) for piece in [*before, *model.encode(text, out_type=str), "</s>"]],
         lambda tokens: model.decode([pieces[i] for i in tokens if i in pieces]),
         ids.get,
     )
+
+
+def _additional_marks(folder: Path) -> list[str]:
+    path = folder / "special_tokens_map.json"
+    listed = json.loads(path.read_text(encoding="utf-8")).get("additional_special_tokens", []) if path.is_file() else []
+    return [mark["content"] if isinstance(mark, dict) else mark for mark in listed]
 
 
 READERS: dict[tuple[str, ...], Callable[[Path, Mapping[str, Any]], Vocabulary]] = {  # the first that has its files

@@ -50,11 +50,6 @@ def without_mark(folder: Path, text: str) -> str:
     return text.removeprefix(mark_of(tokenizer_settings(folder), "bos_token"))
 
 
-def has_template(folder: Path) -> bool:
-    """Whether the model knows conversations."""
-    return (folder / TEMPLATE).is_file() or "chat_template" in tokenizer_settings(folder)
-
-
 def tokenizer_settings(folder: Path) -> dict[str, Any]:
     """The values of tokenizer_config.json; none where there is no such file."""
     path = folder / SETTINGS

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.decode.constraints import Limits
+from sightline.decode.constraints import Limits, ban_repeated_ngrams
 from sightline.decode.engine import not_finite, random_stream
 from sightline.decode.ranking import highest
 from sightline.decode.sampling import draw, stream_uniforms
@@ -110,6 +110,16 @@ def not_first(ids: Sequence[int]) -> Rule:
         if not history.size(1):
             log_probs[:, list(ids)] = -torch.inf
         return log_probs
+
+    return rule
+
+
+def no_repeat(n: int, beginning: Sequence[int]) -> Rule:
+    """No n-gram occurs twice in what the decoder began with and has written since."""
+
+    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
+        begun = torch.tensor(list(beginning), device=history.device).expand(len(history), -1)
+        return ban_repeated_ngrams(log_probs, torch.cat([begun, history], 1), n)
 
     return rule
 

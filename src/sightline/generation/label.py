@@ -24,7 +24,7 @@ def label(
     network: EncoderOnly, pixels: Float[Tensor, "channels height width"], names: Mapping[int, str], top: int
 ) -> list[Label]:
     """The `top` likeliest labels, the likeliest first; a class without a name is called by its number."""
-    logits = network(pixels.unsqueeze(0).to(next(network.parameters()).device))[0]
+    logits = network(pixels.unsqueeze(0).to(next(network.parameters())))[0]  # to its device, in its numbers
     best = logits.softmax(-1, dtype=torch.float32).topk(top)
     ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [Label(names.get(i, str(i)), i, probability) for i, probability in ranked]

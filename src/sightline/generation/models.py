@@ -4,13 +4,14 @@ Each verb turns strings (pictures, sound) into what a network takes, hands it to
 the answer back. Not here: networks, files of weights, searches.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
@@ -44,7 +45,10 @@ from sightline.model.family_config import FamilyConfig, StackConfig
 from sightline.model.networks import DecoderOnly, EncoderDecoder, EncoderOnly
 
 PREPROCESSOR = "preprocessor_config.json"
+CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
 WINDOW = 1024  # tokens read at once for a perplexity, where the model knows no limit
+
+Decode = Callable[[list[int]], str]
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,9 @@ class Output:
     alternatives: tuple["Output", ...] = ()  # the further n-best, best first
 
 
+NOTHING = Output("", [], 0.0, 0.0, [], "end")
+
+
 class Writer(FamilyModel):
     """What all models that write have in common."""
 
@@ -68,18 +75,18 @@ class Writer(FamilyModel):
         """How it writes unless a call says otherwise; `unused` names what its file asks for and is not to be had."""
         return read_settings(self.path, self.hf_config, has_encoder=self.config.encoder is not None)
 
-    def _outputs(self, found: list[list[Hypothesis]], stops: Sequence[str]) -> list[Output]:
-        ranked = [[self._output(hypothesis, stops) for hypothesis in hypotheses] for hypotheses in found]
-        return [Output(**{**vars(best), "alternatives": tuple(others)}) for best, *others in ranked]
 
-    def _output(self, found: Hypothesis, stops: Sequence[str]) -> Output:
-        whole = self.tokenizer.decode(found.tokens)
-        text = before_stop(whole, stops)
-        ended = "stop" if text != whole else "end" if len(found.token_log_probs) > len(found.tokens) else "length"
-        return Output(text, found.tokens, found.score, found.log_prob, found.token_log_probs, ended)
+def output_of(ranked: Sequence[Hypothesis], decode: Decode, stops: Sequence[str]) -> Output:
+    """The best hypothesis as text, with the others behind it."""
+    best, *others = [_one_output(found, decode, stops) for found in ranked]
+    return replace(best, alternatives=tuple(others))
 
-    def _growing(self, tokens: Iterator[int], settings: GenerationSettings) -> Iterator[str]:
-        return until_stop(growing_text(tokens, self.tokenizer.decode), settings.stop)
+
+def _one_output(found: Hypothesis, decode: Decode, stops: Sequence[str]) -> Output:
+    whole = decode(found.tokens)
+    text = before_stop(whole, stops)
+    ended = "stop" if text != whole else "end" if len(found.token_log_probs) > len(found.tokens) else "length"
+    return Output(text, found.tokens, found.score, found.log_prob, found.token_log_probs, ended)
 
 
 class TextModel(Writer):
@@ -97,11 +104,13 @@ class TextModel(Writer):
         Raises:
             UserError: a setting makes no sense, a prompt is empty or too long, or there is no chat template.
         """
-        _refuse_single(prompts, "generate")
+        refuse_single(prompts, "generate")
         chosen = self.generation.changed(settings)
         stop = stop_at(chosen.stop, self.tokenizer.decode)
         ids = [self.encode(prompt) for prompt in prompts]
-        return self._outputs(write_on(self.network, ids, chosen, self.max_len, stop), chosen.stop)
+        found = write_on(self.network, ids, chosen, self.max_len, stop)
+        pairs = zip(ids, found, strict=True)
+        return [output_of(ranked, self.decode_after(prompt), chosen.stop) for prompt, ranked in pairs]
 
     def stream(self, prompt: str | Messages, **settings: Any) -> Iterator[str]:
         """What follows one prompt, piece by piece while it is being written; joined, what `generate` gives.
@@ -110,7 +119,9 @@ class TextModel(Writer):
             UserError: as of `generate`, or the settings ask for a beam search, which may change its mind.
         """
         chosen = _streamed(self.generation, settings)
-        return self._growing(stream_on(self.network, self.encode(prompt), chosen, self.max_len), chosen)
+        ids = self.encode(prompt)
+        tokens = stream_on(self.network, ids, chosen, self.max_len)
+        return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.stop)
 
     def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity:
         """How well the model predicts a text of any length.
@@ -135,6 +146,12 @@ class TextModel(Writer):
             return self.tokenizer.encode(without_mark(self.path, text) if marked else text)
         ids, start = self.tokenizer.encode(prompt), self.generation.start_id
         return ids or ([] if start is None else [start])
+
+    def decode_after(self, prompt: Sequence[int]) -> Decode:
+        """Ids to the text that they add to a prompt's; at the beginning of a text some vocabularies drop a blank."""
+        context = list(prompt[-CONTEXT:])
+        known = len(self.tokenizer.decode(context))
+        return lambda ids: self.tokenizer.decode([*context, *ids])[known:]
 
     @cached_property
     def max_len(self) -> int | None:
@@ -166,17 +183,21 @@ class RewritingModel(Writer):
         Raises:
             UserError: a setting makes no sense, or the model does not know a language.
         """
-        _refuse_single(texts, "generate")
+        refuse_single(texts, "generate")
         chosen = self.languages.settings(self.generation.changed(settings), target_language)
         stop = stop_at(chosen.stop, self.tokenizer.decode)
         ids = [self.languages.encode(prefix + text, source_language, target_language) for text in texts]
-        return self._outputs(rewrite(self.network, ids, chosen, self.max_len, stop), chosen.stop)
+        found = rewrite(self.network, ids, chosen, self.max_len, stop)
+        return [output_of(ranked, self.tokenizer.decode, chosen.stop) for ranked in found]
 
     def translate(
         self, texts: Sequence[str], source_language: str = "", target_language: str = "", **settings: Any
     ) -> list[Output]:
-        """`generate` by the name it has for models that translate."""
-        return self.generate(texts, "", source_language, target_language, **settings)
+        """`generate` by the name it has for models that translate; blank texts stay blank."""
+        refuse_single(texts, "translate")
+        said = [text for text in texts if text.strip()]
+        found = iter(self.generate(said, "", source_language, target_language, **settings))
+        return [next(found) if text.strip() else NOTHING for text in texts]
 
     def stream(
         self, text: str, prefix: str = "", source_language: str = "", target_language: str = "", **settings: Any
@@ -184,7 +205,8 @@ class RewritingModel(Writer):
         """What the model makes of one text, piece by piece; arguments as of `generate`, but no beam search."""
         chosen = self.languages.settings(_streamed(self.generation, settings), target_language)
         ids = self.languages.encode(prefix + text, source_language, target_language)
-        return self._growing(stream_rewrite(self.network, ids, chosen, self.max_len), chosen)
+        tokens = stream_rewrite(self.network, ids, chosen, self.max_len)
+        return until_stop(growing_text(tokens, self.tokenizer.decode), chosen.stop)
 
     @cached_property
     def languages(self) -> Languages:
@@ -230,7 +252,7 @@ class ReadingModel(FamilyModel):
             pooling: "mean" of all tokens' states, marks included, or the "first" one's.
             normalize: make each vector's length 1, so that products are cosines.
         """
-        _refuse_single(texts, "embed")
+        refuse_single(texts, "embed")
         if pooling not in POOLINGS:
             raise unknown("pooling", pooling, POOLINGS)
         ids = [self.tokenizer.encode(text) for text in texts]
@@ -294,11 +316,14 @@ class SpeechModel(Writer):
         language = language or detect_language(self.network, mel[:, :size], self.marks)
         in_segments = timestamps or frames > size
         beginning = beginning_of(self.marks, language, task, in_segments)
+
+        def listen(window: Tensor) -> list[int]:
+            return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len)
+
         if in_segments:
-            heard = windows(self.network, mel, frames, size, beginning, self.marks, chosen, self.max_len)
+            heard = windows(listen, mel, frames, size, self.marks.first_timestamp)
         else:
-            tokens = hear(self.network, mel[:, :size], beginning, self.marks, chosen, False, self.max_len)
-            heard = [(0.0, frames * HOP / RATE, tokens)]
+            heard = [(0.0, frames * HOP / RATE, listen(mel[:, :size]))]
         segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
         return Transcript(" ".join(segment.text for segment in segments), language, segments)
 
@@ -326,9 +351,12 @@ def _streamed(usual: GenerationSettings, given: dict[str, Any]) -> GenerationSet
     return chosen
 
 
-def _refuse_single(texts: object, verb: str) -> None:
+def refuse_single(texts: object, verb: str) -> None:
+    """Refuse one text, or one conversation, where a list of them is due: their parts would be taken for texts."""
     if isinstance(texts, str):
         raise UserError(f"{verb} takes a list; write {verb}([text]) for a single one")
+    if isinstance(texts, Sequence) and texts and isinstance(texts[0], Mapping):
+        raise UserError(f"{verb} takes a list of conversations; write {verb}([messages]) for a single one")
 
 
 def with_verbs(model: FamilyModel) -> FamilyModel:

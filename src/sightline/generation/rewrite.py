@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from sightline.decode.engine import step_of
-from sightline.decode.search import Hypothesis, Rule, Stop
+from sightline.decode.search import Hypothesis, Rule, SearchOptions, Stop
 from sightline.errors import UserError
 from sightline.generation.decoding import (
     Begun,
@@ -20,6 +20,7 @@ from sightline.generation.decoding import (
     begin,
     in_batches,
     limits_of,
+    no_repeat,
     not_first,
     search,
     stream,
@@ -49,7 +50,7 @@ def rewrite(
     """
     beginning, device = beginning_of(settings), next(network.parameters()).device
     room = None if max_len is None else max_len - len(beginning) + 1
-    options = settings.options(len(beginning) - 1, rules_of(settings, len(beginning) - 1), stop)
+    options = options_of(settings, beginning, stop)
     settings_left = _without_beginning(settings)
 
     def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
@@ -68,7 +69,7 @@ def stream_rewrite(
     beginning, device = beginning_of(settings), next(network.parameters()).device
     room = None if max_len is None else max_len - len(beginning) + 1
     limits = limits_of([room], _without_beginning(settings), device)
-    options = settings.options(len(beginning) - 1, rules_of(settings, len(beginning) - 1))
+    options = options_of(settings, beginning)
     begun = _begun(network, [source], settings, beginning)
     yield from stream(step_of(network), begun, limits, options, settings, *streams_of([source]))
 
@@ -104,12 +105,14 @@ def beginning_of(settings: GenerationSettings) -> list[int]:
     return [settings.start_id, *([] if settings.forced_start_id is None else [settings.forced_start_id])]
 
 
-def rules_of(settings: GenerationSettings, begun: int) -> tuple[Rule, ...]:
-    """What the settings forbid, and force, beyond what every search knows; `begun` tokens are written already."""
+def options_of(settings: GenerationSettings, beginning: list[int], stop: Stop | None = None) -> SearchOptions:
+    """For the search; what is forced behind the start mark counts as written."""
+    begun, n = len(beginning) - 1, settings.no_repeat_ngram
     rules: list[Rule] = [not_first(settings.suppressed_first)] if settings.suppressed_first else []
+    rules += [no_repeat(n, beginning)] if n else []
     if settings.forced_end_id is not None:
         rules.append(always_ended(settings.forced_end_id, max(1, settings.max_new_tokens - begun)))
-    return tuple(rules)
+    return replace(settings, no_repeat_ngram=0).options(begun, tuple(rules), stop)
 
 
 def _without_beginning(settings: GenerationSettings) -> GenerationSettings:

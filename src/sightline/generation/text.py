@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.decode.search import Hypothesis, Step, Stop
+from sightline.decode.search import Hypothesis, Rule, Step, Stop
 from sightline.errors import UserError
 from sightline.generation.decoding import begin, in_batches, limits_of, not_first, search, stream, streams_of
 from sightline.generation.settings import GenerationSettings
@@ -71,7 +71,7 @@ def stream_on(
     yield from stream(step, begun, limits, settings.options(rules=_rules(settings)), settings, *streams_of([prompt]))
 
 
-def _rules(settings: GenerationSettings) -> tuple:
+def _rules(settings: GenerationSettings) -> tuple[Rule, ...]:
     return (not_first(settings.suppressed_first),) if settings.suppressed_first else ()
 
 

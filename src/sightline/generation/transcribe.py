@@ -6,7 +6,7 @@ from where the last one has understood everything. Not here: sound files (`sight
 an output looks wrong, skipping silence, and going by what was said in earlier windows, all of them heuristics of 4.5.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,14 +142,14 @@ def hear(
     max_len: int | None = None,
 ) -> list[int]:
     """The tokens written for one window of sound, without what they begin with and the end mark."""
-    device = next(network.parameters()).device
-    cache = network.start_cache(network.encode(mel.unsqueeze(0).to(device)))
-    begun = begin(step_of(network), cache, torch.tensor([list(beginning)], device=device))
+    weights = next(network.parameters())
+    cache = network.start_cache(network.encode(mel.unsqueeze(0).to(weights)))  # to its device, in its numbers
+    begun = begin(step_of(network), cache, torch.tensor([list(beginning)], device=weights.device))
     room = None if max_len is None else max_len - len(beginning) + 1
     rules = [never(settings.suppressed), not_first(settings.suppressed_first)]
     rules += [timestamp_rule(marks)] if timestamps else []
     options = replace(settings, suppressed=()).options(rules=tuple(rules))
-    found = search(step_of(network), begun, limits_of([room], settings, device), options, settings, [0])
+    found = search(step_of(network), begun, limits_of([room], settings, weights.device), options, settings, [0])
     return found[0][0].tokens
 
 
@@ -158,9 +158,9 @@ def detect_language(network: EncoderDecoder, mel: Float[Tensor, "n_mels frames"]
     """The likeliest language of what is said; "" where the model knows only one."""
     if not marks.languages:
         return ""
-    device = next(network.parameters()).device
-    tokens = torch.tensor([[marks.start]], device=device)
-    logits = network(mel.unsqueeze(0).to(device), tokens)[0, -1]
+    weights = next(network.parameters())
+    tokens = torch.tensor([[marks.start]], device=weights.device)
+    logits = network(mel.unsqueeze(0).to(weights), tokens)[0, -1]
     codes, ids = zip(*marks.languages.items(), strict=True)
     return codes[int(logits[list(ids)].argmax())]
 
@@ -181,24 +181,20 @@ def beginning_of(marks: Marks, language: str, task: str, timestamps: bool) -> li
 
 
 def windows(
-    network: EncoderDecoder,
+    listen: Callable[[Float[Tensor, "n_mels window"]], list[int]],
     mel: Float[Tensor, "n_mels frames"],
     frames: int,
-    size: int,
-    beginning: Sequence[int],
-    marks: Marks,
-    settings: GenerationSettings,
-    max_len: int | None = None,
+    window: int,
+    first_timestamp: int,
 ) -> Iterator[tuple[float, float, list[int]]]:
-    """Beginning, end (seconds) and text tokens of each segment of a recording of `frames`, heard `size` at a time.
+    """Beginning, end (seconds) and text tokens of each segment of a recording of `frames`, heard `window` at a time.
 
-    `mel` has silence behind the recording, at least a window of it.
+    `listen` gives the tokens of a window, with timestamps; `mel` has silence behind the recording, at least a window.
     """
     seek = 0
     while seek < frames:
-        tokens = hear(network, mel[:, seek : seek + size], beginning, marks, settings, True, max_len)
-        heard = min(size, frames - seek)
-        found, understood = segments(tokens, marks.first_timestamp, heard)
+        tokens = listen(mel[:, seek : seek + window])
+        found, understood = segments(tokens, first_timestamp, min(window, frames - seek))
         offset = seek * STEP / FRAMES
         for start, end, text in found:
             yield offset + start, offset + end, text

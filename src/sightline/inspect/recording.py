@@ -109,7 +109,7 @@ def _grouped_weights(
     k, _ = module.keys_and_values(memory, None) if cache is None else cache.read()
     start = k.size(2) - x.size(1) if cache is not None and cache.grows else 0
     q = module.rotate(module.q_norm(module.split_heads(module.q_proj(x))), start)
-    n_keys, mask = k.size(2), module.narrow(mask, q.size(2), k.size(2))
+    n_keys, mask = k.size(2), module.narrow(mask, q.size(2), k.size(2), k.device)
     units = torch.eye(n_keys, n_keys + -n_keys % module.d_head, dtype=k.dtype, device=k.device)
     values = units.expand(*k.shape[:2], -1, -1).split(module.d_head, -1)  # as wide as the kernel knows them
     return torch.cat([module.kernel(q, k, some, mask) for some in values], -1)[..., :n_keys]

@@ -123,6 +123,10 @@ def test_m2m_has_a_list_of_its_own(sentencepiece_model: Path, tmp_path: Path) ->
     expected = [pieces.index(piece) for piece in model.encode("The cat is here.", out_type=str)]
     assert vocabulary.encode("The cat is here.") == [*expected, 2]
     assert vocabulary.decode(expected) == "The cat is here."
+    write_json(folder / "special_tokens_map.json", {"additional_special_tokens": ["__af__", {"content": "__de__"}]})
+    vocabulary = read_vocabulary(folder, {"model_type": "m2m_100"})
+    assert (vocabulary.id_of("__af__"), vocabulary.id_of("__de__")) == (len(pieces), len(pieces) + 1)
+    assert vocabulary.decode([len(pieces) + 1, *expected]) == "The cat is here."
 
 
 def test_a_folder_without_a_vocabulary(tmp_path: Path) -> None:

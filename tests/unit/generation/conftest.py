@@ -25,7 +25,13 @@ M2M = {"model_type": "m2m_100", "d_model": 16, "encoder_layers": 1, "decoder_lay
        "decoder_start_token_id": 2}  # fmt: skip
 VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, "id2label": {"0": "cat", "1": "dog", "2": "owl"}, **STACK,
        "architectures": ["ViTForImageClassification"]}  # fmt: skip
-KINDS = {"gpt2": GPT2, "bert": BERT, "t5": T5, "m2m": M2M, "vit": VIT}
+# Behind the bytes, which end at 264: the end of text, the start, a language, a task, no timestamps, 51 timestamps.
+WHISPER = {
+    "model_type": "whisper", "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "num_mel_bins": 8, "vocab_size": 321,
+    "max_source_positions": 50, "max_target_positions": 24, "eos_token_id": 265, "decoder_start_token_id": 266,
+}  # fmt: skip
+KINDS = {"gpt2": GPT2, "bert": BERT, "t5": T5, "m2m": M2M, "vit": VIT, "whisper": WHISPER}
 IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 
 Make = Callable[..., Any]

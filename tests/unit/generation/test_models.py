@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 
 from sightline.cli import main
 from sightline.errors import UserError
-from sightline.generation.models import PictureModel, ReadingModel, RewritingModel, TextModel
+from sightline.families.vocabulary import Vocabulary
+from sightline.generation.models import PictureModel, ReadingModel, RewritingModel, TextModel, refuse_single
 
 Make = Callable[..., Any]
 
@@ -44,6 +46,25 @@ def test_stream_is_the_output_in_pieces(make: Make, settings: dict[str, Any]) ->
         pieces = list(model.stream(prompt, max_new_tokens=12, **settings))
         assert "".join(pieces) == model.generate([prompt], max_new_tokens=12, **settings)[0].text
         assert all(pieces)
+
+
+def test_the_blank_before_an_output_is_kept() -> None:
+    """A vocabulary that marks blanks drops the one before a text's first word, but an output is not a first word."""
+    words = {1: "a", 2: "dog", 3: "runs"}
+    vocabulary = Vocabulary(lambda text: [1, 2], lambda ids: " ".join(words[i] for i in ids), {}.get)
+    model: Any = SimpleNamespace(tokenizer=vocabulary)
+    assert TextModel.decode_after(model, [1, 2])([3]) == " runs"
+
+
+def test_several_samples_of_one_prompt(make: Make) -> None:
+    """The best first; each the same whatever else is in the batch."""
+    model = make("gpt2")
+    settings = {"sample": True, "temperature": 2.0, "n_best": 3, "max_new_tokens": 6}
+    found = [[one, *one.alternatives] for one in model.generate(PROMPTS, **settings)]
+    assert all(len({tuple(one.tokens) for one in ranked}) == 3 for ranked in found)
+    assert all(ranked == sorted(ranked, key=lambda one: -one.score) for ranked in found)
+    alone = model.generate(PROMPTS[2:3], **settings)[0]
+    assert [one.tokens for one in found[2]] == [one.tokens for one in (alone, *alone.alternatives)]
 
 
 def test_stop_strings_end_an_output_before_them(make: Make) -> None:
@@ -116,6 +137,8 @@ def test_chat(make: Make) -> None:
     chat = [{"role": "user", "content": "hi"}]
     assert model.encode(chat) == [0, 4, *model.encode("hi"), 2, *model.encode(":")]
     assert model.generate([chat], max_new_tokens=3) == model.generate(["<s><user>hi</s>:"], max_new_tokens=3)
+    with pytest.raises(UserError, match="takes a list of conversations"):
+        refuse_single(chat, "generate")
     with pytest.raises(UserError, match="has no chat template"):
         make("gpt2").generate([chat])
     with pytest.raises(UserError, match="refuses these messages"):
@@ -148,6 +171,7 @@ def test_rewriting(make: Make) -> None:
     assert asked == model.generate(["a dog"], prefix="to de: ", max_new_tokens=9)
     assert asked[0].text == "".join(model.stream("a dog", prefix="to de: ", max_new_tokens=9))
     assert asked != model.generate(["a dog"], max_new_tokens=9)
+    assert model.languages.encode("a dog", "", "fr") == model.tokenizer.encode(">>fr<< a dog")  # as Marian has it
     with pytest.raises(UserError, match="language 'it': a model of this family"):
         model.translate(["a dog"], source_language="en", target_language="it")
 
@@ -195,6 +219,33 @@ def test_labels(make: Make, tmp_path: Path) -> None:
         model.label(tmp_path / "nothing.png")
 
 
+MARKS = {
+    "no_timestamps_token_id": 269, "lang_to_id": {"<|en|>": 267}, "task_to_id": {"transcribe": 268, "translate": 268},
+    "suppress_tokens": [266, 267, 268], "begin_suppress_tokens": [265], "max_initial_timestamp_index": 10,
+}  # fmt: skip
+
+
+def test_transcribing(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sound of 2.5 seconds for an encoder that hears one at a time."""
+    soundfile = pytest.importorskip("soundfile")
+    model, path = make("whisper", generation=MARKS), tmp_path / "sound.wav"
+    times = np.arange(40_000) / 16_000
+    soundfile.write(path, 0.3 * np.sin(2 * np.pi * 440 * times * (1 + times)), 16_000)
+    found = model.transcribe(path)
+    assert (found.language, found.text) == ("en", " ".join(segment.text for segment in found.segments))
+    starts = [segment.start for segment in found.segments]
+    assert starts == sorted(starts)
+    assert starts[0] <= 0.2
+    assert starts[-1] >= 1.0
+    assert model.transcribe(path, "en").text == model.transcribe(path, timestamps=False).text == found.text
+    soundfile.write(path, np.sin(times[:9_000] * 900), 16_000)
+    assert [(one.start, one.end) for one in model.transcribe(path, timestamps=False).segments] == [(0.0, 0.56)]
+    lines = run(capsys, "transcribe", model.path, path, "--timestamps", "--language", "en").splitlines()
+    assert len(lines) == len(model.transcribe(path).segments)
+    with pytest.raises(UserError, match="language 'xx': this model knows en"):
+        model.transcribe(path, "xx")
+
+
 # --- The command line ---
 
 
@@ -223,7 +274,9 @@ def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tm
     model = make("m2m")
     asked = ("--source-language", "de", "--target-language", "fr", "--beam-size", 2)
     lines = run(capsys, "translate", model.path, tmp_path / "lines", *asked, "--length-penalty", 1.5).splitlines()
-    found = model.translate(["a dog", "b"], "de", "fr", beam_size=2, length_penalty=1.5)
+    found = model.translate(["a dog", " ", "b"], "de", "fr", beam_size=2, length_penalty=1.5)
+    assert found[1].text == ""
+    del found[1]
     assert lines == [written.text.replace("\n", "\t") for written in found]
     model = make("bert")
     assert len(run(capsys, "fill", model.path, "a <mask>", "--top", 2).splitlines()) == 2

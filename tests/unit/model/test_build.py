@@ -106,6 +106,7 @@ READ_ELSEWHERE = {
     *("cell", "attention", "bidirectional", "input_feeding", "reverse_source", "kernel_width"),  # tests/unit/baselines
     *("task", "pooling", "n_inputs", "n_outputs"),  # tests/unit/model/test_heads.py, tests/system/test_tasks.py
     "pad_id",  # the trainer
+    *("encoder_heads", "decoder_heads", "cross_heads"),  # tests/unit/test_pruning.py
 }
 
 

@@ -1,0 +1,79 @@
+"""Whisper's windows and marks; its rules for timestamps are compared in tests/parity/test_generation.py."""
+
+import pytest
+import torch
+
+from sightline.errors import UserError
+from sightline.families.vocabulary import Vocabulary
+from sightline.generation.settings import GenerationSettings
+from sightline.generation.transcribe import Marks, beginning_of, marks_of, segments, timestamp_rule, windows
+
+MARKS = Marks(13, 12, 16, {"en": 14, "de": 15}, {"transcribe": 10, "translate": 11}, None)
+SILENT = Vocabulary(lambda text: [], lambda ids: "", {"<|notimestamps|>": 16, "<|transcribe|>": 10}.get)
+
+
+def test_beginnings() -> None:
+    assert beginning_of(MARKS, "de", "translate", timestamps=True) == [13, 15, 11]
+    assert beginning_of(MARKS, "en", "transcribe", timestamps=False) == [13, 14, 10, 16]
+    english = Marks(13, 12, 16, {}, {}, None)
+    assert beginning_of(english, "", "transcribe", timestamps=False) == [13, 16]
+    for marks, language, task, message in [
+        (MARKS, "fr", "transcribe", "language 'fr': this model knows de, en"),
+        (MARKS, "en", "sing", "task 'sing': must be"),
+        (english, "en", "transcribe", "knows one language only"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            beginning_of(marks, language, task, timestamps=True)
+
+
+def test_marks_of_new_and_old_files() -> None:
+    settings = GenerationSettings(start_id=13, end_ids=(12,))
+    values = {"no_timestamps_token_id": 7, "lang_to_id": {"<|en|>": 14}, "task_to_id": {"transcribe": 9}}
+    assert marks_of(settings, values, SILENT) == Marks(13, 12, 7, {"en": 14}, {"transcribe": 9}, None)
+    assert marks_of(settings, {"max_initial_timestamp_index": 50}, SILENT) == Marks(13, 12, 16, {}, {}, 50)
+    with pytest.raises(UserError, match="has no no_timestamps_token_id"):
+        marks_of(settings, {}, Vocabulary(SILENT.encode, SILENT.decode, {}.get))
+
+
+def test_no_timestamp_goes_back() -> None:
+    """After 17 + 3 comes text, or anything from there on once text has come."""
+    rule = timestamp_rule(MARKS)
+    found = rule(torch.zeros(2, 30).log_softmax(-1), torch.tensor([[20, 5, 21], [20, 5, 6]]))
+    allowed = [row.isfinite().nonzero().squeeze(1).tolist() for row in found]
+    assert allowed == [list(range(21, 30)), list(range(21, 30))]  # the end, too, is less likely than all times together
+    certain = torch.full((1, 30), -9.0)
+    certain[0, 5] = 0.0
+    assert rule(certain, torch.tensor([[20, 5, 6]]))[0, [5, 16, 20, 21]].isfinite().tolist() == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_segments() -> None:
+    assert segments([100, 7, 8, 115, 115, 9, 120], 100, 60) == ([(0.0, 0.3, [7, 8]), (0.3, 0.4, [9])], 60)
+    assert segments([100, 7, 115, 115, 9, 9], 100, 60) == ([(0.0, 0.3, [7])], 30)
+    assert segments([100, 7, 115], 100, 60) == ([(0.0, 0.3, [7])], 60)
+    assert segments([7, 8], 100, 60) == ([(0.0, 0.6, [7, 8])], 60)
+    assert segments([], 100, 60) == ([], 60)
+    assert segments([100, 100], 100, 60) == ([], 60)  # no time has passed: on, or it would never end
+
+
+def test_windows_begin_where_the_last_one_has_understood() -> None:
+    written = iter([[17, 5, 22, 22, 6], [17, 6, 27], [17, 7, 18]])
+    heard: list[torch.Tensor] = []
+
+    def listen(mel: torch.Tensor) -> list[int]:
+        heard.append(mel)
+        return next(written)
+
+    mel = torch.arange(60.0).unsqueeze(0)
+    found = list(windows(listen, mel, frames=34, window=20, first_timestamp=17))
+    assert [(round(start, 2), round(end, 2), text) for start, end, text in found] == [
+        (0.0, 0.1, [5]),
+        (0.1, 0.3, [6]),
+        (0.3, 0.32, [7]),
+    ]
+    assert [int(part[0, 0]) for part in heard] == [0, 10, 30]
+    assert all(part.size(1) == 20 for part in heard)
