@@ -25,7 +25,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/sightline demo $(ARGS)
 
 test: $(VENV)/.dev
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check
