@@ -305,19 +305,25 @@ def load(path: str | Path, device: str = "auto") -> Any:
     Raises:
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
     """
-    from sightline.families.folder import is_family, read_family
+    from sightline.families.folder import is_family
     from sightline.families.hub import folder_of
-    from sightline.generation.models import with_verbs
-    from sightline.relatives.folder import is_xlnet, read_xlnet
 
     folder = folder_of(path)
-    if is_xlnet(folder):
-        return read_xlnet(folder, choose_device(device))
     if is_family(folder):
-        return with_verbs(read_family(folder, choose_device(device)))
+        return _load_family(folder, device)
     return {"translate": load_translator, "classify": load_classifier, "forecast": load_forecaster}[task_of(folder)](
         folder, device
     )
+
+
+def _load_family(folder: str | Path, device: str) -> Any:
+    """What only such a model needs is imported here: our own translators are not to wait for it."""
+    from sightline.families.folder import read_family
+    from sightline.generation.models import with_verbs
+    from sightline.relatives.folder import is_xlnet, read_xlnet
+
+    chosen = choose_device(device)
+    return read_xlnet(folder, chosen) if is_xlnet(folder) else with_verbs(read_family(folder, chosen))
 
 
 def load_translator(path: str | Path, device: str = "auto") -> Model:
