@@ -6,7 +6,8 @@
 DATA as `quality.py` takes it. The recipes have the same data, vocabulary, batches, schedule and number of updates, and
 parameters within 5 %; `--set` changes all alike. Runs that were interrupted go on, finished ones are only scored;
 `--no-train` scores the runs there are. Training time is that of the trainer's log, validation included. Decoding: the
-first test set by beam search as the recipes have it, the models taking turns on a tenth of it.
+first test set by beam search as the recipes have it, the models taking turns on a tenth of it. BLEU by the length of
+the source (Bahdanau 2015, figure 2): the first test set again.
 Writes `results/predecessors_*`.
 """
 
@@ -23,10 +24,12 @@ from turns import Spread, spread, take_turns
 
 import sightline
 from sightline.evaluate.report import Report, evaluate_model
+from sightline.study.translation import LONGEST, bleu_by_length
 
 RECIPES = ("tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
 TARGET_BLEU = 30.0
 TURNS = 10
+ENDS = (8, 12, 16, 20, LONGEST)  # of the buckets of source length, words
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,25 @@ def speeds(runs: list[Run], sources: list[str]) -> dict[str, Spread]:
     return {name: spread(found) for name, found in rates.items()}
 
 
+def by_length(run: Run, sources: list[str], references: list[str]) -> list[dict[str, Any]]:
+    """BLEU of each bucket of source length."""
+    outputs = [translation.text for translation in run.model.translate(sources)]
+    return bleu_by_length(list(zip(sources, references, strict=True)), outputs, ENDS)
+
+
+def length_table(found: dict[str, list[dict[str, Any]]]) -> str:
+    """A line for each recipe, a column for each bucket."""
+    buckets = next(iter(found.values()))
+    starts = [1, *(bucket["bucket"] + 1 for bucket in buckets)]
+    ends = ["more" if bucket["bucket"] == LONGEST else bucket["bucket"] for bucket in buckets]
+    columns = [
+        f"{start} to {end} words ({bucket['sentences']})"
+        for start, end, bucket in zip(starts, ends, buckets, strict=False)
+    ]
+    rows = [[recipe, *(f"{bucket['bleu']:.1f}" for bucket in line)] for recipe, line in found.items()]
+    return machine.table(["BLEU of sources of", *columns], rows)
+
+
 def row(run: Run, reports: dict[str, Report], speed: Spread) -> list[str]:
     """One line of the table."""
     scores = [f"{report.scores['BLEU'].score:.2f}" for report in reports.values()]
@@ -128,11 +150,18 @@ def main() -> None:
         run.recipe: {name: evaluate_model(run.model, src, [ref]) for name, (src, ref) in task.tests.items()}
         for run in runs
     }
-    speed = speeds(runs, next(iter(task.tests.values()))[0])
-    write(runs, reports, speed, about)
+    sources, references = next(iter(task.tests.values()))
+    lengths = {run.recipe: by_length(run, sources, references) for run in runs}
+    write(runs, reports, speeds(runs, sources), lengths, about)
 
 
-def write(runs: list[Run], reports: dict[str, dict[str, Report]], speed: dict[str, Spread], about: Any) -> None:
+def write(
+    runs: list[Run],
+    reports: dict[str, dict[str, Report]],
+    speed: dict[str, Spread],
+    lengths: dict[str, list[dict[str, Any]]],
+    about: Any,
+) -> None:
     """The table, the curves and every number."""
     path = machine.result_path("predecessors")
     tests = [f"BLEU {name}" for name in next(iter(reports.values()))]
@@ -148,11 +177,18 @@ def write(runs: list[Run], reports: dict[str, dict[str, Report]], speed: dict[st
             "seconds": run.seconds,
             "curve": run.curve,
             "sentences_per_second": vars(speed[run.recipe]),
+            "by_length": lengths[run.recipe],
             "scores": {name: report.as_json() for name, report in reports[run.recipe].items()},
         }
         for run in runs
     }
-    sections = [text, signature, f"![validation BLEU by update]({figure.name})"]
+    sections = [
+        text,
+        signature,
+        f"By length of the source, {tests[0]}:",
+        length_table(lengths),
+        f"![validation BLEU by update]({figure.name})",
+    ]
     machine.write_result(path, "Multi30k: every recipe of one size", about, sections, data)
     print(text)
 
