@@ -300,7 +300,7 @@ def load(path: str | Path, device: str = "auto") -> Any:
         forecast` a `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline import`
         made of it, a `sightline.families.folder.FamilyModel`, whose `network` is the torch module and whose verbs are
         those of its kind of network (`sightline.generation.models`); of an XLNet a
-        `sightline.relatives.folder.XLNetModel`.
+        `sightline.generation.permutation.PermutationModel`.
 
     Raises:
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
@@ -320,10 +320,13 @@ def _load_family(folder: str | Path, device: str) -> Any:
     """What only such a model needs is imported here: our own translators are not to wait for it."""
     from sightline.families.folder import read_family
     from sightline.generation.models import with_verbs
+    from sightline.generation.permutation import PermutationModel
     from sightline.relatives.folder import is_xlnet, read_xlnet
 
     chosen = choose_device(device)
-    return read_xlnet(folder, chosen) if is_xlnet(folder) else with_verbs(read_family(folder, chosen))
+    return (
+        PermutationModel.of(read_xlnet(folder, chosen)) if is_xlnet(folder) else with_verbs(read_family(folder, chosen))
+    )
 
 
 def load_translator(path: str | Path, device: str = "auto") -> Model:

@@ -37,7 +37,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "training": frozenset({"data", "decode", "config"}),
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "model.build", "model.build_family", "model.family_config"}),
-    "generation": frozenset({"families", "model", "data", "decode"}),
+    "generation": frozenset({"families", "relatives", "model", "data", "decode"}),
     "inspect": frozenset({"architectures", "baselines", "model", "config", "data", "decode", "evaluate"}),
     "inspect.explorer": frozenset({"api", "config"}),
     "serve": frozenset({"decode", "inspect", "config"}),

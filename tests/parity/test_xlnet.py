@@ -10,7 +10,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import sightline
+from sightline.cli import main
 from sightline.errors import UserError
+from sightline.generation.fill import fill
+from sightline.generation.permutation import Around, LeftToRight
+from sightline.generation.text import perplexity, write_on
 from sightline.relatives.xlnet import XLNet, order_mask
 from sightline.relatives.xlnet_checkpoint import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
 
@@ -195,6 +199,75 @@ def test_configuration_is_read_strictly(change: dict[str, Any], message: str) ->
     config = transformers.XLNetConfig(d_model=12, n_head=3).to_dict()
     with pytest.raises(UserError, match=message):
         shape_from_hf({**config, **change})
+
+
+# --- What it is good for ---
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@torch.no_grad()
+def test_it_writes_the_same(beams: int, tmp_path: Path) -> None:
+    """Greedy and beam search over the query stream; in a batch of prompts of several lengths as alone."""
+    theirs, _ = checkpoint(tmp_path, vocab_size=VOCAB, untie_r=True)
+    model = sightline.load(tmp_path, "cpu")
+    prompts = [torch.randint(6, VOCAB, (length,)).tolist() for length in (5, 2, 7)]
+    settings = model.generation.changed({"max_new_tokens": 6, "beam_size": beams})
+    found = [ranked[0].tokens for ranked in write_on(model.onward, prompts, settings)]
+    for prompt, ours in zip(prompts, found, strict=True):
+        wanted = theirs.generate(
+            torch.tensor([prompt]), max_new_tokens=6, num_beams=beams, do_sample=False, use_mems=False
+        )[0, len(prompt) :].tolist()
+        assert ours == wanted[: len(ours)]
+        assert set(wanted[len(ours) :]) <= {model.generation.end_ids[0], model.generation.pad_id}
+
+
+@torch.no_grad()
+def test_how_probable_a_text_is(tmp_path: Path) -> None:
+    """Each token from those before it: the order from left to right."""
+    theirs, ours = checkpoint(tmp_path)
+    text = draw(batch=1)
+    unseen = (torch.arange(LENGTH) >= torch.arange(LENGTH).unsqueeze(1)).float().unsqueeze(0)
+    wanted = theirs(text, perm_mask=unseen, target_mapping=one_hot(torch.arange(1, LENGTH).unsqueeze(0))).logits
+    log_probs = wanted.log_softmax(-1).gather(-1, text[:, 1:, None])
+    found = perplexity(LeftToRight(ours), text[0].tolist(), window=LENGTH, stride=LENGTH - 1)
+    assert found.tokens == LENGTH - 1
+    assert found.log_prob == pytest.approx(float(log_probs.sum()), abs=1e-4)
+
+
+@torch.no_grad()
+def test_masks_are_filled_from_what_is_not_masked(tmp_path: Path) -> None:
+    theirs, ours = checkpoint(tmp_path)
+    text, mask_id = torch.randint(7, VOCAB, (1, LENGTH)), 6
+    text[0, [2, 5]] = mask_id
+    unseen = ((text == mask_id).unsqueeze(1) | torch.eye(LENGTH, dtype=torch.bool)).float()
+    wanted = theirs(text, perm_mask=unseen, target_mapping=one_hot(torch.tensor([[2, 5]]))).logits[0].softmax(-1)
+    found = fill(Around(ours, mask_id), text[0].tolist(), mask_id, top=4)
+    best = wanted.topk(4)
+    for guesses, ids, shares in zip(found, best.indices.tolist(), best.values.tolist(), strict=True):
+        assert [token for token, _ in guesses] == ids
+        assert [share for _, share in guesses] == pytest.approx(shares, abs=1e-5)
+
+
+def test_commands_take_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With its own kind of vocabulary: what stands behind a text, commas behind numbers, masks."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a man sees 77, dogs and 88, cats"] * 50),
+        model_prefix=str(tmp_path / "spiece"),
+        vocab_size=VOCAB,
+        hard_vocab_limit=False,
+        control_symbols=["<cls>", "<sep>", "<pad>", "<mask>"],
+        unk_id=0, bos_id=1, eos_id=2, minloglevel=2,
+    )  # fmt: skip
+    checkpoint(tmp_path)
+    ids = sightline.load(tmp_path, "cpu").tokenizer.encode("a  <mask> 77, dogs")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spiece.model")).id_to_piece(ids)
+    assert pieces[-2:] == ["<sep>", "<cls>"]
+    assert "<mask>" in pieces
+    assert pieces[pieces.index("<mask>") + 1 :].count(",") == 1
+    for command in (["generate", "a man", "--format", "jsonl"], ["fill", "a <mask> ,", "--top", "2"], ["info"]):
+        main([command[0], str(tmp_path), *command[1:]])
+        assert capsys.readouterr().out.strip()
 
 
 def test_load_takes_the_folder(tmp_path: Path) -> None:

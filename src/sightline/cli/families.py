@@ -25,7 +25,7 @@ def run_import(options: argparse.Namespace) -> None:
 
     folder = folder_of(options.source)
     if is_xlnet(folder):
-        raise UserError(f"{options.source}: an XLNet stays in its layout; sightline.load reads the folder as it is")
+        raise UserError(f"{options.source}: an XLNet stays in its layout; all commands read the folder as it is")
     if not is_family(folder):
         raise UserError(f"{options.source}: is no folder in the Hugging Face layout (config.json with a model_type)")
     model = read_family(folder, torch.device("cpu"))

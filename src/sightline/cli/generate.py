@@ -121,7 +121,7 @@ def _wishes(options: argparse.Namespace, model: Any) -> dict[str, Any]:
     """What only models with an encoder are asked, and only those without one are."""
     wishes = {name: getattr(options, name) for name in ("prefix", "source_language", "target_language")}
     given = {name: value for name, value in wishes.items() if value}
-    encoder = model.config.encoder is not None
+    encoder = hasattr(model, "languages")
     if given and not encoder:
         name = next(iter(given)).replace("_", "-")
         raise UserError(f"--{name} is for models that read a text before they write; put it into the prompt")

@@ -1,12 +1,14 @@
 """Between text and ids for checkpoints of the families, whichever files their vocabulary came in.
 
 `tokenizer.json` says everything by itself. Families older than it have files of their own kind: two SentencePiece
-models (Marian), one (T5, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or WordPieces (BERT, ELECTRA).
+models (Marian), one (T5, XLNet, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or WordPieces (BERT,
+ELECTRA).
 
 Not here: our own tokenizer (`sightline.data`), chat templates, language codes.
 """
 
 import json
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,12 +102,55 @@ def _sentencepiece(path: Path) -> Any:
     return SentencePieceProcessor(model_file=str(path))
 
 
+def _spiece(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """Two families call their file so."""
+    return (_xlnet if hf_config.get("model_type") == "xlnet" else _t5)(folder, hf_config)
+
+
 def _t5(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids, an end mark behind them; the last ids of all are T5's sentinels, counted backwards."""
     model, n_ids = _sentencepiece(folder / "spiece.model"), hf_config.get("vocab_size", 0)
     extra = _settings(folder).get("extra_ids", 100)
     sentinels = {f"<extra_id_{i}>": model.get_piece_size() + extra - 1 - i for i in range(extra)} if n_ids else {}
     return _own_ids(model, before=[], behind=[model.eos_id()], more=sentinels)
+
+
+def _xlnet(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """The model's own ids, <sep> and <cls> behind them; quotes and, unless told otherwise, accents are simplified."""
+    model, settings = _sentencepiece(folder / "spiece.model"), _settings(folder)
+    marks = {i for i in range(model.get_piece_size()) if model.is_control(i) or model.is_unknown(i)}
+
+    def simple(text: str) -> str:
+        text = " ".join(text.split()).replace("``", '"').replace("''", '"')
+        if not settings.get("keep_accents", False):
+            text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+        return text.lower() if settings.get("do_lower_case", False) else text
+
+    def encode(text: str) -> list[int]:
+        first, *others = text.split("<mask>")
+        pieces = _commas_apart(model, simple(first))
+        for part in others:
+            pieces += ["<mask>", *_commas_apart(model, simple(part))]
+        return model.piece_to_id([*pieces, "<sep>", "<cls>"])
+
+    return Vocabulary(
+        encode,
+        lambda ids: model.decode([i for i in ids if i not in marks and i < model.get_piece_size()]),
+        _own_ids(model, [], [], {}).id_of,
+    )
+
+
+def _commas_apart(model: Any, text: str) -> list[str]:
+    """The pieces of a text; a number and the comma behind it are two, though the model knows them as one."""
+    found: list[str] = []
+    for piece in model.encode(text, out_type=str):
+        if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
+            found.append(piece)
+            continue
+        first, *others = model.encode(piece[:-1].replace("\u2581", ""), out_type=str)
+        first = first if piece[0] == "\u2581" else first.removeprefix("\u2581")
+        found += [*filter(None, [first]), *others, ","]
+    return found
 
 
 def _llama(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
@@ -190,7 +235,7 @@ READERS: dict[tuple[str, ...], Callable[[Path, Mapping[str, Any]], Vocabulary]] 
     ("tokenizer.json",): _complete,
     ("source.spm", "target.spm", "vocab.json"): _marian,
     ("sentencepiece.bpe.model",): _fairseq,
-    ("spiece.model",): _t5,
+    ("spiece.model",): _spiece,
     ("tokenizer.model",): _llama,
     ("vocab.json", "merges.txt"): _merges,
     ("vocab.txt",): _word_pieces,

@@ -3,7 +3,8 @@
 Means and lengths as sentence-transformers has them (arXiv:1908.10084): marks count as tokens, padding does not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Float32
@@ -11,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.generation.rewrite import pad_right
-from sightline.model.networks import EncoderDecoder, EncoderOnly
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 
@@ -34,9 +34,17 @@ def first(
 POOLINGS: dict[str, Pooling] = {"mean": mean, "first": first}
 
 
+@runtime_checkable
+class Encoder(Protocol):
+    """A network with a state for every token: `EncoderOnly`, `EncoderDecoder`, or what reads as one."""
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+    def encode(self, src: Tensor, src_mask: Tensor, /) -> Tensor: ...
+
+
 @torch.inference_mode()
 def embed(
-    network: EncoderOnly | EncoderDecoder,
+    network: Encoder,
     texts: Sequence[Sequence[int]],
     pad_id: int,
     pooling: Pooling,

@@ -1,13 +1,14 @@
 """What stood where a text is masked (BERT and its relatives)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
+from torch import Tensor
 
 from sightline.errors import UserError
 from sightline.families.vocabulary import Vocabulary
-from sightline.model.networks import EncoderOnly
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,17 @@ class Filling:
     probability: float
 
 
+@runtime_checkable
+class Guesser(Protocol):
+    """A network that says what stands at each place: `EncoderOnly`, or what reads as one."""
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+    def encode(self, src: Tensor, /) -> Tensor: ...
+    def logits(self, hidden: Tensor) -> Tensor: ...
+
+
 @torch.inference_mode()
-def fill(network: EncoderOnly, tokens: Sequence[int], mask_id: int, top: int) -> list[list[tuple[int, float]]]:
+def fill(network: Guesser, tokens: Sequence[int], mask_id: int, top: int) -> list[list[tuple[int, float]]]:
     """For each mask in `tokens` the `top` likeliest ids with their probabilities, each mask on its own.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -20,6 +20,7 @@ from sightline.decode.streaming import growing_text
 from sightline.errors import UserError, unknown
 from sightline.families.checkpoint import read_json
 from sightline.families.folder import FamilyModel
+from sightline.families.vocabulary import Vocabulary
 from sightline.generation.chat import Messages, mark_of, render_chat, tokenizer_settings, without_mark
 from sightline.generation.embed import POOLINGS, embed
 from sightline.generation.fill import Filling, fill, mask_of
@@ -29,7 +30,7 @@ from sightline.generation.rewrite import rewrite, stream_rewrite
 from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.stopping import before_stop, stop_at, until_stop
-from sightline.generation.text import Perplexity, perplexity, stream_on, write_on
+from sightline.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
 from sightline.generation.transcribe import (
     FRAMES,
     Marks,
@@ -89,12 +90,30 @@ def _one_output(found: Hypothesis, decode: Decode, stops: Sequence[str]) -> Outp
     return Output(text, found.tokens, found.score, found.log_prob, found.token_log_probs, ended)
 
 
-class TextModel(Writer):
-    """A decoder alone (GPT-2, LLaMA, ...): it writes on."""
+@runtime_checkable
+class Reader(Protocol):
+    """What `TextVerbs` are made of."""
 
-    network: DecoderOnly
+    @property
+    def path(self) -> Path: ...
+    @property
+    def hf_config(self) -> dict[str, Any]: ...
+    @property
+    def tokenizer(self) -> Vocabulary: ...
+    @property
+    def generation(self) -> GenerationSettings: ...
+    @property
+    def max_len(self) -> int | None: ...
+    @property
+    def onward(self) -> Onward: ...
+    def encode(self, prompt: str | Messages) -> list[int]: ...
+    def decode_after(self, prompt: Sequence[int]) -> Decode: ...
 
-    def generate(self, prompts: Sequence[str | Messages], **settings: Any) -> list[Output]:
+
+class TextVerbs:
+    """Writing on, for whatever predicts the next token of a text."""
+
+    def generate(self: Reader, prompts: Sequence[str | Messages], **settings: Any) -> list[Output]:
         """What follows each prompt; an output depends on no other prompt.
 
         Args:
@@ -108,11 +127,11 @@ class TextModel(Writer):
         chosen = self.generation.changed(settings)
         stop = stop_at(chosen.stop, self.tokenizer.decode)
         ids = [self.encode(prompt) for prompt in prompts]
-        found = write_on(self.network, ids, chosen, self.max_len, stop)
+        found = write_on(self.onward, ids, chosen, self.max_len, stop)
         pairs = zip(ids, found, strict=True)
         return [output_of(ranked, self.decode_after(prompt), chosen.stop) for prompt, ranked in pairs]
 
-    def stream(self, prompt: str | Messages, **settings: Any) -> Iterator[str]:
+    def stream(self: Reader, prompt: str | Messages, **settings: Any) -> Iterator[str]:
         """What follows one prompt, piece by piece while it is being written; joined, what `generate` gives.
 
         Raises:
@@ -120,10 +139,10 @@ class TextModel(Writer):
         """
         chosen = _streamed(self.generation, settings)
         ids = self.encode(prompt)
-        tokens = stream_on(self.network, ids, chosen, self.max_len)
+        tokens = stream_on(self.onward, ids, chosen, self.max_len)
         return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.stop)
 
-    def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity:
+    def perplexity(self: Reader, text: str, stride: int = 0, window: int = 0) -> Perplexity:
         """How well the model predicts a text of any length.
 
         Args:
@@ -136,22 +155,37 @@ class TextModel(Writer):
         window = window or min(longest, WINDOW)
         if window > longest:
             raise UserError(f"window = {window}: the model reads at most {longest} tokens at once")
-        return perplexity(self.network, self.encode(text), window, stride or max(1, window // 2))
+        return perplexity(self.onward, self.encode(text), window, stride or max(1, window // 2))
 
-    def encode(self, prompt: str | Messages) -> list[int]:
+    def encode(self: Reader, prompt: str | Messages) -> list[int]:
         """The ids of a prompt."""
-        if not isinstance(prompt, str):
-            text = render_chat(self.path, prompt)
-            marked = bool(self.tokenizer.encode(""))
-            return self.tokenizer.encode(without_mark(self.path, text) if marked else text)
-        ids, start = self.tokenizer.encode(prompt), self.generation.start_id
-        return ids or ([] if start is None else [start])
+        return prompt_ids(prompt, self.path, self.tokenizer, self.generation.start_id)
 
-    def decode_after(self, prompt: Sequence[int]) -> Decode:
+    def decode_after(self: Reader, prompt: Sequence[int]) -> Decode:
         """Ids to the text that they add to a prompt's; at the beginning of a text some vocabularies drop a blank."""
         context = list(prompt[-CONTEXT:])
         known = len(self.tokenizer.decode(context))
         return lambda ids: self.tokenizer.decode([*context, *ids])[known:]
+
+
+def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start_id: int | None) -> list[int]:
+    """A prompt as the vocabulary has it; where that is nothing, the start mark if there is one."""
+    if not isinstance(prompt, str):
+        text = render_chat(path, prompt)
+        marked = bool(vocabulary.encode(""))
+        return vocabulary.encode(without_mark(path, text) if marked else text)
+    return vocabulary.encode(prompt) or ([] if start_id is None else [start_id])
+
+
+class TextModel(TextVerbs, Writer):
+    """A decoder alone (GPT-2, LLaMA, ...): it writes on."""
+
+    network: DecoderOnly
+
+    @property
+    def onward(self) -> DecoderOnly:
+        """What predicts the next token."""
+        return self.network
 
     @cached_property
     def max_len(self) -> int | None:

@@ -7,6 +7,7 @@ Not here: text between stop strings (`stopping`), chats (`chat`).
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -16,14 +17,22 @@ from sightline.decode.search import Hypothesis, Rule, Step, Stop
 from sightline.errors import UserError
 from sightline.generation.decoding import begin, in_batches, limits_of, not_first, search, stream, streams_of
 from sightline.generation.settings import GenerationSettings
-from sightline.model.cache import TextCache
-from sightline.model.networks import DecoderOnly
 
 
-def step_of(network: DecoderOnly) -> Step:
+@runtime_checkable
+class Onward(Protocol):
+    """A network that predicts the next token of a text: `DecoderOnly`, or what reads as one."""
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+    def start_cache(self, padding: Tensor) -> Any: ...
+    def decode(self, tokens: Tensor, cache: Any = None) -> Tensor: ...
+    def logits(self, hidden: Tensor) -> Tensor: ...
+
+
+def step_of(network: Onward) -> Step:
     """Feed the newest tokens, get the logits that follow them."""
 
-    def step(tokens: Int[Tensor, "rows new"], cache: TextCache) -> Float[Tensor, "rows vocab"]:
+    def step(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
         return network.logits(network.decode(tokens, cache)[:, -1])
 
     return step
@@ -31,7 +40,7 @@ def step_of(network: DecoderOnly) -> Step:
 
 @torch.inference_mode()
 def write_on(
-    network: DecoderOnly,
+    network: Onward,
     prompts: Sequence[Sequence[int]],
     settings: GenerationSettings,
     max_len: int | None = None,
@@ -61,7 +70,7 @@ def write_on(
 
 @torch.inference_mode()
 def stream_on(
-    network: DecoderOnly, prompt: Sequence[int], settings: GenerationSettings, max_len: int | None = None
+    network: Onward, prompt: Sequence[int], settings: GenerationSettings, max_len: int | None = None
 ) -> Iterator[int]:
     """The tokens that follow one prompt, one by one, without the end mark; the same ones as `write_on` has."""
     step, device = step_of(network), next(network.parameters()).device
@@ -115,7 +124,7 @@ class Perplexity:
 
 
 @torch.inference_mode()
-def perplexity(network: DecoderOnly, tokens: Sequence[int], window: int, stride: int) -> Perplexity:
+def perplexity(network: Onward, tokens: Sequence[int], window: int, stride: int) -> Perplexity:
     """The perplexity of a text that may be longer than the network reads at once.
 
     It is read in windows, each `stride` tokens after the last; every token is predicted once, in the first window that
