@@ -5,8 +5,8 @@
 Prints last, for each figure, `bench: NAME RATIO goal GOAL`: how many times faster ours is than the best peer as shipped
 (for `train-share-*`: our share of the machine's matrix-product rate), or a dash where it was not measured. Above them
 stands what they come from, also with the peer given our allocator setting. `decode-natural` needs a trained model and
-text for it. For all contenders and sizes: `training.py` and `decoding.py`. `--quick` is for trying the script out: the
-tiny model, two turns.
+text for it, `decode-shortlist` one that `sightline shortlist` has been run on. For all contenders and sizes:
+`training.py` and `decoding.py`. `--quick` is for trying the script out: the tiny model, two turns.
 """
 
 import argparse
@@ -86,17 +86,20 @@ def decoding_figures(folder: Path, cores: int, quick: bool) -> tuple[dict[str, f
 def natural_figure(
     model: Path, source: Path, folder: Path, cores: int, quick: bool
 ) -> tuple[dict[str, float], list[str]]:
-    """`decode-natural`: beam 4 on a trained model, outputs as long as it makes them."""
+    """`decode-natural`: beam 4 on a trained model, outputs as long as it makes them; with its shortlist, too."""
     exports.export(model, folder)
     agreed = decoding.check_agreement(folder)
     tokenizer = exports.read_model_directory(model).tokenizer
     sources = [ids for ids in tokenizer.encode_batch(decoding.lines(source)) if ids][: 64 if quick else 512]
-    workers = decoding.contenders(folder, cores, ("ours int8", "ctranslate2 int8"))
+    pairs = {"decode-natural": ("ours int8", "ctranslate2 int8")}
+    if (model / exports.SHORTLIST).is_file():
+        pairs["decode-shortlist"] = ("ours int8 shortlist", "ctranslate2 int8 vmap")
+    workers = decoding.contenders(folder, cores, [name for pair in pairs.values() for name in pair])
     title = f"trained, beam 4, natural lengths, {len(sources)} sentences"
     measured, _ = decoding.throughput(title, workers, Job(4, None, None), [sources] * (2 if quick else 5))
     decoding.close(workers)
     sections = decoding.report([measured], {"agreement": agreed}, machine.float_rate())
-    return {"decode-natural": measured.ratio("ours int8", "ctranslate2 int8")}, sections
+    return {name: measured.ratio(*pair) for name, pair in pairs.items()}, sections
 
 
 def lines(figures: dict[str, float]) -> list[str]:

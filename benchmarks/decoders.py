@@ -15,9 +15,11 @@ from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
 from sightline.config import DecodeConfig, ModelConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import SpecialIds, decode_tokens, pad_sources
 from sightline.model.transformer import Transformer
-from sightline.model_directory import read_model_directory, read_settings
+from sightline.model_directory import read_model_directory, read_settings, read_shortlist
 
 Tokens = list[int]
 Translate = Callable[[list[Tokens], "Job"], list[Tokens]]
@@ -33,25 +35,32 @@ class Job:
     length: int | None  # steps every output takes; None: until the model ends it
 
 
-def ours(folder: Path, compute: str) -> Translate:
-    """Our engine."""
+def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
+    """Our engine, with the shortlist of the model directory if asked for."""
     directory = read_model_directory(folder / "sightline")
+    table = candidate_table(folder / "sightline", directory.tokenizer) if shortlist else None
     model = prepare(directory.network, compute)
     special = SpecialIds(PAD, BOS, EOS, UNK)
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
         config = our_settings(directory.config.decode, job)
         if job.batch is None:
-            return [found[0].tokens for found in decode_tokens(model, sources, config, special)]
+            return [found[0].tokens for found in decode_tokens(model, sources, config, special, shortlist=table)]
         outputs: dict[int, Tokens] = {}
         for rows in sorted_batches(sources, job.batch):
             longest = max(len(sources[i]) for i in rows) + 1
             exact = replace(config, batch_tokens=job.batch * job.beam * longest)
-            found = decode_tokens(model, [sources[i] for i in rows], exact, special)
+            found = decode_tokens(model, [sources[i] for i in rows], exact, special, shortlist=table)
             outputs.update(zip(rows, (hypotheses[0].tokens for hypotheses in found), strict=True))
         return [outputs[i] for i in range(len(sources))]
 
     return translate
+
+
+def candidate_table(model_directory: Path, tokenizer: Tokenizer) -> CandidateTable:
+    """The shortlist of a model directory, for the engine."""
+    shortlist = read_shortlist(model_directory, tokenizer)
+    return CandidateTable(torch.from_numpy(shortlist.frequent), torch.from_numpy(shortlist.likely), torch.device("cpu"))
 
 
 def has_compute() -> bool:
@@ -81,8 +90,10 @@ def our_settings(config: DecodeConfig, job: Job) -> DecodeConfig:
     return config
 
 
-def ctranslate2(folder: Path, compute: str, inter_threads: int, intra_threads: int) -> Translate:
-    """CTranslate2."""
+def ctranslate2(
+    folder: Path, compute: str, inter_threads: int, intra_threads: int, shortlist: bool = False
+) -> Translate:
+    """CTranslate2, with the same shortlist as its vocabulary map if asked for."""
     import ctranslate2 as library
 
     path = str(folder / f"ctranslate2-{compute}")
@@ -100,6 +111,7 @@ def ctranslate2(folder: Path, compute: str, inter_threads: int, intra_threads: i
             length_penalty=LENGTH_PENALTY if job.beam > 1 else 1.0,
             max_batch_size=job.batch or 32,
             batch_type="examples",
+            use_vmap=shortlist,
             **lengths,
         )
         return [[ids[name] for name in result.hypotheses[0]] for result in results]

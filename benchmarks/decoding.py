@@ -70,6 +70,8 @@ def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]
         "ctranslate2 float32": lambda: Worker(decoders.ctranslate2, folder, "float32", cores, 1),
         "ctranslate2 int8": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1),
         "transformers": lambda: Worker(decoders.transformers, folder, threads=cores),
+        "ours int8 shortlist": lambda: Team(cores, decoders.ours, folder, "int8", True),
+        "ctranslate2 int8 vmap": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1, True),
     }
     return {name: makers[name]() for name in names}
 

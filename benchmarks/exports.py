@@ -18,8 +18,8 @@ from sightline.export.exported import read_exported
 from sightline.model.build import build_model
 from sightline.model.parameters import parameters_of
 from sightline.model.transformer import Transformer
+from sightline.model_directory import SHORTLIST, read_shortlist, write_settings, write_weights
 from sightline.model_directory import read_model_directory as read_model_directory
-from sightline.model_directory import write_settings, write_weights
 
 SPECIAL = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
@@ -66,11 +66,24 @@ def export(model_directory: Path, folder: Path) -> Path:
         there = folder / f"ctranslate2-{compute}"
         there.mkdir(parents=True, exist_ok=True)
         ctranslate2.write_model(exported, there, vocabulary(exported.config.vocab_size), compute)
+        if (model_directory / SHORTLIST).is_file():
+            (there / "vmap.txt").write_text(vocabulary_map(model_directory), encoding="utf-8")
     (folder / "transformers").mkdir(exist_ok=True)
     hf.write(exported, folder / "transformers", DecodeConfig(beam_size=1), example="")
     if model_directory.parent != folder and not (folder / "sightline").exists():
         (folder / "sightline").symlink_to(model_directory.absolute())
     return folder
+
+
+def vocabulary_map(model_directory: Path) -> str:
+    """Our shortlist as CTranslate2 reads one: a source piece, a tab, and what it may become; nothing before the tab for
+    what may be written anyway.
+    """
+    exported = read_exported(model_directory)
+    shortlist = read_shortlist(model_directory, exported.tokenizer)
+    names = vocabulary(exported.config.vocab_size)
+    rows = [("", shortlist.frequent), *zip(names, shortlist.likely, strict=True)]
+    return "".join(f"{name}\t{' '.join(dict.fromkeys(names[i] for i in row))}\n" for name, row in rows)
 
 
 def load_transformers(folder: Path) -> Any:
