@@ -1,6 +1,7 @@
 """How the cost of ours grows: time and peak memory against everything a user can make larger, with fitted slopes.
 
-    python benchmarks/growth.py [--curves length batch vocabulary layers beam corpus] [--pairs 1000000] [--cores 0]
+    python benchmarks/growth.py [--curves length batch vocabulary layers beam corpus] [--pairs 20000 10000000]
+                                [--cores 0]
 
 A slope is the exponent b of cost = a x^b: 1 is proportional, 0 is flat. It is fitted to all points by least squares in
 logarithms, and given again for the last doubling, where fixed costs weigh least. Every point is measured in a process
@@ -28,6 +29,7 @@ from workers import Worker, peak_memory
 
 MODEL = SIZES["d256"]
 REPEATS = 4
+CORPORA = (20_000, 40_000, 80_000, 160_000, 320_000)  # pairs
 
 
 @dataclass(frozen=True)
@@ -154,9 +156,8 @@ def doublings(first: int, last: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def curves(pairs: int) -> dict[str, Curve]:
-    """All curves; `pairs` is the size of the largest corpus."""
-    sizes = doublings(max(1, pairs // 16), pairs)
+def curves(sizes: tuple[int, ...] = CORPORA) -> dict[str, Curve]:
+    """All curves; `sizes` are those of the corpora, in pairs."""
     return {
         "length": Curve("Training step: one pair", "pieces a side", doublings(128, 4096), step_of_length),
         "batch": Curve("Training step: pairs of 16 pieces", "pairs in the batch", doublings(16, 512), step_of_batch),
@@ -190,12 +191,12 @@ def step_of_layers(x: int) -> Callable[[], float]:
     return training_step(pairs=64, n_layers=x)
 
 
-def point(name: str, x: int, pairs: int) -> Callable[[], tuple[float, int]]:
+def point(name: str, x: int, sizes: tuple[int, ...]) -> Callable[[], tuple[float, int]]:
     """Runs in a process of its own: seconds at best, and peak memory beyond that of the imports."""
     import sightline.training.trainer  # noqa: F401  what all curves import, so that all start from the same
 
     before = peak_memory()
-    work = curves(pairs)[name].make(x)
+    work = curves(sizes)[name].make(x)
 
     def measure() -> tuple[float, int]:
         repeats = 1 if name == "corpus" else REPEATS
@@ -205,11 +206,11 @@ def point(name: str, x: int, pairs: int) -> Callable[[], tuple[float, int]]:
     return measure
 
 
-def measure(name: str, pairs: int, threads: int) -> list[Point]:
+def measure(name: str, sizes: tuple[int, ...], threads: int) -> list[Point]:
     """All points of a curve."""
     found = []
-    for x in curves(pairs)[name].xs:
-        worker = Worker(point, name, x, pairs, threads=threads)
+    for x in curves(sizes)[name].xs:
+        worker = Worker(point, name, x, sizes, threads=threads)
         seconds, peak = worker().value
         worker.close()
         found.append(Point(x, seconds, peak))
@@ -255,8 +256,8 @@ def panels(name: str, curve: Curve, points: Sequence[Point]) -> list[dict[str, A
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--curves", nargs="+", choices=curves(1), default=list(curves(1)))
-    parser.add_argument("--pairs", type=int, default=320_000, help="of the largest corpus (default: %(default)s)")
+    parser.add_argument("--curves", nargs="+", choices=curves(), default=list(curves()))
+    parser.add_argument("--pairs", nargs="+", type=int, default=CORPORA, help="of the corpora (default: %(default)s)")
     machine.add_machine_options(parser)
     parser.add_argument("--name", default="growth", help="of the result files")
     options = parser.parse_args()
@@ -266,8 +267,9 @@ def main() -> None:
     path = machine.result_path(options.name)
     sections, data = [__doc__.split("\n\n", 2)[2].strip()], {}
     for name in options.curves:
-        curve = curves(options.pairs)[name]
-        points = measure(name, options.pairs, threads)
+        sizes = tuple(options.pairs)
+        curve = curves(sizes)[name]
+        points = measure(name, sizes, threads)
         figure = lines(path.with_name(f"{path.name}_{name}"), panels(name, curve, points))
         sections += [section(name, curve, points), f"![{name}]({figure.name})"]
         data[name] = {"points": [vars(p) for p in points], "slopes": slopes(points)}
