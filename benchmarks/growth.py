@@ -112,13 +112,22 @@ def preparation(pairs: int) -> Callable[[], float]:
 
 
 def epoch_plan(pairs: int) -> Callable[[], float]:
-    """Planning the batches of an epoch of so many pairs."""
+    """Planning the batches of an epoch of so many pairs, whose lengths are read from a mapped file."""
     from work import draw_lengths
 
-    from sightline.data.batching import plan_batches
+    from sightline.data.batching import plan_epoch
 
-    src, tgt = draw_lengths(pairs).astype(np.int32).T
-    return lambda: timed(lambda: plan_batches(src, tgt, 25_000, seed=1, epoch=0))
+    folder = tempfile.TemporaryDirectory()
+    path, drawn = Path(folder.name) / "lengths", draw_lengths(min(pairs, 100_000)).astype(np.int32)
+    with path.open("wb") as file:
+        for start in range(0, pairs, len(drawn)):
+            file.write(drawn[: pairs - start].tobytes())
+
+    def work(owner: Any = folder) -> float:  # holds the folder until the end
+        src, tgt = np.memmap(path, np.int32, "r").reshape(-1, 2).T
+        return timed(lambda: sum(len(plan) for plan in plan_epoch(src, tgt, 25_000, seed=1, epoch=0)))
+
+    return work
 
 
 def write_corpus(folder: Path, pairs: int, name: str = "corpus") -> tuple[str, str]:

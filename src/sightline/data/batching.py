@@ -30,7 +30,31 @@ Place = tuple[int, int, int]  # epoch, planned batches done with, batches given 
 
 AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
 
+PART = 1 << 20  # pairs planned at once, some fifty bytes each: beyond it memory does not grow with the corpus
 WINDOW = 32  # planned batches whose pairs are arranged anew under BPE-dropout; more pad less and wait longer
+
+
+def plan_epoch(
+    src_lengths: Lengths, tgt_lengths: Lengths, tokens_per_batch: int, seed: int, epoch: int, part: int = PART
+) -> Iterator[list[Rows]]:
+    """The batches of one epoch as `plan_batches` has them, planned for about `part` pairs at a time.
+
+    Of a larger corpus every k-th pair is a part, so that however the files are sorted all parts are alike. Epoch 0
+    begins with the largest batch, or with that of the part that has the longest pair.
+    """
+    n_parts = -(-len(src_lengths) // part)
+    if n_parts <= 1:
+        yield plan_batches(src_lengths, tgt_lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
+        return
+    order = np.random.default_rng([seed, epoch]).permutation(n_parts).tolist()
+    if epoch == 0:
+        longest = [max(lengths[i::n_parts].max() for lengths in (src_lengths, tgt_lengths)) for i in range(n_parts)]
+        order.sort(key=lambda i: i != int(np.argmax(longest)))  # the others stay in their order
+    for i in order:
+        generator = np.random.default_rng([seed, epoch, i])
+        first = epoch == 0 and i == order[0]
+        lengths = src_lengths[i::n_parts], tgt_lengths[i::n_parts]
+        yield [rows * n_parts + i for rows in arrange(*lengths, tokens_per_batch, generator, largest_first=first)]
 
 
 def plan_batches(
@@ -208,16 +232,21 @@ def walk(
     epoch, position, offset = start
     lengths = corpus.src_lengths, corpus.tgt_lengths
     for now in count(epoch):
-        plan = plan_batches(*lengths, tokens_per_batch, seed, now, largest_first=now == 0)
-        if config.bpe_dropout == 0:
-            for done, rows in enumerate(plan[position:], start=position + 1):
-                yield (now, done, 0), load(corpus, tokenizer, rows)
-        else:
-            for begin in range(position, len(plan), WINDOW):
-                rows = np.concatenate(plan[begin : begin + WINDOW])
+        end = 0
+        for plan in plan_epoch(*lengths, tokens_per_batch, seed, now):
+            first, end = end, end + len(plan)
+            if end <= position:
+                continue
+            if config.bpe_dropout == 0:
+                for done in range(max(first, position), end):
+                    yield (now, done + 1, 0), load(corpus, tokenizer, plan[done - first])
+                continue
+            for begin in range(max(first, position), end, WINDOW):
+                behind = min(begin + WINDOW, end)
+                rows = np.concatenate(plan[begin - first : behind - first])
                 parts = list(window_batches(corpus, tokenizer, config, tokens_per_batch, seed, now, begin, rows))
                 for given, batch in enumerate(parts[offset:], start=offset + 1):
-                    yield (now, begin, given) if given < len(parts) else (now, begin + WINDOW, 0), batch
+                    yield (now, begin, given) if given < len(parts) else (now, behind, 0), batch
                 offset = 0
         position = 0
 
