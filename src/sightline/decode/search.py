@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from sightline.decode.constraints import Limits, constrain, take
 from sightline.decode.ending import Ending, Unsurpassed
-from sightline.decode.ranking import best, highest, sort_descending
+from sightline.decode.ranking import best_continuations, highest, sort_descending
 from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
 
 COMPACT_AT = 0.1  # share of finished sentences at which the batch drops them
@@ -170,7 +170,7 @@ def _retire_paths(paths: Paths, found: list[list[Hypothesis]], options: SearchOp
         log_prob = sum(token_log_probs[:length])
         score = log_prob / options.ending.penalty(length, options.length_penalty)
         found[sentence].append(_hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options))
-    kept = (~done).nonzero().squeeze(1)
+    kept = _staying(done)
     return take(paths, kept), kept
 
 
@@ -330,15 +330,14 @@ def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Cand
     """
     n = (2 + len(options.other_ends)) * options.beam_size
     live, vocab = state.tokens.size(1), log_probs.size(1)
-    log_probs = log_probs.unflatten(0, (-1, live))  # batch, live, vocab
-    totals, index = best((state.log_probs.unsqueeze(-1) + log_probs).flatten(1), min(n, live * vocab))
+    log_probs = log_probs.unflatten(0, (-1, live))
+    totals, parents, pieces = best_continuations(log_probs, state.log_probs, min(n, live * vocab))
     missing = n - totals.size(1)  # a vocabulary smaller than the beam
     if missing:
-        totals, index = F.pad(totals, (0, missing), value=-torch.inf), F.pad(index, (0, missing))
-    parents = index // vocab
-    new_tokens = (index % vocab).unsqueeze(-1)
-    new_log_probs = log_probs.flatten(1).gather(1, index).unsqueeze(-1)
-    tokens = torch.cat([gather_beams(state.tokens, parents), new_tokens], -1)
+        totals = F.pad(totals, (0, missing), value=-torch.inf)
+        parents, pieces = F.pad(parents, (0, missing)), F.pad(pieces, (0, missing))
+    new_log_probs = log_probs.flatten(1).gather(1, parents * vocab + pieces).unsqueeze(-1)
+    tokens = torch.cat([gather_beams(state.tokens, parents), pieces.unsqueeze(-1)], -1)
     at_limit = tokens.size(2) >= state.limits.max_length
     return Candidates(
         tokens=tokens,
@@ -399,7 +398,7 @@ def _retire_beams(
             for tokens, token_log_probs, length, log_prob, score in zip(*row, strict=True)
             if score > -torch.inf
         ][: options.n_best]
-    kept = (~state.done).nonzero().squeeze(1)
+    kept = _staying(state.done)
     return take(state, kept), kept
 
 
@@ -419,6 +418,14 @@ def _move(cache: Cache, parents: Tensor, kept: Tensor | None, live: int) -> None
 def _worth_compacting(done: Bool[Tensor, " rows"]) -> bool:
     """Whether enough has finished; the only moment of a step at which the program waits for the device."""
     return int(done.sum()) >= max(1.0, COMPACT_AT * len(done))
+
+
+def _staying(done: Bool[Tensor, " rows"]) -> Int[Tensor, " kept"]:
+    """The rows that are not done; the last ones take the places of those that leave, so that few have to move."""
+    stays = (~done).nonzero().squeeze(1)
+    places = torch.arange(len(stays), device=done.device)
+    places[done[: len(stays)]] = stays[stays >= len(stays)]
+    return places
 
 
 def _hypothesis(

@@ -11,7 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-_ROOM = 32  # slots a fresh buffer holds; more than any beam is wide, or it is doubled at once
+# Slots a fresh buffer holds; more than any beam is wide, or it is doubled at once. Odd, or the same slot of all heads
+# and sentences would compete for the same few places of the processor's cache.
+_ROOM = 31
 
 
 class BeamCache:
@@ -24,6 +26,7 @@ class BeamCache:
         cross_k: Float[Tensor, "layers sentences heads src_len d_k"],
         cross_v: Float[Tensor, "layers sentences heads src_len d_v"],
     ) -> None:
+        """Keys and values of the sources belong to the cache from here on: it moves sentences within them."""
         self.memory = memory
         self.src_mask = src_mask
         self.src_bias = padding_bias(src_mask, memory.dtype)
@@ -122,8 +125,13 @@ class BeamCache:
         self.memory, self.src_mask, self.src_bias = (
             x.index_select(0, index) for x in (self.memory, self.src_mask, self.src_bias)
         )
-        self.cross_k, self.cross_v = self.cross_k.index_select(1, index), self.cross_v.index_select(1, index)
-        self.self_k, self.self_v = _resized(self.self_k, self.slots, index), _resized(self.self_v, self.slots, index)
+        buffers = self.cross_k, self.cross_v, self.self_k, self.self_v
+        places = index.tolist()
+        if _fills_gaps(places, self.cross_k.size(1)):
+            buffers = [_kept_in_place(buffer, places) for buffer in buffers]
+        else:
+            buffers = [buffer.index_select(1, index) for buffer in buffers]
+        self.cross_k, self.cross_v, self.self_k, self.self_v = buffers
 
 
 def padding_bias(mask: Bool[Tensor, "sentences src_len"], dtype: torch.dtype) -> Float[Tensor, "sentences 1 1 src_len"]:
@@ -138,25 +146,33 @@ def _slots_like(cross: Tensor, room: int) -> Tensor:
 
 
 def _doubled(buffer: Tensor) -> Tensor:
-    """A buffer of twice the room with the same content."""
+    """A buffer of twice the room and one more slot, with the same content."""
     room = buffer.size(3)
-    bigger = _slots_like(buffer, 2 * room)
+    bigger = _slots_like(buffer, 2 * room + 1)
     bigger[:, :, :, :room] = buffer
     return bigger
 
 
 def _move_slots(buffer: Tensor, source: Int[Tensor, "sentences kept"]) -> None:
     """Slot i of every sentence becomes what slot source[i] was, in place."""
-    layers, sentences, heads, room, width = buffer.shape
-    block = torch.arange(layers * sentences * heads, device=buffer.device).view(layers, sentences, heads, 1) * room
+    _, sentences, heads, room, width = buffer.shape
+    block = torch.arange(sentences * heads, device=buffer.device).view(sentences, heads, 1) * room
     rows = (block + source[:, None, :]).flatten()
-    kept = buffer.view(-1, width).index_select(0, rows)
-    buffer[:, :, :, : source.size(1)] = kept.view(layers, sentences, heads, -1, width)
+    for layer in buffer:
+        kept = layer.view(-1, width).index_select(0, rows)
+        layer[:, :, : source.size(1)] = kept.view(sentences, heads, -1, width)
 
 
-def _resized(buffer: Tensor, used: int, index: Tensor) -> Tensor:
-    """The sentences of `index` only; just the slots in use are copied."""
-    layers, _, heads, room, width = buffer.shape
-    kept = buffer.new_empty(layers, len(index), heads, room, width)
-    kept[:, :, :, :used] = buffer[:, :, :, :used].index_select(1, index)
-    return kept
+def _fills_gaps(index: list[int], sentences: int) -> bool:
+    """Whether every sentence of `index` stays in its place or comes from beyond the last one kept, each once."""
+    kept = len(index)
+    fills = all(source == place or source >= kept for place, source in enumerate(index))
+    return fills and kept <= sentences and len(set(index)) == kept
+
+
+def _kept_in_place(buffer: Tensor, index: list[int]) -> Tensor:
+    """The sentences of `index`; only those that change places are copied."""
+    for place, source in enumerate(index):
+        if place != source:
+            buffer[:, place] = buffer[:, source]
+    return buffer[:, : len(index)]

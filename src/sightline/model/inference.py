@@ -28,6 +28,8 @@ from sightline.model.stacks import Decoder
 from sightline.model.tracing import Traced
 from sightline.model.transformer import Transformer
 
+# Positions that the encoder takes at once: what a layer makes of more of them does not stay in the processor's cache.
+_AT_ONCE = 512
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -99,9 +101,11 @@ class InferenceTransformer(nn.Module):
     def encode(
         self, src: Int[Tensor, "batch src_len"], src_mask: Bool[Tensor, "batch src_len"]
     ) -> Float[Tensor, "batch src_len d_model"]:
-        """As `Transformer.encode`."""
+        """As `Transformer.encode`, some sentences at a time."""
         x = self.src_embeddings(src, 0)
-        return self.encoder(x, padding_bias(src_mask, x.dtype))
+        sentences = max(1, _AT_ONCE // src.size(1))
+        parts = zip(x.split(sentences), padding_bias(src_mask, x.dtype).split(sentences), strict=True)
+        return torch.cat([self.encoder(part, bias) for part, bias in parts])
 
     def start_cache(
         self, memory: Float[Tensor, "batch src_len d_model"], src_mask: Bool[Tensor, "batch src_len"]
@@ -287,7 +291,8 @@ class _DecoderLayer(nn.Module):
         keys.narrow(2, start, x.size(1)).copy_(k)
         values.narrow(2, start, x.size(1)).copy_(v)
         slots = bias.size(-1)
-        return self.self_attn.out(_merge_heads(_attend(q, keys[:, :, :slots], values[:, :, :slots], bias)))
+        keys, values = keys.narrow(2, 0, slots), values.narrow(2, 0, slots)
+        return self.self_attn.out(_merge_heads(_attend(q, keys, values, bias)))
 
     def _attend_to_source(self, x: Tensor, bias: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         q = _split_heads(self.cross_q(x), self.self_attn.n_heads)

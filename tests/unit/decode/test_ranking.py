@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sightline.decode.ranking import best, highest, order_keys, sort_descending
+from sightline.decode.ranking import best, best_continuations, highest, order_keys, sort_descending
 
 FEW_VALUES = st.sampled_from([-float("inf"), -2.5, -(2.0**-100), -0.0, 0.0, 2.0**-100, 3.0, float("inf")])
 
@@ -29,6 +29,17 @@ def test_best_is_a_stable_sort_over_many_blocks_full_of_ties():
     assert torch.equal(best(scores, 12)[1], expected)
     sparse = torch.zeros(1, 1500).index_fill(1, torch.tensor([1400, 700, 69, 65]), 1.0)
     assert best(sparse, 6)[1].tolist() == [[65, 69, 700, 1400, 0, 1]]
+
+
+@pytest.mark.parametrize("n", [3, 64, 70, 640, 1000])
+def test_continuations_are_ranked_by_their_sums(n):
+    """Over few values, so that sums of different hypotheses are often equal: the lower hypothesis is first then."""
+    scores, so_far = torch.randint(0, 4, (5, 3, n)).float(), torch.randint(0, 3, (5, 3)).float()
+    sums = (scores + so_far.unsqueeze(2)).flatten(1)
+    expected = sums.sort(dim=1, descending=True, stable=True)
+    values, parents, entries = best_continuations(scores, so_far, 8)
+    assert torch.equal(parents * n + entries, expected.indices[:, :8])
+    assert torch.equal(values, expected.values[:, :8])
 
 
 def test_highest_is_the_first_of_equals_within_and_across_blocks():

@@ -158,6 +158,15 @@ def test_first_step_has_one_row_per_sentence_and_finished_ones_leave(table_step,
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
+def test_only_the_last_sentences_move_when_others_leave(table_step, start_cache, make_limits, search):
+    longest = [9, 9, 2, 9, 2, 9, 9, 9]
+    cache = start_cache(list(range(8)))
+    found = search(table_step(5), cache, make_limits(longest, shortest=longest), PLAIN)
+    assert [len(h.tokens) for [h] in found] == longest
+    assert list(dict.fromkeys(cache.sentences)) == [0, 1, 6, 3, 7, 5]
+
+
+@pytest.mark.parametrize("search", [greedy, beam_search])
 def test_a_finished_sentence_does_not_change_while_others_run(start_cache, make_limits, search):
     """One in twenty is done after the first step: too few to drop it, and writing on would raise its score."""
 

@@ -77,6 +77,13 @@ MOVES: dict[str, list[tuple[str, list[int]]]] = {
         ("reorder", [1, 1, 2, 2]),
         ("select", [2, 3]),
     ],
+    "the last sentence takes the place of another": [
+        ("select", [0, 0, 1, 1, 2, 2]),
+        ("select", [5, 4, 2, 3]),
+        ("reorder", [0, 0, 3, 3]),
+        ("reorder", [1, 1, 2, 3]),
+        ("select", [2, 2]),
+    ],
     "rows leave": [
         ("select", [0, 0, 1, 1, 2, 2]),
         ("select", [1, 2, 3, 5]),
@@ -133,6 +140,30 @@ def test_the_cache_itself_stays_where_it_is(model: Transformer) -> None:
     cache.reorder(torch.tensor([1, 0, 2, 2, 5, 4]))
     steps(prepared, cache, targets(6, 1))
     assert [t.data_ptr() for t in (cache.self_k, cache.self_v, cache.cross_k, cache.cross_v)] == before
+
+
+def test_a_sentence_that_leaves_moves_one_other(model: Transformer) -> None:
+    """Nor are all sentences copied when one has ended: the last takes its place."""
+    prepared = prepare_for_inference(model)
+    cache = start(prepared)
+    steps(prepared, cache, targets(3, 1))
+    buffers = [t for t in (cache.self_k, cache.self_v, cache.cross_k, cache.cross_v)]
+    last = [t[:, 2].clone() for t in buffers]
+    cache.select(torch.tensor([2, 1]))
+    after = (cache.self_k, cache.self_v, cache.cross_k, cache.cross_v)
+    for before, moved_to, kept in zip(buffers, after, last, strict=True):
+        assert moved_to.data_ptr() == before.data_ptr() and moved_to.size(1) == 2
+        assert torch.equal(moved_to[:, 0].nan_to_num(), kept.nan_to_num())
+
+
+def test_sources_are_encoded_some_at_a_time(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepare_for_inference(model)
+    whole, lots = prepared.encode(SRC, SRC_MASK), []
+    encoder = prepared.encoder
+    monkeypatch.setattr(encoder, "forward", lambda x, bias, f=encoder.forward: lots.append(len(x)) or f(x, bias))
+    monkeypatch.setattr("sightline.model.inference._AT_ONCE", 2 * SRC.size(1))
+    torch.testing.assert_close(prepared.encode(SRC, SRC_MASK), whole, **TIGHT)
+    assert lots == [2, 1]
 
 
 def test_preparing_leaves_the_model_alone(model: Transformer) -> None:
