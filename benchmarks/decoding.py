@@ -63,14 +63,14 @@ class Measured:
 
 
 def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]:
-    """The contenders among `names`, each in processes of its own."""
+    """The contenders among `names`, each in processes of its own; ours with the allocator setting that users have."""
     makers = {
-        "ours float32": lambda: Team(cores, decoders.ours, folder, "float32"),
-        "ours int8": lambda: Team(cores, decoders.ours, folder, "int8"),
+        "ours float32": lambda: Team(cores, decoders.ours, folder, "float32", keep_memory=True),
+        "ours int8": lambda: Team(cores, decoders.ours, folder, "int8", keep_memory=True),
         "ctranslate2 float32": lambda: Worker(decoders.ctranslate2, folder, "float32", cores, 1),
         "ctranslate2 int8": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1),
         "transformers": lambda: Worker(decoders.transformers, folder, threads=cores),
-        "ours int8 shortlist": lambda: Team(cores, decoders.ours, folder, "int8", True),
+        "ours int8 shortlist": lambda: Team(cores, decoders.ours, folder, "int8", True, keep_memory=True),
         "ctranslate2 int8 vmap": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1, True),
     }
     return {name: makers[name]() for name in names}
@@ -125,7 +125,10 @@ def latency(
     settings[f"ours float32, {text}"] = ((decoders.ours, folder, "float32"), cores)
     if with_transformers:
         settings[f"transformers, {text}"] = ((decoders.transformers, folder), cores)
-    workers = {name: Worker(make, *arguments, threads=threads) for name, (arguments, threads) in settings.items()}
+    workers = {
+        name: Worker(make, *arguments, threads=threads, keep_memory=name.startswith("ours"))
+        for name, (arguments, threads) in settings.items()
+    }
     single: dict[str, list[float]] = {name: [] for name in workers}
     peaks: dict[str, int] = {}
 
