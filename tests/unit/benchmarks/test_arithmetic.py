@@ -17,7 +17,7 @@ from sightline.data.batch import collate
 from sightline.model.build import build_model
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
-NAMES = ("turns", "work", "workers", "figures", "exports", "decoders", "growth", "machine", "bench")
+NAMES = ("turns", "work", "workers", "figures", "exports", "decoders", "growth", "machine", "bench", "lexical_aligner")
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not part of the source distribution")
 
@@ -57,6 +57,18 @@ def test_warm_up_turns_are_run_and_not_counted(scripts: dict[str, ModuleType]) -
     seconds = scripts["turns"].take_turns({"a": contender}, turns=3, warm_up=2, show=False)
     assert seen == [-2, -1, 0, 1, 2]
     assert seconds == {"a": [0.0, 1.0, 2.0]}
+
+
+def test_the_lexical_aligner_finds_words_by_the_company_they_keep(scripts: dict[str, ModuleType]) -> None:
+    """The target says every pair of words the other way round, against the diagonal."""
+    aligner = scripts["lexical_aligner"]
+    words = ["a", "b", "c", "d"]
+    texts = [[x, y] for x in words for y in words if x != y] + 6 * [[x] for x in words]
+    src, tgt = aligner.number(texts, 1), aligner.number([[word.upper() for word in text[::-1]] for text in texts], 0)
+    cells = aligner.cells_of(src, tgt)
+    found = list(aligner.links(cells, aligner.posteriors(cells, 5), tgt))
+    assert set(found[:12]) == {"1-0 0-1"}
+    assert set(found[12:]) == {"0-0"}
 
 
 def test_a_ratio_is_taken_within_a_turn(scripts: dict[str, ModuleType]) -> None:
