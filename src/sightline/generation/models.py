@@ -162,10 +162,15 @@ class TextVerbs:
         return prompt_ids(prompt, self.path, self.tokenizer, self.generation.start_id)
 
     def decode_after(self: Reader, prompt: Sequence[int]) -> Decode:
-        """Ids to the text that they add to a prompt's; at the beginning of a text some vocabularies drop a blank."""
-        context = list(prompt[-CONTEXT:])
-        known = len(self.tokenizer.decode(context))
-        return lambda ids: self.tokenizer.decode([*context, *ids])[known:]
+        """Ids to the text that they add to a prompt's."""
+        return decode_after(self.tokenizer, prompt)
+
+
+def decode_after(vocabulary: Vocabulary, prompt: Sequence[int]) -> Decode:
+    """Ids to the text that they add to a prompt's; at the beginning of a text some vocabularies drop a blank."""
+    context = list(prompt[-CONTEXT:])
+    known = len(vocabulary.decode(context))
+    return lambda ids: vocabulary.decode([*context, *ids])[known:]
 
 
 def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start_id: int | None) -> list[int]:

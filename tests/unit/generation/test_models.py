@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,14 @@ import torch
 from sightline.cli import main
 from sightline.errors import UserError
 from sightline.families.vocabulary import Vocabulary
-from sightline.generation.models import PictureModel, ReadingModel, RewritingModel, TextModel, refuse_single
+from sightline.generation.models import (
+    PictureModel,
+    ReadingModel,
+    RewritingModel,
+    TextModel,
+    decode_after,
+    refuse_single,
+)
 
 Make = Callable[..., Any]
 
@@ -52,8 +58,7 @@ def test_the_blank_before_an_output_is_kept() -> None:
     """A vocabulary that marks blanks drops the one before a text's first word, but an output is not a first word."""
     words = {1: "a", 2: "dog", 3: "runs"}
     vocabulary = Vocabulary(lambda text: [1, 2], lambda ids: " ".join(words[i] for i in ids), {}.get)
-    model: Any = SimpleNamespace(tokenizer=vocabulary)
-    assert TextModel.decode_after(model, [1, 2])([3]) == " runs"
+    assert decode_after(vocabulary, [1, 2])([3]) == " runs"
 
 
 def test_several_samples_of_one_prompt(make: Make) -> None:
