@@ -22,8 +22,8 @@ from sightline.families.checkpoint import read_json
 from sightline.families.folder import FamilyModel
 from sightline.families.vocabulary import Vocabulary
 from sightline.generation.chat import Messages, mark_of, render_chat, tokenizer_settings, without_mark
-from sightline.generation.embed import POOLINGS, embed
-from sightline.generation.fill import Filling, fill, mask_of
+from sightline.generation.embed import POOLINGS, Encoder, embed
+from sightline.generation.fill import Filling, Guesser, fill, mask_of
 from sightline.generation.label import Label, label
 from sightline.generation.languages import Languages, read_languages
 from sightline.generation.rewrite import rewrite, stream_rewrite
@@ -274,13 +274,7 @@ class ReadingModel(FamilyModel):
         """
         if self.config.head != "masked":
             raise UserError(f"{self.path}: was saved without its head for masked tokens; it can only embed")
-        written, mask_id = mask_of(self.tokenizer, mark_of(tokenizer_settings(self.path), "mask_token"))
-        tokens = self.tokenizer.encode(text)
-        if mask_id not in tokens:
-            raise UserError(f"the text has no mask to fill; this model's is written {written}")
-        top = min(top, self.config.vocab_size)
-        found = fill(self.network, tokens, mask_id, top)
-        return [[Filling(self.tokenizer.decode([i]), i, probability) for i, probability in one] for one in found]
+        return fillings(lambda mask_id: self.network, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
 
     def embed(
         self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True, batch_size: int = 16
@@ -291,12 +285,37 @@ class ReadingModel(FamilyModel):
             pooling: "mean" of all tokens' states, marks included, or the "first" one's.
             normalize: make each vector's length 1, so that products are cosines.
         """
-        refuse_single(texts, "embed")
-        if pooling not in POOLINGS:
-            raise unknown("pooling", pooling, POOLINGS)
-        ids = [self.tokenizer.encode(text) for text in texts]
         pad_id = self.hf_config.get("pad_token_id") or 0
-        return embed(self.network, ids, pad_id, POOLINGS[pooling], normalize, batch_size).numpy()
+        return vectors(self.network, texts, self.tokenizer, pad_id, pooling, normalize, batch_size)
+
+
+def fillings(
+    guesser: Callable[[int], Guesser], text: str, path: Path, vocabulary: Vocabulary, top: int
+) -> list[list[Filling]]:
+    """`ReadingModel.fill_mask` by what `guesser` makes of the id of the mask."""
+    written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
+    tokens = vocabulary.encode(text)
+    if mask_id not in tokens:
+        raise UserError(f"the text has no mask to fill; this model's is written {written}")
+    found = fill(guesser(mask_id), tokens, mask_id, top)
+    return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
+
+
+def vectors(
+    encoder: Encoder,
+    texts: Sequence[str],
+    vocabulary: Vocabulary,
+    pad_id: int,
+    pooling: str,
+    normalize: bool,
+    batch_size: int,
+) -> np.ndarray:
+    """`ReadingModel.embed` by another network."""
+    refuse_single(texts, "embed")
+    if pooling not in POOLINGS:
+        raise unknown("pooling", pooling, POOLINGS)
+    ids = [vocabulary.encode(text) for text in texts]
+    return embed(encoder, ids, pad_id, POOLINGS[pooling], normalize, batch_size).numpy()
 
 
 class PictureModel(FamilyModel):

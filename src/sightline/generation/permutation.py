@@ -14,11 +14,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.errors import UserError, unknown
-from sightline.generation.chat import Messages, mark_of, tokenizer_settings
-from sightline.generation.embed import POOLINGS, embed
-from sightline.generation.fill import Filling, fill, mask_of
-from sightline.generation.models import TextVerbs, prompt_ids, refuse_single
+from sightline.generation.chat import Messages
+from sightline.generation.fill import Filling
+from sightline.generation.models import TextVerbs, fillings, prompt_ids, vectors
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.relatives.folder import XLNetModel
 from sightline.relatives.xlnet import XLNet
@@ -123,23 +121,15 @@ class PermutationModel(TextVerbs, XLNetModel):
 
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
         """As of `ReadingModel`; masks do not see each other."""
-        written, mask_id = mask_of(self.tokenizer, mark_of(tokenizer_settings(self.path), "mask_token"))
-        tokens = self.tokenizer.encode(text)
-        if mask_id not in tokens:
-            raise UserError(f"the text has no mask to fill; this model's is written {written}")
-        found = fill(Around(self.network, mask_id), tokens, mask_id, min(top, self.shape.vocab_size))
-        return [[Filling(self.tokenizer.decode([i]), i, probability) for i, probability in one] for one in found]
+        top = min(top, self.shape.vocab_size)
+        return fillings(lambda mask_id: Around(self.network, mask_id), text, self.path, self.tokenizer, top)
 
     def embed(
         self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True, batch_size: int = 16
     ) -> np.ndarray:
         """As of `ReadingModel`."""
-        refuse_single(texts, "embed")
-        if pooling not in POOLINGS:
-            raise unknown("pooling", pooling, POOLINGS)
-        ids = [self.tokenizer.encode(text) for text in texts]
         pad_id = self.generation.pad_id
-        return embed(Whole(self.network), ids, pad_id, POOLINGS[pooling], normalize, batch_size).numpy()
+        return vectors(Whole(self.network), texts, self.tokenizer, pad_id, pooling, normalize, batch_size)
 
     def encode(self, prompt: str | Messages) -> list[int]:
         """The ids of a prompt, without the marks that end a text."""
