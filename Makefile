@@ -51,8 +51,8 @@ clean:
 	rm -rf $(VENV) .venv-peers build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
-# One mark for each set of extras, renewed when the dependencies change.
-$(VENV)/.%: pyproject.toml constraints.txt | $(BIN)/python
+# One mark for each set of extras, renewed when the dependencies or the sources in C change.
+$(VENV)/.%: pyproject.toml constraints.txt hatch_build.py $(wildcard src/sightline/native/*.[ch]) | $(BIN)/python
 	@echo "Installing what '$*' needs into $(VENV) (once; a minute or two) ..."
 	@$(PIP) --editable '.[$*]'
 	@touch $@

@@ -14,7 +14,7 @@ from sightline.errors import UserError, unknown
 from sightline.model.build import build_model as build_transformer
 from sightline.model.build import build_pooled_transformer
 from sightline.model.heads import PooledEncoder
-from sightline.model.inference import InferenceTransformer, PreparedForms
+from sightline.model.inference import Prepared, PreparedForms
 from sightline.model.transformer import Transformer
 
 Network = Transformer | Recurrent | Convolutional
@@ -52,7 +52,7 @@ def longest_sequence(config: ModelConfig) -> int | None:
     return config.max_len if config.positions == "learned" else None
 
 
-def decoding_forms(network: Network) -> Callable[[str], Network | InferenceTransformer]:
+def decoding_forms(network: Network) -> Callable[[str], Network | Prepared]:
     """What gives the network in the form for `DecodeConfig.compute`; only the Transformer has others than itself."""
     if isinstance(network, Transformer):
         return PreparedForms(network)

@@ -6,8 +6,9 @@ Not here: text (`translator`) and the search itself (`search`), which this modul
 import hashlib
 import math
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -20,6 +21,9 @@ from sightline.decode.constraints import FREE, Limits
 from sightline.decode.sampling import SamplingOptions
 from sightline.decode.search import Cache, Hypothesis, SearchOptions, Step, beam_search, sample
 from sightline.errors import UserError
+
+
+LEAST_SHARE = 512  # of `batch_tokens` for each thread: fewer rows would leave the products waiting for their weights
 
 
 @runtime_checkable
@@ -36,6 +40,18 @@ class EncoderDecoder(Protocol):
     def decode(self, tgt_in: Tensor, memory: Any, src_mask: Tensor, cache: Any = None) -> Tensor: ...
     def logits(self, hidden: Tensor) -> Tensor: ...
     def start_cache(self, memory: Any, src_mask: Tensor) -> Any: ...
+
+
+@runtime_checkable
+class OwnSearch(Protocol):
+    """A model that can also search by itself, in several threads at once, and finds what `beam_search` does.
+
+    `search(sources, limits, options, few)` is given sources with their end marks and, of `constraints`, `search` and
+    `candidates`, `Limits`, `SearchOptions` and `Candidates` or None. What it gives for each source has the fields of a
+    `Hypothesis`.
+    """
+
+    def search(self, sources: Any, limits: Any, options: Any, few: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -100,28 +116,50 @@ def decode_tokens(
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in sources]
     was_training = model.training
     model.train(False)
+
+    own = isinstance(model, OwnSearch) and not (config.sample or config.no_repeat_ngram)
+    search = _search_by_model if own else _search_by_steps
+
+    def decode(batch: list[int]) -> list[list[Hypothesis]]:
+        few, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
+        return search(model, few, forced, config, special, max_len, shortlist)
+
     try:
-        waiting = list(batches([len(source) for source in sources], config))[::-1]
-        while waiting:
-            batch = waiting.pop()
-            try:
-                results = _decode_batch(
-                    model,
-                    [sources[i] for i in batch],
-                    [prefixes[i] for i in batch],
-                    config,
-                    special,
-                    max_len,
-                    shortlist,
-                )
-            except torch.OutOfMemoryError:
-                waiting += _halves(batch, config)
-                continue
+        for batch, results in (_in_threads if own else _in_turn)(decode, sources, config):
             for i, hypotheses in zip(batch, results, strict=True):
+                if not (hypotheses and math.isfinite(hypotheses[0].log_prob)):
+                    raise not_finite()
                 found[i] = hypotheses
     finally:
         model.train(was_training)
     return found
+
+
+Results = Iterator[tuple[list[int], list[list[Hypothesis]]]]
+Decode = Callable[[list[int]], list[list[Hypothesis]]]
+
+
+def _in_turn(decode: Decode, sources: Sequence[Sequence[int]], config: DecodeConfig) -> Results:
+    """One batch after the other; one that the device's memory does not hold is cut in half."""
+    waiting = list(batches([len(source) for source in sources], config))[::-1]
+    while waiting:
+        batch = waiting.pop()
+        try:
+            yield batch, decode(batch)
+        except torch.OutOfMemoryError:
+            waiting += _halves(batch, config)
+
+
+def _in_threads(decode: Decode, sources: Sequence[Sequence[int]], config: DecodeConfig) -> Results:
+    """Batches side by side, as many as torch would use threads; together they take the memory of one batch."""
+    threads = torch.get_num_threads()
+    share = max(min(config.batch_tokens, LEAST_SHARE), config.batch_tokens // threads)
+    waiting = list(batches([len(source) for source in sources], replace(config, batch_tokens=share)))
+    if threads == 1 or len(waiting) < 2:
+        yield from ((batch, decode(batch)) for batch in waiting)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from zip(waiting, pool.map(decode, waiting), strict=True)
 
 
 def batches(lengths: Sequence[int], config: DecodeConfig) -> Iterator[list[int]]:
@@ -158,7 +196,7 @@ def _halves(batch: list[int], config: DecodeConfig) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def _decode_batch(
+def _search_by_steps(
     model: EncoderDecoder,
     sources: list[Sequence[int]],
     prefixes: list[Sequence[int]],
@@ -168,10 +206,30 @@ def _decode_batch(
     shortlist: CandidateTable | None,
 ) -> list[list[Hypothesis]]:
     start = start_decoding(model, sources, prefixes, config, special, max_len, shortlist)
-    found = _search(start.step, start.cache, start.limits, sources, config, start.special)
-    if not all(hypotheses and math.isfinite(hypotheses[0].log_prob) for hypotheses in found):
-        raise not_finite()
-    few = start.few
+    return _with_ids(_search(start.step, start.cache, start.limits, sources, config, start.special), start.few)
+
+
+@torch.inference_mode()
+def _search_by_model(
+    model: Any,
+    sources: list[Sequence[int]],
+    prefixes: list[Sequence[int]],
+    config: DecodeConfig,
+    special: SpecialIds,
+    max_len: int | None,
+    shortlist: CandidateTable | None,
+) -> list[list[Hypothesis]]:
+    ended = [[*source, special.eos_id] for source in sources]
+    limits = to_limits([len(source) for source in ended], prefixes, config, max_len)
+    few = None
+    if shortlist is not None:
+        few = shortlist.candidates(*pad_sources(sources, special), limits.prefix, astuple(special))
+        limits, special = few.limits(limits), _places(special, few)
+    found = model.search(ended, limits, search_options(config, special), few)
+    return _with_ids([[Hypothesis(**vars(f)) for f in ranked] for ranked in found], few)
+
+
+def _with_ids(found: list[list[Hypothesis]], few: Candidates | None) -> list[list[Hypothesis]]:
     return found if few is None else [[few.with_ids(hypothesis) for hypothesis in ranked] for ranked in found]
 
 
@@ -203,8 +261,11 @@ def start_decoding(
     if shortlist is None:
         return Start(step_of(model), cache, limits, special, None)
     few = shortlist.candidates(src, src_mask, limits.prefix, astuple(special))
-    places = SpecialIds(*(few.place(token) for token in astuple(special)))
-    return Start(few.step(model), few.cache(cache), few.limits(limits), places, few)
+    return Start(few.step(model), few.cache(cache), few.limits(limits), _places(special, few), few)
+
+
+def _places(special: SpecialIds, few: Candidates) -> SpecialIds:
+    return SpecialIds(*(few.place(token) for token in astuple(special)))
 
 
 def not_finite() -> UserError:

@@ -23,6 +23,7 @@ from sightline.errors import UserError
 from sightline.model.attention import MultiHeadAttention
 from sightline.model.beam_cache import BeamCache, padding_bias
 from sightline.model.embeddings import Embeddings
+from sightline.model.native_inference import NativeTransformer, native_available
 from sightline.model.quantized import ChosenOutputs, fuse, int8_available
 from sightline.model.stacks import Decoder
 from sightline.model.tracing import Traced
@@ -38,9 +39,9 @@ class PreparedForms:
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
-        self._forms: dict[str, tuple[int, Transformer | InferenceTransformer]] = {}
+        self._forms: dict[str, tuple[int, Prepared]] = {}
 
-    def __call__(self, compute: str) -> "Transformer | InferenceTransformer":
+    def __call__(self, compute: str) -> "Prepared":
         """The form for `compute`, as `prepare_for_inference` makes it; a new one if the model was changed since."""
         version = sum(0 if p.is_inference() else p._version for p in self._model.parameters())
         known, form = self._forms.get(compute, (None, None))
@@ -50,14 +51,15 @@ class PreparedForms:
         return form
 
 
-def prepare_for_inference(model: Transformer, compute: str = "float32") -> "InferenceTransformer | Transformer":
+def prepare_for_inference(model: Transformer, compute: str = "float32") -> "Prepared":
     """The same model for decoding only, a snapshot: later changes to `model` need a new one.
 
     Args:
         model: whichever of our Transformers; stays as it is and shares what it can.
         compute: "float32", equal to the model but for rounding; "int8", on a CPU only, faster and smaller;
-            "bfloat16" or "float16", a copy of the model in these numbers. A processor without the instructions for
-            int8 gets float32 and a warning. On CUDA float32 is the model itself.
+            "bfloat16" or "float16", a copy of the model in these numbers. On a CPU the first two are for the compiled
+            library where there is one, for torch where not; without the instructions for int8, torch gets float32 and
+            a warning. On CUDA float32 is the model itself.
 
     Raises:
         UserError: int8 for a model that is not on a CPU.
@@ -67,6 +69,8 @@ def prepare_for_inference(model: Transformer, compute: str = "float32") -> "Infe
         return copy.deepcopy(model).to(HALF[compute]).requires_grad_(False).eval()
     if compute == "int8" and not on_cpu:
         raise UserError("decode.compute = int8 is for a CPU: choose --device cpu, or bfloat16 to stay on this device")
+    if on_cpu and native_available(model):
+        return NativeTransformer(model, compute)
     if compute == "int8" and not int8_available():
         warnings.warn("this processor or this torch has no int8 matrix products: float32 is used", stacklevel=2)
         compute = "float32"
@@ -77,7 +81,7 @@ def prepare_for_inference(model: Transformer, compute: str = "float32") -> "Infe
 
 
 class InferenceTransformer(nn.Module):
-    """Made by `prepare_for_inference`; decodes, and does nothing else."""
+    """The form for torch. Made by `prepare_for_inference`; decodes, and does nothing else."""
 
     def __init__(self, model: Transformer, compute: str) -> None:
         super().__init__()
@@ -149,6 +153,9 @@ class InferenceTransformer(nn.Module):
         Each logit is that of `logits`; to the last bit in int8, where every output has a scale of its own.
         """
         return self.chosen_outputs(ids)
+
+
+Prepared = Transformer | InferenceTransformer | NativeTransformer
 
 
 class _EmbeddingLookup(nn.Module):

@@ -1,0 +1,144 @@
+"""The compiled library as Python sees it: its structures and functions, and whether it can be used here.
+
+Structures repeat those of `transformer.h` and `search.c`; keep both in step.
+"""
+
+import ctypes
+import os
+from ctypes import POINTER, Structure, byref, c_float, c_int, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from sightline.native.build import LIBRARY
+
+MOST_SUPPRESSED = 8
+SWITCH = "SIGHTLINE_NATIVE"  # 0 in the environment: do without the library
+
+
+class Norm(Structure):
+    """Weight and bias as addresses; None: no norm."""
+
+    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("eps", c_float))
+
+
+class Attention(Structure):
+    """See transformer.h."""
+
+    _fields_ = (
+        ("heads", c_int),
+        ("d_k", c_int),
+        ("d_v", c_int),
+        ("in_", c_void_p),
+        ("memory", c_void_p),
+        ("out", c_void_p),
+        ("norm", Norm),
+    )
+
+
+class FeedForward(Structure):
+    """See transformer.h."""
+
+    _fields_ = (("up", c_void_p), ("down", c_void_p), ("norm", Norm))
+
+
+class Layer(Structure):
+    """See transformer.h."""
+
+    _fields_ = (("self_", Attention), ("cross", Attention), ("ffn", FeedForward))
+
+
+class Embeddings(Structure):
+    """See transformer.h."""
+
+    _fields_ = (("rows", c_void_p), ("positions", c_void_p), ("scale", c_float))
+
+
+class Transformer(Structure):
+    """See transformer.h."""
+
+    _fields_ = (
+        ("d_model", c_int),
+        ("norm_first", c_int),
+        ("n_encoder_layers", c_int),
+        ("n_decoder_layers", c_int),
+        ("source", Embeddings),
+        ("target", Embeddings),
+        ("encoder", POINTER(Layer)),
+        ("decoder", POINTER(Layer)),
+        ("encoder_norm", Norm),
+        ("decoder_norm", Norm),
+        ("output", c_void_p),
+    )
+
+
+class Options(Structure):
+    """See search.c."""
+
+    _fields_ = (
+        ("beam_size", c_int),
+        ("n_best", c_int),
+        ("bos_id", c_int),
+        ("eos_id", c_int),
+        ("n_suppressed", c_int),
+        ("suppressed", c_int32 * MOST_SUPPRESSED),
+        ("length_penalty", c_float),
+    )
+
+
+class Limits(Structure):
+    """See search.c."""
+
+    _fields_ = (("min_length", c_void_p), ("max_length", c_void_p), ("prefix", c_void_p), ("prefix_length", c_int))
+
+
+class Found(Structure):
+    """See search.c."""
+
+    _fields_ = (
+        ("tokens", c_void_p),
+        ("lengths", c_void_p),
+        ("token_log_probs", c_void_p),
+        ("log_probs", c_void_p),
+        ("scores", c_void_p),
+        ("longest", c_int),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library; None where it was not built, this processor lacks its instructions, or the switch says no."""
+    if os.environ.get(SWITCH) == "0" or not LIBRARY.is_file() or not _has_instructions():
+        return None
+    try:
+        loaded = ctypes.CDLL(str(LIBRARY))
+    except OSError:  # made for another system
+        return None
+    for name, result, arguments in (
+        ("linear", c_void_p, (c_void_p, c_void_p, c_int, c_int, c_int, c_int)),
+        ("linear_rows", c_void_p, (c_void_p, c_void_p, c_int)),
+        ("linear_free", None, (c_void_p,)),
+        ("apply", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
+        ("levels", None, (c_void_p, c_void_p, c_void_p)),
+        ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int)),
+        ("end", None, (c_void_p,)),
+        ("make_room", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),
+        ("step", c_int, (c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
+        ("places", c_int64, (c_void_p,)),
+        ("forget", None, (c_void_p, c_int64)),
+        ("search", c_int, (c_void_p,) * 7),
+    ):
+        function = getattr(loaded, f"sightline_{name}")
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+def _has_instructions() -> bool:
+    """Whether the processor knows AVX2 and FMA."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
+    except (OSError, IndexError):  # not Linux: every Intel Mac of the last ten years does
+        return True
+    return {"avx2", "fma"} <= set(flags)
+
+
+__all__ = ["Attention", "Embeddings", "FeedForward", "Found", "Layer", "Limits", "Norm", "Options", "Transformer", "byref", "library"]

@@ -1,0 +1,376 @@
+"""A Transformer's parameters packed for the compiled library, and what the library does with them."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import POINTER, byref, c_int32, c_void_p, cast
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sightline.native import library as c
+
+Floats = NDArray[np.float32]
+Ints = NDArray[Any]  # of whole numbers
+LANES = 8  # numbers a register holds: what widths have to be multiples of
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the parameters' own shapes do not say."""
+
+    encoder_heads: tuple[int, ...]  # of each layer
+    decoder_heads: tuple[int, ...]
+    cross_heads: tuple[int, ...]
+    norm_first: bool
+    eps: float = 1e-5  # of the norms
+
+
+class Linear:
+    """y = x W^T + b, packed: one for each thing the library multiplies with.
+
+    Args:
+        weight: (d_out, d_in).
+        bias: (d_out,) or None.
+        int8: whether in 8-bit integers, one scale for each row of inputs and each output.
+        after_relu: inputs are never negative, and get twice as many levels.
+    """
+
+    def __init__(self, weight: Floats, bias: Floats | None, int8: bool, after_relu: bool = False) -> None:
+        weight = _floats(weight)
+        bias = None if bias is None else _floats(bias)
+        self.d_out, self.d_in = weight.shape
+        self.int8 = int8
+        self.address = _made(
+            _library().sightline_linear(_at(weight), _at(bias), self.d_out, self.d_in, int8, after_relu)
+        )
+
+    def rows(self, index: Ints) -> "Linear":
+        """Some of the outputs, in this order; each yields what it does here, to the last bit."""
+        index = np.ascontiguousarray(index, np.int32)
+        few = object.__new__(Linear)
+        few.d_out, few.d_in, few.int8 = len(index), self.d_in, self.int8
+        few.address = _made(_library().sightline_linear_rows(self.address, _at(index), len(index)))
+        return few
+
+    def __call__(self, x: Floats) -> Floats:
+        """(rows, d_in) to (rows, d_out); a row yields the same to the last bit in any company."""
+        x = _floats(x)
+        y = np.empty((len(x), self.d_out), np.float32)
+        _done(_library().sightline_apply(self.address, _at(x), len(x), _at(y)))
+        return y
+
+    def levels(self) -> tuple[NDArray[np.int8], Floats]:
+        """In int8: the levels (d_out, d_in) and the scale of each output; W is about scale * level."""
+        levels, scales = np.empty((self.d_out, self.d_in), np.int8), np.empty(self.d_out, np.float32)
+        _library().sightline_levels(self.address, _at(levels), _at(scales))
+        return levels, scales
+
+    def __del__(self) -> None:
+        if getattr(self, "address", None):
+            _library().sightline_linear_free(self.address)
+
+
+class Network:
+    """A packed Transformer.
+
+    Args:
+        parameters: by the names of a model directory's file; embeddings and output under each of their names.
+        shape: what they do not say.
+        positions: the codes of the source's and of the target's positions (n, d_model), of at least as many as asked
+            for unless there are no more.
+        int8: see `Linear`.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Floats],
+        shape: Shape,
+        positions: Callable[[int], tuple[Floats, Floats]],
+        int8: bool,
+    ) -> None:
+        self._parameters, self._shape, self._int8 = parameters, shape, int8
+        self._kept: list[Any] = []  # what the structures point to
+        d_model = parameters["tgt_embeddings.tokens.weight"].shape[1]
+        encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
+        heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
+        decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
+        self.output = Linear(parameters["output.weight"], parameters.get("output.bias"), int8)
+        self.d_model = d_model
+        self._positions = positions
+        self._known = 0  # positions in the table
+        self._growing = Lock()
+        self.structure = c.Transformer(
+            d_model=d_model,
+            norm_first=shape.norm_first,
+            n_encoder_layers=len(encoder),
+            n_decoder_layers=len(decoder),
+            source=self._embeddings("src"),
+            target=self._embeddings("tgt"),
+            encoder=self._array(encoder),
+            decoder=self._array(decoder),
+            encoder_norm=self._norm("encoder.norm"),
+            decoder_norm=self._norm("decoder.norm"),
+            output=self.output.address,
+        )
+        del self._parameters
+
+    def start(self, sources: Sequence[Sequence[int]]) -> "Decoding":
+        """Encode sources, ids with their end marks."""
+        return Decoding(self, sources)
+
+    def know_positions(self, length: int) -> None:
+        """Make sure that positions up to `length` have their codes, as far as there are that many."""
+        with self._growing:
+            if length <= self._known:
+                return
+            tables = self._positions(max(length, 2 * self._known))
+            self._known = len(tables[0])
+            for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):
+                embeddings.positions = self._address(table)
+
+    def _array(self, layers: list[c.Layer]) -> Any:
+        array = (c.Layer * len(layers))(*layers)
+        self._kept.append(array)
+        return cast(array, POINTER(c.Layer))
+
+    def _address(self, array: Floats) -> c_void_p:
+        array = _floats(array)
+        self._kept.append(array)
+        return _at(array)
+
+    def _linear(self, weight: Floats, bias: Floats | None, after_relu: bool = False) -> int:
+        linear = Linear(weight, bias, self._int8, after_relu)
+        self._kept.append(linear)
+        return linear.address
+
+    def _embeddings(self, side: str) -> c.Embeddings:
+        rows = self._parameters[f"{side}_embeddings.tokens.weight"]
+        return c.Embeddings(self._address(rows), None, math.sqrt(rows.shape[1]))
+
+    def _norm(self, name: str) -> c.Norm:
+        weight = self._parameters.get(f"{name}.weight")
+        if weight is None:
+            return c.Norm(None, None, 0.0)
+        return c.Norm(self._address(weight), self._address(self._parameters[f"{name}.bias"]), self._shape.eps)
+
+    def _layer(self, name: str, own: int, cross: int | None) -> c.Layer:
+        p = self._parameters
+        return c.Layer(
+            self._attention(f"{name}.self_attn", own, False),
+            c.Attention() if cross is None else self._attention(f"{name}.cross_attn", cross, True),
+            c.FeedForward(
+                self._linear(p[f"{name}.ffn.up_proj.weight"], p.get(f"{name}.ffn.up_proj.bias")),
+                self._linear(p[f"{name}.ffn.down_proj.weight"], p.get(f"{name}.ffn.down_proj.bias"), after_relu=True),
+                self._norm(f"{name}.ffn_sublayer.norm"),
+            ),
+        )
+
+    def _attention(self, name: str, heads: int, cross: bool) -> c.Attention:
+        q, k, v, o = (self._projection(f"{name}.{x}_proj") for x in "qkvo")
+        d_k, d_v = len(q[0]) // heads, len(v[0]) // heads
+        scale = 1 / math.sqrt(d_k)
+        q, k, v = (_wider_heads(*x, heads) for x in ((q[0] * scale, q[1] * scale), k, v))
+        out = _wider_heads(o[0].T, np.zeros(o[0].shape[1], np.float32), heads)[0].T, o[1]
+        parts = ([q], [k, v]) if cross else ([q, k, v], [])
+        made = [self._linear(*(np.concatenate(x) for x in zip(*part, strict=True))) for part in parts if part]
+        return c.Attention(
+            heads=heads,
+            d_k=_rounded(d_k),
+            d_v=_rounded(d_v),
+            in_=made[0],
+            memory=made[1] if cross else None,
+            out=self._linear(*out),
+            norm=self._norm(f"{name}_sublayer.norm"),
+        )
+
+    def _projection(self, name: str) -> tuple[Floats, Floats]:
+        weight = _floats(self._parameters[f"{name}.weight"])
+        bias = self._parameters.get(f"{name}.bias")
+        return weight, np.zeros(len(weight), np.float32) if bias is None else _floats(bias)
+
+
+@runtime_checkable
+class SearchSettings(Protocol):
+    """What a search is told; `decode.search.SearchOptions` says what it means."""
+
+    @property
+    def beam_size(self) -> int: ...
+    @property
+    def n_best(self) -> int: ...
+    @property
+    def length_penalty(self) -> float: ...
+    @property
+    def bos_id(self) -> int: ...
+    @property
+    def eos_id(self) -> int: ...
+    @property
+    def suppressed(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """One hypothesis: ids without an end mark, and log-probabilities with it."""
+
+    tokens: list[int]
+    score: float
+    log_prob: float
+    token_log_probs: list[float]
+
+
+class Decoding:
+    """Sources that have been encoded, and the keys and values of what is written for them."""
+
+    def __init__(self, network: Network, sources: Sequence[Sequence[int]]) -> None:
+        lengths = np.array([len(source) for source in sources], np.int32)
+        pieces = np.array([piece for source in sources for piece in source], np.int32)
+        self.network = network
+        self.sentences = len(sources)
+        network.know_positions(int(lengths.max()))
+        self.address = _made(_library().sightline_start(byref(network.structure), _at(pieces), _at(lengths), len(lengths)))
+
+    def search(
+        self,
+        settings: SearchSettings,
+        min_length: Ints,
+        max_length: Ints,
+        prefix: Ints,
+        ids: Ints | None = None,
+        barred: Floats | None = None,
+    ) -> list[list[Found]]:
+        """Up to `n_best` hypotheses for each source, best first; as `decode.search.beam_search`, which see.
+
+        Args:
+            settings: `suppressed` has at most eight ids.
+            min_length: (sentences,), without the end mark.
+            max_length: (sentences,), with it; at least 1.
+            prefix: (sentences, prefix_len), what outputs must begin with; -1 right of a sentence's own.
+            ids: (n,), all that may be written; None: everything. Settings, prefixes and what is found then speak of
+                places among these ids.
+            barred: (sentences, n), 0 or -inf for what a sentence may not write of them.
+        """
+        longest = int(max_length.max())
+        self.network.know_positions(longest)
+        n = self.sentences * settings.n_best
+        tokens, lengths = np.zeros((n, longest), np.int32), np.zeros(n, np.int32)
+        token_log_probs = np.zeros((n, longest), np.float32)
+        log_probs, scores = np.zeros(n, np.float32), np.zeros(n, np.float32)
+        min_length, max_length, prefix = (np.ascontiguousarray(x, np.int32) for x in (min_length, max_length, prefix))
+        suppressed = (c_int32 * c.MOST_SUPPRESSED)(*settings.suppressed)
+        options = c.Options(
+            settings.beam_size,
+            settings.n_best,
+            settings.bos_id,
+            settings.eos_id,
+            len(settings.suppressed),
+            suppressed,
+            settings.length_penalty,
+        )
+        limits = c.Limits(_at(min_length), _at(max_length), _at(prefix), prefix.shape[1])
+        found = c.Found(_at(tokens), _at(lengths), _at(token_log_probs), _at(log_probs), _at(scores), longest)
+        output = self.network.output if ids is None else self.network.output.rows(ids)
+        ids = None if ids is None else np.ascontiguousarray(ids, np.int32)
+        barred = None if barred is None else _floats(barred)
+        _done(
+            _library().sightline_search(
+                self.address,
+                output.address,
+                _at(ids),
+                _at(barred),
+                byref(options),
+                byref(limits),
+                byref(found),
+            )
+        )
+        ranked = [
+            _found(tokens[i, :length].tolist(), token_log_probs[i, :length].tolist(), *scored, settings.eos_id)
+            if length
+            else None
+            for i, (length, *scored) in enumerate(zip(lengths.tolist(), log_probs.tolist(), scores.tolist(), strict=True))
+        ]
+        return [[f for f in ranked[i : i + settings.n_best] if f] for i in range(0, n, settings.n_best)]
+
+    def step(self, tokens: Ints, positions: Ints, sentences: Ints, paths: Ints) -> Floats:
+        """Hidden states (rows, d_model) after one more position of `rows` hypotheses.
+
+        Args:
+            tokens: (rows,), the newest of each.
+            positions: (rows,), where they stand in their outputs.
+            sentences: (rows,), whose output each is.
+            paths: (rows, room) in int32, of places up to and with those of `tokens`, which are `places` and those after it.
+        """
+        self.network.know_positions(int(positions.max()) + 1)
+        hidden = np.empty((len(tokens), self.network.d_model), np.float32)
+        of_rows = [np.ascontiguousarray(x, np.int32) for x in (tokens, positions, sentences)]
+        at = [_at(x) for x in of_rows]
+        _done(_library().sightline_step(self.address, len(tokens), *at, _at(paths), paths.shape[1], _at(hidden)))
+        return hidden
+
+    def make_room(self, rows: int, paths: Ints, length: int) -> None:
+        """Before a step of `rows` rows: `paths` (hypotheses, room), in int32, may change, up to `length`."""
+        _done(_library().sightline_make_room(self.address, rows, _at(paths), len(paths), paths.shape[1], length))
+
+    @property
+    def places(self) -> int:
+        """How many places are in use."""
+        return _library().sightline_places(self.address)
+
+    def forget(self, places: int) -> None:
+        """Give up all places from `places` on."""
+        _library().sightline_forget(self.address, places)
+
+    def __del__(self) -> None:
+        if getattr(self, "address", None):
+            _library().sightline_end(self.address)
+
+
+def _found(tokens: list[int], token_log_probs: list[float], log_prob: float, score: float, eos_id: int) -> Found:
+    return Found(tokens[:-1] if tokens[-1] == eos_id else tokens, score, log_prob, token_log_probs)
+
+
+def fits(parameters: Mapping[str, Any]) -> bool:
+    """Whether the widths are such as the library takes."""
+    d_model = parameters["tgt_embeddings.tokens.weight"].shape[1]
+    return d_model % LANES == 0
+
+
+def _wider_heads(weight: Floats, bias: Floats, heads: int) -> tuple[Floats, Floats]:
+    """Outputs of each head rounded up to whole registers; those added are 0."""
+    width = len(weight) // heads
+    more = _rounded(width) - width
+    if not more:
+        return weight, bias
+    by_head = weight.reshape(heads, width, -1), bias.reshape(heads, width)
+    weight, bias = (np.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2)) for x in by_head)
+    return weight.reshape(heads * (width + more), -1), bias.reshape(-1)
+
+
+def _rounded(width: int) -> int:
+    return -(-width // LANES) * LANES
+
+
+def _floats(array: Any) -> Floats:
+    return np.ascontiguousarray(array, np.float32)
+
+
+def _at(array: NDArray[Any] | None) -> c_void_p | None:
+    return None if array is None else c_void_p(array.ctypes.data)
+
+
+def _library() -> Any:
+    found = c.library()
+    assert found is not None, "the compiled library is missing"
+    return found
+
+
+def _made(address: int | None) -> int:
+    if not address:
+        raise MemoryError("no memory for a packed layer")
+    return address
+
+
+def _done(code: int) -> None:
+    if code:
+        raise MemoryError("no memory to decode with")

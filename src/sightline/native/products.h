@@ -1,0 +1,45 @@
+/* Linear layers for inference: weights packed once, in float32 or in 8-bit integers.
+
+   Whatever rows stand beside it, what a row yields is the same to the last bit: every output is one chain of
+   operations in a fixed order, or a sum of integers. */
+
+#ifndef SIGHTLINE_PRODUCTS_H
+#define SIGHTLINE_PRODUCTS_H
+
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define PANEL 16 /* outputs that are computed together */
+
+/* y = x W^T + b. Panels hold PANEL outputs each; missing ones and missing inputs are zero. */
+typedef struct Linear {
+    int d_in, d_out;
+    int depth;       /* d_in, in int8 rounded up to whole groups of inputs */
+    int zero;        /* int8: the level of an input of 0 */
+    int8_t *levels;  /* int8: panels of (depth / 4, PANEL, 4); NULL: float32 */
+    int32_t *shifts; /* int8: what `zero` adds to the sum of each output */
+    float *scales;   /* int8: of each output */
+    float *values;   /* float32: panels of (depth, PANEL) */
+    float *bias;     /* of each output, 0 where the layer has none */
+} Linear;
+
+/* Memory that grows with use and is never handed back before the end. */
+typedef struct Buffer {
+    void *bytes;
+    int64_t size;
+} Buffer;
+
+/* At least `size` bytes, their content undefined; NULL if there are none left. */
+void *room(Buffer *buffer, int64_t size);
+
+/* rows (rows, d_in) with `x_stride` numbers from row to row, to y (rows, d_out) likewise. 0, or -1 without memory. */
+int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, int relu,
+          Buffer *scratch);
+
+EXPORT Linear *sightline_linear(const float *weight, const float *bias, int d_out, int d_in, int int8, int after_relu);
+EXPORT Linear *sightline_linear_rows(const Linear *layer, const int32_t *rows, int count);
+EXPORT void sightline_linear_free(Linear *layer);
+EXPORT int sightline_apply(const Linear *layer, const float *x, int rows, float *y);
+EXPORT void sightline_levels(const Linear *layer, int8_t *levels, float *scales);
+
+#endif

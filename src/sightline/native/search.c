@@ -1,0 +1,231 @@
+/* Greedy search and beam search over a Transformer, as decode/search.py describes and does them: the same ranking, the
+   same ties, the same end. Nothing here is shared between sentences but the matrix products. */
+
+#include "transformer.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MOST_SUPPRESSED 8
+
+typedef struct Options {
+    int beam_size, n_best, bos_id, eos_id, n_suppressed;
+    int32_t suppressed[MOST_SUPPRESSED];
+    float length_penalty;
+} Options;
+
+/* Bounds of each sentence's output, and what it has to begin with: -1 right of its own prefix. */
+typedef struct Limits {
+    const int32_t *min_length, *max_length, *prefix;
+    int prefix_length;
+} Limits;
+
+/* The best hypotheses of each sentence, (sentences, n_best) and for tokens (sentences, n_best, longest). */
+typedef struct Found {
+    int32_t *tokens, *lengths; /* with the end mark; length 0: none */
+    float *token_log_probs, *log_probs, *scores;
+    int longest;
+} Found;
+
+/* Rows that live, those of one sentence side by side, best first. */
+typedef struct Live {
+    int32_t *tokens, *paths; /* (rows, longest) */
+    float *token_log_probs;  /* (rows, longest) */
+    float *log_probs;        /* -inf: nothing lives here */
+    int32_t *sentences;
+} Live;
+
+typedef struct Candidate {
+    float log_prob, last; /* of the hypothesis, of its last token */
+    int row, token;
+} Candidate;
+
+static float penalty(int length, float alpha) { return (float)pow((5.0 + length) / 6.0, alpha); }
+
+/* --- Candidates --- */
+
+/* Put a candidate among the best ones, behind those that are as good: they came earlier. */
+static int offer(Candidate *best, int count, int most, Candidate new) {
+    if (count == most && !(new.log_prob > best[most - 1].log_prob)) return count;
+    int at = count < most ? count : most - 1;
+    for (; at > 0 && new.log_prob > best[at - 1].log_prob; at--) best[at] = best[at - 1];
+    best[at] = new;
+    return count < most ? count + 1 : count;
+}
+
+static float maximum(const float *x, int n) {
+    __m256 most = _mm256_set1_ps(-INFINITY);
+    int i = 0;
+    for (; i + 8 <= n; i += 8) most = _mm256_max_ps(most, _mm256_loadu_ps(x + i));
+    float parts[8], largest = -INFINITY;
+    _mm256_storeu_ps(parts, most);
+    for (int j = 0; j < 8; j++) largest = MAX(largest, parts[j]);
+    for (; i < n; i++) largest = MAX(largest, x[i]);
+    return largest;
+}
+
+/* Offer every continuation of a row by one token. `logits` are overwritten by `spare`, a row of the same width. */
+static int continue_row(const float *logits, float *spare, int vocab, int row, float so_far, int forced, int may_end,
+                        const Options *options, Candidate *best, int count, int most) {
+    const float largest = maximum(logits, vocab);
+    float sum;
+    memcpy(spare, logits, 4 * (size_t)vocab);
+    exponentials(spare, vocab, largest, &sum);
+    const float rest = logf(sum);
+    if (forced >= 0) {
+        const float last = logits[forced] - largest - rest;
+        return offer(best, count, most, (Candidate){so_far + last, last, row, forced});
+    }
+    for (int v = 0; v < vocab; v += 8) {
+        /* what is lower than this logit is lower than the worst of the best; a little less, for rounding */
+        const float bound = count < most ? -INFINITY : best[most - 1].log_prob - so_far + rest + largest;
+        const float low = bound - 1e-5f * (1 + fabsf(bound));
+        int hits = 0xff;
+        if (v + 8 <= vocab && count == most)
+            hits = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(logits + v), _mm256_set1_ps(low), _CMP_GE_OQ));
+        for (; hits; hits &= hits - 1) {
+            const int token = v + __builtin_ctz(hits);
+            if (token >= vocab) break;
+            int banned = token == options->eos_id && !may_end;
+            for (int i = 0; i < options->n_suppressed; i++) banned |= token == options->suppressed[i];
+            if (banned) continue;
+            const float last = logits[token] - largest - rest;
+            count = offer(best, count, most, (Candidate){so_far + last, last, row, token});
+        }
+    }
+    return count;
+}
+
+/* --- Hypotheses that have ended --- */
+
+/* Behind those that are as good, if it is one of the n_best; what a row says and one more token. */
+static void finish(const Found *found, int n_best, int sentence, const Live *live, const Candidate *c, int length, float score) {
+    const int64_t first = (int64_t)sentence * n_best, stride = found->longest;
+    if (!(score > found->scores[first + n_best - 1])) return;
+    int at = n_best - 1;
+    for (; at > 0 && score > found->scores[first + at - 1]; at--) {
+        const int64_t to = first + at, from = to - 1;
+        memcpy(found->tokens + to * stride, found->tokens + from * stride, 4 * (size_t)stride);
+        memcpy(found->token_log_probs + to * stride, found->token_log_probs + from * stride, 4 * (size_t)stride);
+        found->lengths[to] = found->lengths[from];
+        found->log_probs[to] = found->log_probs[from], found->scores[to] = found->scores[from];
+    }
+    const int64_t to = first + at, from = (int64_t)c->row * stride;
+    memcpy(found->tokens + to * stride, live->tokens + from, 4 * (size_t)(length - 1));
+    memcpy(found->token_log_probs + to * stride, live->token_log_probs + from, 4 * (size_t)(length - 1));
+    found->tokens[to * stride + length - 1] = c->token;
+    found->token_log_probs[to * stride + length - 1] = c->last;
+    found->lengths[to] = length, found->log_probs[to] = c->log_prob, found->scores[to] = score;
+}
+
+static void live_on(const Live *old, const Live *new, int to, const Candidate *c, int length, int64_t stride, int alive) {
+    const int64_t from = (int64_t)c->row * stride, at = (int64_t)to * stride;
+    memcpy(new->tokens + at, old->tokens + from, 4 * (size_t)(length - 1));
+    memcpy(new->paths + at, old->paths + from, 4 * (size_t)length);
+    memcpy(new->token_log_probs + at, old->token_log_probs + from, 4 * (size_t)(length - 1));
+    new->tokens[at + length - 1] = c->token;
+    new->token_log_probs[at + length - 1] = c->last;
+    new->log_probs[to] = alive ? c->log_prob : -INFINITY;
+    new->sentences[to] = old->sentences[c->row];
+}
+
+/* One sentence's step: its candidates end or live on. How many rows it has next; 0: it is done. */
+static int advance(const Live *old, const Live *new, int to, const Candidate *best, int count, int length,
+                   const Limits *limits, const Options *options, const Found *found) {
+    if (!count) return 0; /* nothing but numbers that are none */
+    const int sentence = old->sentences[best[0].row], at_limit = length >= limits->max_length[sentence];
+    const float divisor = penalty(length, options->length_penalty);
+    float most = -INFINITY;
+    int rows = 0;
+    for (int i = 0; i < count; i++) {
+        const Candidate *c = best + i;
+        if (c->token == options->eos_id || at_limit) {
+            finish(found, options->n_best, sentence, old, c, length, c->log_prob / divisor);
+        } else if (rows < options->beam_size) {
+            live_on(old, new, to + rows++, c, length, found->longest, 1);
+            most = MAX(most, c->log_prob);
+        }
+    }
+    const float worst = found->scores[(int64_t)sentence * options->n_best + options->n_best - 1];
+    if (!rows || at_limit || most / penalty(limits->max_length[sentence], options->length_penalty) <= worst) return 0;
+    for (; rows < options->beam_size; rows++) live_on(old, new, to + rows, best, length, found->longest, 0);
+    return rows;
+}
+
+/* --- The search --- */
+
+static int allocate(Live *live, int rows, int longest) {
+    const int64_t cells = (int64_t)rows * longest + 1;
+    live->tokens = malloc(4 * cells), live->paths = malloc(4 * cells), live->token_log_probs = malloc(4 * cells);
+    live->log_probs = malloc(4 * ((size_t)rows + 1)), live->sentences = malloc(4 * ((size_t)rows + 1));
+    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->sentences ? 0 : -1;
+}
+
+static void release(Live *live) {
+    free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->sentences);
+}
+
+/* Hidden states and logits after the newest token of every row; 0, or -1 without memory. */
+static int predict(Decoding *s, const Linear *output, const Live *live, int rows, int length, int64_t stride, int bos_id,
+                   const int32_t *ids, Buffer *memory, float **logits) {
+    const int d = s->model->d_model, vocab = output->d_out;
+    if (sightline_make_room(s, rows, live->paths, rows, stride, length)) return -1;
+    float *hidden = room(memory, 4 * ((int64_t)rows * (d + vocab + 2) + vocab + 64));
+    if (!hidden) return -1;
+    *logits = hidden + (int64_t)rows * d;
+    int32_t *tokens = (int32_t *)(*logits + (int64_t)(rows + 1) * vocab), *positions = tokens + rows;
+    for (int r = 0; r < rows; r++) {
+        tokens[r] = length ? live->tokens[r * stride + length - 1] : bos_id;
+        if (ids) tokens[r] = ids[tokens[r]];
+        positions[r] = length;
+        live->paths[r * stride + length] = (int32_t)(sightline_places(s) + r);
+    }
+    if (sightline_step(s, rows, tokens, positions, live->sentences, live->paths, stride, hidden)) return -1;
+    return apply(output, hidden, rows, d, *logits, vocab, 0, &s->scratch);
+}
+
+/* Search outputs for all sources of a fresh decoding. `output` gives the logits: of all pieces, or of those of `ids`,
+   places among which then stand for pieces everywhere; `barred` (sentences, outputs) holds 0 or -inf for each of them.
+   Both may be NULL. 0, or -1 without memory. */
+EXPORT int sightline_search(Decoding *s, const Linear *output, const int32_t *ids, const float *barred,
+                            const Options *options, const Limits *limits, const Found *found) {
+    const int greedy = options->beam_size == 1, most = greedy ? 1 : 2 * options->beam_size, vocab = output->d_out;
+    const int64_t stride = found->longest;
+    Candidate *best = malloc(sizeof(Candidate) * most);
+    Live old = {0}, new = {0};
+    Buffer memory = {0};
+    float *logits;
+    int rows = s->sentences;
+    const int widest = rows * options->beam_size;
+    int failed = !best || allocate(&old, widest, stride) || allocate(&new, widest, stride);
+    for (int64_t i = 0; i < (int64_t)rows * options->n_best; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
+    for (int r = 0; !failed && r < rows; r++) old.sentences[r] = r, old.log_probs[r] = 0;
+    for (int length = 0; !failed && rows; length++) {
+        failed = predict(s, output, &old, rows, length, stride, options->bos_id, ids, &memory, &logits);
+        int next_rows = 0;
+        for (int r = 0; !failed && r < rows;) {
+            const int sentence = old.sentences[r];
+            const int32_t *prefix = limits->prefix + (int64_t)sentence * limits->prefix_length;
+            const int forced = length < limits->prefix_length ? prefix[length] : -1;
+            int count = 0;
+            for (; r < rows && old.sentences[r] == sentence; r++) {
+                float *row = logits + (int64_t)r * vocab;
+                if (old.log_probs[r] == -INFINITY) continue;
+                if (barred)
+                    for (int v = 0; v < vocab; v++) row[v] += barred[(int64_t)sentence * vocab + v];
+                count = continue_row(row, logits + (int64_t)rows * vocab, vocab, r, old.log_probs[r], forced,
+                                     length >= limits->min_length[sentence], options, best, count, most);
+            }
+            next_rows += advance(&old, &new, next_rows, best, count, length + 1, limits, options, found);
+        }
+        Live former = old;
+        old = new, new = former;
+        rows = next_rows;
+    }
+    free(best), release(&old), release(&new), free(memory.bytes);
+    return failed ? -1 : 0;
+}

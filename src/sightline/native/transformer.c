@@ -1,0 +1,479 @@
+/* See transformer.h. */
+
+#include "transformer.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define TOGETHER 512 /* source positions encoded at once: what a layer makes of them stays in the caches */
+
+static int rounded(int n) { return (n + 7) / 8 * 8; }
+
+/* --- Small functions of rows --- */
+
+INLINE float sum_of(__m256 x) {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+
+/* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). */
+INLINE __m256 exponential(__m256 x) {
+    const __m256 least = _mm256_set1_ps(-87.0f);
+    const __m256 kept = _mm256_cmp_ps(x, least, _CMP_GE_OQ);
+    x = _mm256_max_ps(x, least);
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
+    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
+    __m256 p = _mm256_set1_ps(1.9875691500e-4f);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
+    p = _mm256_fmadd_ps(p, _mm256_mul_ps(r, r), _mm256_add_ps(r, _mm256_set1_ps(1.0f)));
+    __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_and_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(power)), kept);
+}
+
+void exponentials(float *x, int n, float subtracted, float *sum) {
+    const __m256 most = _mm256_set1_ps(subtracted);
+    __m256 total[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+    int i = 0;
+    for (; i + 32 <= n; i += 32) {
+        for (int j = 0; j < 4; j++) {
+            __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8 * j), most));
+            total[j] = _mm256_add_ps(total[j], e);
+            _mm256_storeu_ps(x + i + 8 * j, e);
+        }
+    }
+    for (; i + 8 <= n; i += 8) {
+        __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(x + i), most));
+        total[0] = _mm256_add_ps(total[0], e);
+        _mm256_storeu_ps(x + i, e);
+    }
+    if (i < n) {
+        float tail[8];
+        for (int j = 0; j < 8; j++) tail[j] = i + j < n ? x[i + j] : -INFINITY;
+        __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(tail), most));
+        total[1] = _mm256_add_ps(total[1], e);
+        _mm256_storeu_ps(tail, e);
+        memcpy(x + i, tail, 4 * (size_t)(n - i));
+    }
+    *sum = sum_of(_mm256_add_ps(_mm256_add_ps(total[0], total[1]), _mm256_add_ps(total[2], total[3])));
+}
+
+/* The first `n` of a row that has room for `rounded(n)`; the rest becomes 0. */
+static void softmax(float *x, int n) {
+    float most = -INFINITY, sum;
+    for (int i = 0; i < n; i++) most = MAX(most, x[i]);
+    for (int i = n; i < rounded(n); i++) x[i] = -INFINITY;
+    exponentials(x, rounded(n), most, &sum);
+    const __m256 factor = _mm256_set1_ps(1 / sum);
+    for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), factor));
+}
+
+/* Layer normalisation of one row, in place or not; d is a multiple of 8. */
+static void normalise(const Norm *norm, const float *x, float *y, int d) {
+    __m256 total = _mm256_setzero_ps(), squares = _mm256_setzero_ps();
+    for (int i = 0; i < d; i += 8) total = _mm256_add_ps(total, _mm256_loadu_ps(x + i));
+    const __m256 mean = _mm256_set1_ps(sum_of(total) / d);
+    for (int i = 0; i < d; i += 8) {
+        __m256 off = _mm256_sub_ps(_mm256_loadu_ps(x + i), mean);
+        squares = _mm256_fmadd_ps(off, off, squares);
+    }
+    const __m256 factor = _mm256_set1_ps(1 / sqrtf(sum_of(squares) / d + norm->eps));
+    for (int i = 0; i < d; i += 8) {
+        __m256 unit = _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(x + i), mean), factor);
+        unit = _mm256_fmadd_ps(unit, _mm256_loadu_ps(norm->weight + i), _mm256_loadu_ps(norm->bias + i));
+        _mm256_storeu_ps(y + i, unit);
+    }
+}
+
+static void normalise_rows(const Norm *norm, const float *x, float *y, int rows, int d) {
+    for (int r = 0; r < rows; r++) normalise(norm, x + (int64_t)r * d, y + (int64_t)r * d, d);
+}
+
+/* 3.1: what a sub-layer made of x is added to it, and normalised where norms come last. */
+static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows) {
+    const int d = model->d_model;
+    for (int r = 0; r < rows; r++, x += d, made += d) {
+        for (int i = 0; i < d; i += 8) _mm256_storeu_ps(x + i, _mm256_add_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(made + i)));
+        if (!model->norm_first) normalise(norm, x, x, d);
+    }
+}
+
+/* What a sub-layer is shown of x: x itself, or its norm in `h` where norms come first. */
+static const float *shown(const Transformer *model, const Norm *norm, const float *x, float *h, int rows) {
+    if (!model->norm_first) return x;
+    normalise_rows(norm, x, h, rows, model->d_model);
+    return h;
+}
+
+static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x) {
+    const __m256 scale = _mm256_set1_ps(e->scale);
+    for (int r = 0; r < rows; r++) {
+        const float *row = e->rows + (int64_t)tokens[r] * d, *position = e->positions + (int64_t)positions[r] * d;
+        for (int i = 0; i < d; i += 8) {
+            __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(row + i), scale);
+            _mm256_storeu_ps(x + (int64_t)r * d + i, _mm256_add_ps(scaled, _mm256_loadu_ps(position + i)));
+        }
+    }
+}
+
+/* --- Attention: equation 1 --- */
+
+/* c (Q, width) = a (Q, depth) b (depth, width), the width a multiple of 8. */
+INLINE void product(const int Q, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int depth, float *c,
+                    int64_t c_stride, int width) {
+    for (int n = 0; n < width; n += 16) {
+        const int both = n + 16 <= width;
+        __m256 total[4][2];
+#pragma GCC unroll 4
+        for (int q = 0; q < Q; q++) total[q][0] = total[q][1] = _mm256_setzero_ps();
+        for (int k = 0; k < depth; k++) {
+            const float *row = b + k * b_stride + n;
+            __m256 b0 = _mm256_loadu_ps(row), b1 = both ? _mm256_loadu_ps(row + 8) : _mm256_setzero_ps();
+#pragma GCC unroll 4
+            for (int q = 0; q < Q; q++) {
+                __m256 factor = _mm256_broadcast_ss(a + q * a_stride + k);
+                total[q][0] = _mm256_fmadd_ps(factor, b0, total[q][0]);
+                total[q][1] = _mm256_fmadd_ps(factor, b1, total[q][1]);
+            }
+        }
+#pragma GCC unroll 4
+        for (int q = 0; q < Q; q++) {
+            _mm256_storeu_ps(c + q * c_stride + n, total[q][0]);
+            if (both) _mm256_storeu_ps(c + q * c_stride + n + 8, total[q][1]);
+        }
+    }
+}
+
+/* One head, Q queries of one sentence: keys (d_k, rounded length) stand side by side, values below each other. */
+INLINE void attend_together(const int Q, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
+                            int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride) {
+    const int width = rounded(length);
+    product(Q, q, q_stride, keys, width, d_k, scores, width, width);
+    for (int i = 0; i < Q; i++) softmax(scores + i * width, length);
+    product(Q, scores, width, values, v_stride, length, out, out_stride, d_v);
+}
+
+static void attend(int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
+                   int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride) {
+    int i = 0;
+#define ATTEND(Q)                                                                                                      \
+    attend_together(Q, q + i * q_stride, q_stride, d_k, keys, values, v_stride, d_v, length, scores,                   \
+                    out + i * out_stride, out_stride)
+    for (; i + 4 <= queries; i += 4) ATTEND(4);
+    for (; i + 2 <= queries; i += 2) ATTEND(2);
+    if (i < queries) ATTEND(1);
+#undef ATTEND
+}
+
+/* Keys of one head (length, stride) side by side: (d_k, rounded length), what is beyond them 0. */
+static void transpose(const float *keys, int64_t stride, int length, int d_k, float *to) {
+    const int width = rounded(length);
+    for (int t = 0; t < length; t++)
+        for (int i = 0; i < d_k; i++) to[(int64_t)i * width + t] = keys[t * stride + i];
+    for (int t = length; t < width; t++)
+        for (int i = 0; i < d_k; i++) to[(int64_t)i * width + t] = 0;
+}
+
+/* One row: all heads attend to the places its path leads over. */
+static void attend_to_path(const Attention *a, const float *q, const float *keys, const float *values, const int32_t *path,
+                           int length, float *scores, float *out) {
+    const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, room_for = rounded(length);
+    for (int t = 0; t < length; t++) {
+        const float *k = keys + (int64_t)path[t] * k_width;
+        for (int h = 0; h < a->heads; h++) {
+            __m256 total = _mm256_setzero_ps();
+            for (int i = h * a->d_k; i < (h + 1) * a->d_k; i += 8)
+                total = _mm256_fmadd_ps(_mm256_loadu_ps(q + i), _mm256_loadu_ps(k + i), total);
+            scores[h * room_for + t] = sum_of(total);
+        }
+    }
+    for (int h = 0; h < a->heads; h++) softmax(scores + h * room_for, length);
+    for (int i = 0; i < v_width; i += 8) {
+        const float *weights = scores + i / a->d_v * room_for;
+        __m256 total = _mm256_setzero_ps();
+        for (int t = 0; t < length; t++) {
+            __m256 v = _mm256_loadu_ps(values + (int64_t)path[t] * v_width + i);
+            total = _mm256_fmadd_ps(_mm256_broadcast_ss(weights + t), v, total);
+        }
+        _mm256_storeu_ps(out + i, total);
+    }
+}
+
+/* --- Sub-layers --- */
+
+/* Memory for `rows` rows of everything a layer makes, and for the scores of `length` keys. */
+static int prepare(Decoding *s, int64_t rows, int length) {
+    const Transformer *m = s->model;
+    int64_t wide = 0, context = 0, keys = 0;
+    int heads = 1;
+    for (int side = 0; side < 2; side++) {
+        const int layers = side ? m->n_decoder_layers : m->n_encoder_layers;
+        for (int i = 0; i < layers; i++) {
+            const Layer *layer = side ? m->decoder + i : m->encoder + i;
+            wide = MAX(wide, MAX(layer->self.in->d_out, layer->ffn.up->d_out));
+            context = MAX(context, (int64_t)layer->self.heads * layer->self.d_v);
+            keys = MAX(keys, layer->self.d_k);
+            heads = MAX(heads, layer->self.heads);
+            if (!side) continue;
+            wide = MAX(wide, MAX(layer->cross.in->d_out, layer->cross.memory->d_out));
+            context = MAX(context, (int64_t)layer->cross.heads * layer->cross.d_v);
+            heads = MAX(heads, layer->cross.heads);
+        }
+    }
+    int64_t score_rows = MAX(heads, 4);
+    int complete = room(&s->x, 4 * rows * m->d_model) && room(&s->h, 4 * rows * m->d_model) &&
+                   room(&s->wide, 4 * rows * wide) && room(&s->context, 4 * rows * context) &&
+                   room(&s->scores, 4 * score_rows * rounded(length)) && room(&s->keys, 4 * keys * rounded(length));
+    return complete ? 0 : -1;
+}
+
+static int feed_forward(Decoding *s, const FeedForward *f, int rows) {
+    const Transformer *m = s->model;
+    const int d = m->d_model, d_ff = f->up->d_out;
+    float *x = s->x.bytes, *h = s->h.bytes, *wide = s->wide.bytes;
+    const float *in = shown(m, &f->norm, x, h, rows);
+    if (apply(f->up, in, rows, d, wide, d_ff, 1, &s->scratch)) return -1;
+    if (apply(f->down, wide, rows, d_ff, h, d, 0, &s->scratch)) return -1;
+    add_residual(m, &f->norm, x, h, rows);
+    return 0;
+}
+
+static int close_attention(Decoding *s, const Attention *a, int rows) {
+    const int d = s->model->d_model, width = a->heads * a->d_v;
+    if (apply(a->out, s->context.bytes, rows, width, s->h.bytes, d, 0, &s->scratch)) return -1;
+    add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
+    return 0;
+}
+
+/* Sentences attend to themselves; `lengths` of their rows, one after the other. */
+static int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows) {
+    const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
+    float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
+    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
+    if (apply(a->in, in, rows, s->model->d_model, qkv, width, 0, &s->scratch)) return -1;
+    for (int i = 0; i < sentences; i++) {
+        for (int h = 0; h < a->heads; h++) {
+            transpose(qkv + k_width + h * a->d_k, width, lengths[i], a->d_k, keys);
+            attend(lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
+                   lengths[i], s->scores.bytes, context + h * a->d_v, v_width);
+        }
+        qkv += (int64_t)lengths[i] * width, context += (int64_t)lengths[i] * v_width;
+    }
+    return close_attention(s, a, rows);
+}
+
+static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *paths, int64_t stride) {
+    const Attention *a = &s->model->decoder[layer].self;
+    const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
+    float *qkv = s->wide.bytes, *context = s->context.bytes;
+    float *keys = s->self_k[layer], *values = s->self_v[layer];
+    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
+    if (apply(a->in, in, rows, s->model->d_model, qkv, width, 0, &s->scratch)) return -1;
+    for (int r = 0; r < rows; r++) {
+        const float *row = qkv + (int64_t)r * width;
+        memcpy(keys + (s->used + r) * k_width, row + k_width, 4 * (size_t)k_width);
+        memcpy(values + (s->used + r) * v_width, row + 2 * k_width, 4 * (size_t)v_width);
+    }
+    for (int r = 0; r < rows; r++)
+        attend_to_path(a, qkv + (int64_t)r * width, keys, values, paths + r * stride, positions[r] + 1, s->scores.bytes,
+                       context + (int64_t)r * v_width);
+    return close_attention(s, a, rows);
+}
+
+static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences) {
+    const Attention *a = &s->model->decoder[layer].cross;
+    const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v;
+    float *q = s->wide.bytes, *context = s->context.bytes;
+    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
+    if (apply(a->in, in, rows, s->model->d_model, q, k_width, 0, &s->scratch)) return -1;
+    for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
+        const int sentence = sentences[r], length = s->lengths[sentence], wide = rounded(length);
+        for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
+        const float *keys = s->cross_k[layer] + s->places[sentence] * k_width;
+        const float *values = s->cross_v[layer] + s->places[sentence] * v_width;
+        for (int h = 0; h < a->heads; h++)
+            attend(next - r, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
+                   values + h * a->d_v, v_width, a->d_v, length, s->scores.bytes,
+                   context + (int64_t)r * v_width + h * a->d_v, v_width);
+    }
+    return close_attention(s, a, rows);
+}
+
+/* --- Sources --- */
+
+/* Keys and values of the encoded rows `x` of some sentences for every decoder layer. */
+static int remember(Decoding *s, const float *memory, int first, int sentences, int rows) {
+    const Transformer *m = s->model;
+    for (int l = 0; l < m->n_decoder_layers; l++) {
+        const Attention *a = &m->decoder[l].cross;
+        const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->memory->d_out;
+        float *kv = s->wide.bytes;
+        if (apply(a->memory, memory, rows, m->d_model, kv, width, 0, &s->scratch)) return -1;
+        for (int i = first; i < first + sentences; i++) {
+            const int length = s->lengths[i], wide = rounded(length);
+            float *keys = s->cross_k[l] + s->places[i] * k_width, *values = s->cross_v[l] + s->places[i] * v_width;
+            for (int h = 0; h < a->heads; h++)
+                transpose(kv + h * a->d_k, width, length, a->d_k, keys + (int64_t)h * a->d_k * wide);
+            for (int t = 0; t < length; t++) memcpy(values + (int64_t)t * v_width, kv + t * width + k_width, 4 * (size_t)v_width);
+            kv += (int64_t)length * width;
+        }
+    }
+    return 0;
+}
+
+static int encode(Decoding *s, const int32_t *pieces, int first, int sentences, int rows, int longest) {
+    const Transformer *m = s->model;
+    if (prepare(s, rows, longest)) return -1;
+    int32_t *positions = room(&s->alive, 4 * (int64_t)rows);
+    if (!positions) return -1;
+    for (int i = first, r = 0; i < first + sentences; i++)
+        for (int t = 0; t < s->lengths[i]; t++) positions[r++] = t;
+    float *x = s->x.bytes;
+    embed(&m->source, pieces, positions, rows, m->d_model, x);
+    for (int l = 0; l < m->n_encoder_layers; l++) {
+        if (encoder_attention(s, &m->encoder[l].self, s->lengths + first, sentences, rows)) return -1;
+        if (feed_forward(s, &m->encoder[l].ffn, rows)) return -1;
+    }
+    if (m->encoder_norm.weight) normalise_rows(&m->encoder_norm, x, x, rows, m->d_model);
+    return remember(s, x, first, sentences, rows);
+}
+
+static float **layer_buffers(int layers) { return calloc(layers + 1, sizeof(float *)); }
+
+static float *aligned_floats(int64_t count) { return aligned_alloc(64, (4 * count + 127) / 64 * 64); }
+
+Decoding *sightline_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences) {
+    Decoding *s = calloc(1, sizeof(Decoding));
+    if (!s) return NULL;
+    const int layers = model->n_decoder_layers;
+    s->model = model, s->sentences = sentences;
+    s->lengths = malloc(sizeof(int) * (sentences + 1)), s->places = malloc(sizeof(int64_t) * (sentences + 1));
+    s->cross_k = layer_buffers(layers), s->cross_v = layer_buffers(layers);
+    s->self_k = layer_buffers(layers), s->self_v = layer_buffers(layers);
+    int complete = s->lengths && s->places && s->cross_k && s->cross_v && s->self_k && s->self_v;
+    int64_t total = 0;
+    for (int i = 0; complete && i < sentences; i++) {
+        s->lengths[i] = lengths[i], s->places[i] = total;
+        total += rounded(lengths[i]);
+    }
+    for (int l = 0; complete && l < layers; l++) {
+        const Attention *a = &model->decoder[l].cross;
+        s->cross_k[l] = aligned_floats(total * a->heads * a->d_k);
+        s->cross_v[l] = aligned_floats(total * a->heads * a->d_v);
+        complete = s->cross_k[l] && s->cross_v[l];
+    }
+    for (int first = 0, next; complete && first < sentences; first = next) {
+        int rows = 0, longest = 0;
+        for (next = first; next < sentences && (next == first || rows + lengths[next] <= TOGETHER); next++) {
+            rows += lengths[next];
+            longest = MAX(longest, lengths[next]);
+        }
+        complete = !encode(s, pieces, first, next - first, rows, longest);
+        pieces += rows;
+    }
+    if (complete) return s;
+    sightline_end(s);
+    return NULL;
+}
+
+void sightline_end(Decoding *s) {
+    if (!s) return;
+    for (int l = 0; l < s->model->n_decoder_layers; l++) {
+        if (s->cross_k) free(s->cross_k[l]);
+        if (s->cross_v) free(s->cross_v[l]);
+        if (s->self_k) free(s->self_k[l]);
+        if (s->self_v) free(s->self_v[l]);
+    }
+    free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->places);
+    Buffer *buffers[] = {&s->x, &s->h, &s->wide, &s->context, &s->scores, &s->keys, &s->scratch, &s->alive};
+    for (int i = 0; i < 8; i++) free(buffers[i]->bytes);
+    free(s);
+}
+
+/* --- Steps --- */
+
+static int widened(float **buffer, int64_t used, int64_t held, int64_t width) {
+    float *bigger = aligned_floats(held * width);
+    if (!bigger) return -1;
+    if (used) memcpy(bigger, *buffer, 4 * (size_t)(used * width));
+    free(*buffer);
+    *buffer = bigger;
+    return 0;
+}
+
+/* Give up the places that are not `alive`; it comes to hold the new place of each. */
+static void close_gaps(Decoding *s, int32_t *alive) {
+    const Transformer *m = s->model;
+    int32_t kept = 0;
+    for (int64_t i = 0; i < s->used; i++) alive[i] = alive[i] ? kept++ : -1;
+    for (int l = 0; l < m->n_decoder_layers; l++) {
+        const Attention *a = &m->decoder[l].self;
+        const int64_t k_width = (int64_t)a->heads * a->d_k, v_width = (int64_t)a->heads * a->d_v;
+        for (int64_t i = 0; i < s->used; i++) {
+            if (alive[i] < 0 || alive[i] == i) continue;
+            memcpy(s->self_k[l] + alive[i] * k_width, s->self_k[l] + i * k_width, 4 * (size_t)k_width);
+            memcpy(s->self_v[l] + alive[i] * v_width, s->self_v[l] + i * v_width, 4 * (size_t)v_width);
+        }
+    }
+    s->used = kept;
+}
+
+int sightline_make_room(Decoding *s, int rows, int32_t *paths, int hypotheses, int64_t stride, int length) {
+    if (s->used + rows <= s->held) return 0;
+    int32_t *alive = room(&s->alive, 4 * (s->used + 1));
+    if (!alive) return -1;
+    memset(alive, 0, 4 * (size_t)s->used);
+    int64_t living = 0;
+    for (int h = 0; h < hypotheses; h++)
+        for (int t = 0; t < length; t++)
+            if (!alive[paths[h * stride + t]]) alive[paths[h * stride + t]] = 1, living++;
+    if (2 * living < s->used) {
+        close_gaps(s, alive);
+        for (int h = 0; h < hypotheses; h++)
+            for (int t = 0; t < length; t++) paths[h * stride + t] = alive[paths[h * stride + t]];
+    }
+    if (2 * (s->used + rows) <= s->held) return 0;
+    const int64_t held = MAX(2 * s->held, MAX(2 * (s->used + rows), 8 * (int64_t)rows));
+    for (int l = 0; l < s->model->n_decoder_layers; l++) {
+        const Attention *a = &s->model->decoder[l].self;
+        if (widened(&s->self_k[l], s->used, held, (int64_t)a->heads * a->d_k)) return -1;
+        if (widened(&s->self_v[l], s->used, held, (int64_t)a->heads * a->d_v)) return -1;
+    }
+    s->held = held;
+    return 0;
+}
+
+int sightline_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *positions, const int32_t *sentences,
+                   const int32_t *paths, int64_t stride, float *hidden) {
+    const Transformer *m = s->model;
+    int longest = 1;
+    for (int i = 0; i < s->sentences; i++) longest = MAX(longest, s->lengths[i]);
+    for (int r = 0; r < rows; r++) longest = MAX(longest, positions[r] + 1);
+    if (prepare(s, rows, longest)) return -1;
+    float *x = s->x.bytes;
+    embed(&m->target, tokens, positions, rows, m->d_model, x);
+    for (int l = 0; l < m->n_decoder_layers; l++) {
+        if (decoder_attention(s, l, rows, positions, paths, stride)) return -1;
+        if (cross_attention(s, l, rows, sentences)) return -1;
+        if (feed_forward(s, &m->decoder[l].ffn, rows)) return -1;
+    }
+    s->used += rows;
+    if (m->decoder_norm.weight) normalise_rows(&m->decoder_norm, x, hidden, rows, m->d_model);
+    else memcpy(hidden, x, 4 * (size_t)rows * m->d_model);
+    return 0;
+}
+
+int64_t sightline_places(const Decoding *s) { return s->used; }
+
+/* Take the latest steps back: forget all places from `places` on. */
+void sightline_forget(Decoding *s, int64_t places) { s->used = MIN(s->used, places); }

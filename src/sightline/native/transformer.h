@@ -1,0 +1,79 @@
+/* The Transformer of section 3 for inference: sources of any lengths side by side without padding, one target position
+   of every hypothesis at a time. Structures are filled in by transformer.py; keep both in step. */
+
+#ifndef SIGHTLINE_TRANSFORMER_H
+#define SIGHTLINE_TRANSFORMER_H
+
+#include "products.h"
+
+typedef struct Norm {
+    const float *weight, *bias; /* (d_model); NULL: no norm here */
+    float eps;
+} Norm;
+
+/* 3.2. Queries, keys and values of all heads are one product; of the cross-attention, queries are one and keys and
+   values of the sources another. Widths of a head are multiples of 8; the scores' factor is in the queries' weights. */
+typedef struct Attention {
+    int heads, d_k, d_v;
+    const Linear *in, *memory, *out;
+    Norm norm;
+} Attention;
+
+/* 3.3 */
+typedef struct FeedForward {
+    const Linear *up, *down;
+    Norm norm;
+} FeedForward;
+
+typedef struct Layer {
+    Attention self, cross; /* cross: of decoder layers */
+    FeedForward ffn;
+} Layer;
+
+/* 3.4, 3.5: row * scale + position */
+typedef struct Embeddings {
+    const float *rows, *positions;
+    float scale;
+} Embeddings;
+
+typedef struct Transformer {
+    int d_model, norm_first, n_encoder_layers, n_decoder_layers;
+    Embeddings source, target;
+    const Layer *encoder, *decoder;
+    Norm encoder_norm, decoder_norm;
+    const Linear *output;
+} Transformer;
+
+/* Sources and what has been written for them. A hypothesis is known by its path: the places of its positions' keys and
+   values. Beams change places by their paths alone; nothing else ever moves. */
+typedef struct Decoding {
+    const Transformer *model;
+    int sentences;
+    int *lengths;       /* of the sources */
+    int64_t *places;    /* where each source begins, in rounded lengths */
+    float **cross_k;    /* of each layer: (sentence, head, d_k, rounded length) */
+    float **cross_v;    /* of each layer: (sentence, rounded length, head, d_v) */
+    float **self_k, **self_v; /* of each layer: (place, head, d_k or d_v) */
+    int64_t used, held; /* places */
+    Buffer x, h, wide, context, scores, keys, scratch, alive;
+} Decoding;
+
+/* Encode sources (concatenated pieces, with their end marks); NULL without memory. */
+EXPORT Decoding *sightline_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences);
+EXPORT void sightline_end(Decoding *decoding);
+
+/* Room for `rows` more places. Where it has to be found, places that no path of length `length` leads over are given up
+   and the paths are changed; 0, or -1 without memory. */
+EXPORT int sightline_make_room(Decoding *decoding, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
+
+/* One position of `rows` hypotheses: `paths` (rows, stride) lead over their places up to `positions`, the new ones being
+   `used` and those after it, row by row. Writes hidden states (rows, d_model); 0, or -1 without memory. */
+EXPORT int sightline_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
+                          const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);
+EXPORT int64_t sightline_places(const Decoding *decoding);
+EXPORT void sightline_forget(Decoding *decoding, int64_t places);
+
+/* exp of numbers up to 0; below -87 it is 0 */
+void exponentials(float *x, int n, float subtracted, float *sum);
+
+#endif
