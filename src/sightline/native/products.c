@@ -11,7 +11,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#define LARGE_PAGE (2 << 20)
 #define GROUP 16      /* inputs whose products meet in 16 bits, eight in each of two sums */
 #define LARGEST 127   /* level of an input */
 #define MOST 258      /* of the levels of one sign in a sum: 127 * 258 < 2^15 */
@@ -33,9 +35,14 @@ void *room(Buffer *buffer, int64_t size) {
 
 static int panels(const Linear *layer) { return (layer->d_out + PANEL - 1) / PANEL; }
 
+/* Large blocks lie in large pages where the system has them: a single sentence waits for little but weights. */
 static void *zeros(int64_t size) {
-    size = (size + 63) / 64 * 64 + 64;
-    void *bytes = aligned_alloc(64, size);
+    const int64_t unit = size < LARGE_PAGE / 2 ? 64 : LARGE_PAGE;
+    size = (size + 64 + unit - 1) / unit * unit;
+    void *bytes = aligned_alloc(unit, size);
+#ifdef MADV_HUGEPAGE
+    if (bytes && unit == LARGE_PAGE) madvise(bytes, size, MADV_HUGEPAGE);
+#endif
     if (bytes) memset(bytes, 0, size);
     return bytes;
 }
