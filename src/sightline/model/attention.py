@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from sightline.model.cache import LayerCache
 from sightline.model.masks import Mask
+from sightline.model.packing import Packing, packed_attention
 
 
 def scaled_dot_product_attention(
@@ -53,9 +54,14 @@ def project(x: Float[Tensor, "... d_model"], *projections: nn.Linear) -> tuple[F
     """
     if not torch.is_grad_enabled():
         return tuple(projection(x) for projection in projections)
+    return project_jointly(x, *projections).split([projection.out_features for projection in projections], -1)
+
+
+def project_jointly(x: Float[Tensor, "... d_model"], *projections: nn.Linear) -> Float[Tensor, "... _"]:
+    """What each of `projections` makes of `x`, side by side, by one matrix product."""
     weight = torch.cat([projection.weight for projection in projections])
     bias = torch.cat([projection.bias for projection in projections])
-    return F.linear(x, weight, bias).split([projection.out_features for projection in projections], -1)
+    return F.linear(x, weight, bias)
 
 
 class MultiHeadAttention(nn.Module):
@@ -80,6 +86,8 @@ class MultiHeadAttention(nn.Module):
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
         """Queries from `x`, keys and values from `memory` (the same tensor in self-attention) and from `cache`."""
+        if isinstance(mask, Packing):
+            return self.o_proj(self._packed(x, memory, mask))
         if memory is x and cache is None:
             q, k, v = map(self.split_heads, project(x, self.q_proj, self.k_proj, self.v_proj))
         else:
@@ -87,6 +95,16 @@ class MultiHeadAttention(nn.Module):
             k, v = self.keys_and_values(memory, cache)
         heads = fused_attention(q, k, v, mask)
         return self.o_proj(self.merge_heads(heads))
+
+    def _packed(
+        self, x: Float[Tensor, "1 queries d_model"], memory: Float[Tensor, "1 keys d_model"], packing: Packing
+    ) -> Float[Tensor, "1 queries width"]:
+        widths = self.q_proj.out_features // self.n_heads, self.v_proj.out_features // self.n_heads
+        if memory is x:
+            q, kv = project_jointly(x[0], self.q_proj, self.k_proj, self.v_proj), None
+        else:
+            q, kv = self.q_proj(x[0]), project_jointly(memory[0], self.k_proj, self.v_proj)
+        return packed_attention(q, kv, self.n_heads, widths, packing)[None]
 
     def keys_and_values(
         self, memory: Float[Tensor, "batch keys d_model"], cache: LayerCache | None

@@ -12,6 +12,8 @@ from jaxtyping import Float, Int16
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.native.library import library
+
 _LEVELS = 1 << 16
 
 
@@ -35,27 +37,37 @@ class Dropout(nn.Module):
 
 
 class _CheapDropout(torch.autograd.Function):
-    """residual + scale * mask * x. A mask of 16-bit numbers: torch's comparisons and products with bools are slow."""
+    """residual + scale * kept * x; the draws are kept instead of a mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, p: float) -> Tensor:
         dropped = min(max(round(p * _LEVELS), 1), _LEVELS - 1)
-        mask = _random_mask(x, dropped)
-        ctx.scale = _LEVELS / (_LEVELS - dropped)
-        ctx.save_for_backward(mask)
-        if residual is None:
-            return mask.to(x.dtype).mul_(x).mul_(ctx.scale)
-        return torch.addcmul(residual, x, mask.to(x.dtype), value=ctx.scale)
+        ctx.smallest_kept, ctx.scale = dropped - _LEVELS // 2, _LEVELS / (_LEVELS - dropped)
+        draws = _draws(x)
+        ctx.save_for_backward(draws)
+        return _drop(x, residual, draws, ctx.smallest_kept, ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        (grad,), (mask,) = grads, ctx.saved_tensors
-        return mask.to(grad.dtype).mul_(grad).mul_(ctx.scale), grad if ctx.needs_input_grad[1] else None, None
+        (grad,), (draws,) = grads, ctx.saved_tensors
+        kept = _drop(grad, None, draws, ctx.smallest_kept, ctx.scale)
+        return kept, grad if ctx.needs_input_grad[1] else None, None
 
 
-def _random_mask(like: Float[Tensor, "*any"], dropped: int) -> Int16[Tensor, "*any"]:
-    """0 for `dropped` out of 65536 draws, 1 for the rest."""
+def _draws(like: Float[Tensor, "*any"]) -> Int16[Tensor, "*any"]:
+    """Independent numbers, all of 16 bits equally likely."""
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    smallest_kept = dropped - _LEVELS // 2
-    mask = draws.view(torch.int16)[: like.numel()].view(like.shape)
-    return mask.clamp_(smallest_kept - 1, smallest_kept).sub_(smallest_kept - 1)
+    return draws.view(torch.int16)[: like.numel()].view(like.shape)
+
+
+def _drop(x: Tensor, residual: Tensor | None, draws: Int16[Tensor, "*any"], smallest_kept: int, scale: float) -> Tensor:
+    """residual + scale * x where the draw is at least `smallest_kept`, elsewhere the residual alone."""
+    native, given = library(), [x] if residual is None else [x, residual]
+    if native and all(t.dtype == torch.float32 and t.is_contiguous() for t in given):
+        out = torch.empty_like(x)
+        at = [None if t is None else t.data_ptr() for t in (x, residual, draws)]
+        native.sightline_drop(*at, smallest_kept, scale, x.numel(), out.data_ptr())
+        return out
+    # torch's comparisons and products with bools are slow: a mask of numbers
+    mask = draws.clamp(smallest_kept - 1, smallest_kept).sub_(smallest_kept - 1).to(x.dtype)
+    return mask.mul_(x).mul_(scale) if residual is None else torch.addcmul(residual, x, mask, value=scale)

@@ -2,7 +2,7 @@
 
 import math
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.model.dropout import Dropout
@@ -26,6 +26,14 @@ class Embeddings(nn.Module):
         """Vectors of `tokens`, the first of which stands at position `start`."""
         embedded = self.tokens(tokens) * self.scale
         return self.dropout(embedded + self.positions(start, tokens.size(1)))
+
+    def packed(
+        self, tokens: Int[Tensor, "batch length"], mask: Bool[Tensor, "batch length"]
+    ) -> Float[Tensor, "1 rows d_model"]:
+        """The same of the tokens that `mask` is True for, one below the other."""
+        position = mask.nonzero()[:, 1]
+        embedded = self.tokens(tokens[mask]) * self.scale
+        return self.dropout(embedded + self.positions(0, tokens.size(1))[position])[None]
 
 
 class SeriesEmbeddings(nn.Module):

@@ -11,8 +11,8 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def relu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """max(0, x), in place."""
-    return F.relu(x, inplace=True)
+    """max(0, x); in place without gradients, for with them torch would copy: x is a view of a matrix product."""
+    return F.relu(x, inplace=not torch.is_grad_enabled())
 
 
 def gelu_tanh(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:

@@ -10,6 +10,7 @@ from sightline.model.cache import LayerCache
 from sightline.model.dropout import Dropout
 from sightline.model.feed_forward import FeedForward, GatedFeedForward
 from sightline.model.masks import Mask
+from sightline.model.packing import Packing
 
 
 class Sublayer(nn.Module):
@@ -79,7 +80,7 @@ class DecoderLayer(nn.Module):
         x: Float[Tensor, "batch tgt_len d_model"],
         memory: Float[Tensor, "batch src_len d_model"],
         tgt_mask: Mask,
-        src_mask: Bool[Tensor, "#batch 1 1 src_len"] | None,
+        src_mask: Bool[Tensor, "#batch 1 1 src_len"] | Packing | None,
         self_cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:

@@ -4,8 +4,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-# What attention takes: a mask, or what is added to the scores where positions are part of them (T5); None = all may.
-Mask = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | None
+from sightline.model.packing import Packing
+
+# What attention takes: a mask, or what is added to the scores where positions are part of them (T5); sentences
+# without padding; None = all may.
+Mask = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | Packing | None
 
 
 def padding_mask(tokens: Int[Tensor, "batch length"], pad_id: int) -> Bool[Tensor, "batch length"]:

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from sightline.model.cache import DecoderCache
 from sightline.model.layers import DecoderLayer, EncoderLayer
-from sightline.model.masks import Causal, Everywhere, over_keys
+from sightline.model.masks import Causal, Everywhere, Mask, over_keys
+from sightline.model.packing import Packing
 
 
 class Encoder(nn.Module):
@@ -23,7 +24,10 @@ class Encoder(nn.Module):
         self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
     ) -> Float[Tensor, "batch length d_model"]:
         """`mask` is True on real tokens; None where all are."""
-        visible = self.reach(mask, 0, x.size(1), x.device)
+        return self.attend_to(x, self.reach(mask, 0, x.size(1), x.device))
+
+    def attend_to(self, x: Float[Tensor, "batch length d_model"], visible: Mask) -> Float[Tensor, "batch length d_model"]:
+        """The same where it is known who may attend to whom."""
         for layer in self.layers:
             x = layer(x, visible)
         return self.norm(x)
@@ -54,4 +58,16 @@ class Decoder(nn.Module):
             x = layer(x, memory, tgt_mask, over_keys(src_mask), *caches)
         if cache:
             cache.length += new
+        return self.norm(x)
+
+    def attend_to(
+        self,
+        x: Float[Tensor, "batch tgt_len d_model"],
+        memory: Float[Tensor, "batch src_len d_model"],
+        visible: Mask,
+        visible_memory: Packing | None,
+    ) -> Float[Tensor, "batch tgt_len d_model"]:
+        """The same without a cache where it is known who may attend to whom."""
+        for layer in self.layers:
+            x = layer(x, memory, visible, visible_memory)
         return self.norm(x)

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from sightline.model.cache import DecoderCache
 from sightline.model.embeddings import Embeddings
+from sightline.model.packing import Packing, can_pack, starts
 from sightline.model.stacks import Decoder, Encoder
 
 
@@ -68,3 +69,27 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "batch tgt_len d_model"]:
         """Hidden states of a teacher-forced pass; `logits` of them are the predictions."""
         return self.decode(tgt_in, self.encode(src, src_mask), src_mask)
+
+    def without_padding(
+        self,
+        src: Int[Tensor, "batch src_len"],
+        tgt_in: Int[Tensor, "batch tgt_len"],
+        src_mask: Bool[Tensor, "batch src_len"],
+        tgt_mask: Bool[Tensor, "batch tgt_len"],
+    ) -> Float[Tensor, "rows d_model"]:
+        """What `forward` gives at the positions that `tgt_mask` is True for, one below the other.
+
+        Where sentences can be packed (`packing`), nothing is computed for the others.
+        """
+        if not self._can_pack(src_mask, tgt_mask):
+            hidden = self(src, tgt_in, src_mask).flatten(0, 1)
+            return hidden.index_select(0, tgt_mask.flatten().nonzero().squeeze(1))
+        sources, targets = starts(src_mask), starts(tgt_mask)
+        memory = self.encoder.attend_to(self.src_embeddings.packed(src, src_mask), Packing(sources, sources, causal=False))
+        own, cross = Packing(targets, targets, causal=True), Packing(targets, sources, causal=False)
+        return self.decoder.attend_to(self.tgt_embeddings.packed(tgt_in, tgt_mask), memory, own, cross)[0]
+
+    def _can_pack(self, *masks: Bool[Tensor, "batch _"]) -> bool:
+        attention = self.decoder.layers[0].cross_attn
+        widths = (x.out_features // attention.n_heads for x in (attention.q_proj, attention.v_proj))
+        return can_pack(attention.q_proj.weight, tuple(widths), *masks)

@@ -1,6 +1,6 @@
 """The compiled library as Python sees it: its structures and functions, and whether it can be used here.
 
-Structures repeat those of `transformer.h` and `search.c`; keep both in step.
+Structures repeat those of `attention.h`, `transformer.h` and `search.c`; keep both in step.
 """
 
 import ctypes
@@ -104,6 +104,33 @@ class Found(Structure):
     )
 
 
+class PackedShape(Structure):
+    """`Packing` of attention.h."""
+
+    _fields_ = (
+        ("queries", c_void_p),
+        ("keys", c_void_p),
+        ("sentences", c_int),
+        ("causal", c_int),
+        ("heads", c_int),
+        ("d_k", c_int),
+        ("d_v", c_int),
+    )
+
+
+class Inputs(Structure):
+    """See attention.h."""
+
+    _fields_ = (
+        ("q", c_void_p),
+        ("k", c_void_p),
+        ("v", c_void_p),
+        ("q_stride", c_int64),
+        ("k_stride", c_int64),
+        ("v_stride", c_int64),
+    )
+
+
 @cache
 def library() -> ctypes.CDLL | None:
     """The library; None where it was not built, this processor lacks its instructions, or the switch says no."""
@@ -126,6 +153,9 @@ def library() -> ctypes.CDLL | None:
         ("places", c_int64, (c_void_p,)),
         ("forget", None, (c_void_p, c_int64)),
         ("search", c_int, (c_void_p,) * 7),
+        ("drop", None, (c_void_p, c_void_p, c_void_p, c_int, c_float, c_int64, c_void_p)),
+        ("attend", c_int, (c_void_p,) * 4),
+        ("attend_backward", c_int, (c_void_p,) * 5),
     ):
         function = getattr(loaded, f"sightline_{name}")
         function.restype, function.argtypes = result, arguments

@@ -1,6 +1,7 @@
 /* Greedy search and beam search over a Transformer, as decode/search.py describes and does them: the same ranking, the
    same ties, the same end. Nothing here is shared between sentences but the matrix products. */
 
+#include "attention.h"
 #include "transformer.h"
 
 #include <immintrin.h>
@@ -72,10 +73,8 @@ static float maximum(const float *x, int n) {
 static int continue_row(const float *logits, float *spare, int vocab, int row, float so_far, int forced, int may_end,
                         const Options *options, Candidate *best, int count, int most) {
     const float largest = maximum(logits, vocab);
-    float sum;
     memcpy(spare, logits, 4 * (size_t)vocab);
-    exponentials(spare, vocab, largest, &sum);
-    const float rest = logf(sum);
+    const float rest = logf(exponentials(spare, vocab, largest));
     if (forced >= 0) {
         const float last = logits[forced] - largest - rest;
         return offer(best, count, most, (Candidate){so_far + last, last, row, forced});

@@ -2,6 +2,8 @@
 
 #include "transformer.h"
 
+#include "attention.h"
+
 #include <immintrin.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,82 +14,18 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define TOGETHER 512 /* source positions encoded at once: what a layer makes of them stays in the caches */
 
-static int rounded(int n) { return (n + 7) / 8 * 8; }
-
 /* --- Small functions of rows --- */
-
-INLINE float sum_of(__m256 x) {
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
-}
-
-/* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). */
-INLINE __m256 exponential(__m256 x) {
-    const __m256 least = _mm256_set1_ps(-87.0f);
-    const __m256 kept = _mm256_cmp_ps(x, least, _CMP_GE_OQ);
-    x = _mm256_max_ps(x, least);
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
-    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
-    __m256 p = _mm256_set1_ps(1.9875691500e-4f);
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
-    p = _mm256_fmadd_ps(p, _mm256_mul_ps(r, r), _mm256_add_ps(r, _mm256_set1_ps(1.0f)));
-    __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-    return _mm256_and_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(power)), kept);
-}
-
-void exponentials(float *x, int n, float subtracted, float *sum) {
-    const __m256 most = _mm256_set1_ps(subtracted);
-    __m256 total[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
-    int i = 0;
-    for (; i + 32 <= n; i += 32) {
-        for (int j = 0; j < 4; j++) {
-            __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8 * j), most));
-            total[j] = _mm256_add_ps(total[j], e);
-            _mm256_storeu_ps(x + i + 8 * j, e);
-        }
-    }
-    for (; i + 8 <= n; i += 8) {
-        __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(x + i), most));
-        total[0] = _mm256_add_ps(total[0], e);
-        _mm256_storeu_ps(x + i, e);
-    }
-    if (i < n) {
-        float tail[8];
-        for (int j = 0; j < 8; j++) tail[j] = i + j < n ? x[i + j] : -INFINITY;
-        __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(tail), most));
-        total[1] = _mm256_add_ps(total[1], e);
-        _mm256_storeu_ps(tail, e);
-        memcpy(x + i, tail, 4 * (size_t)(n - i));
-    }
-    *sum = sum_of(_mm256_add_ps(_mm256_add_ps(total[0], total[1]), _mm256_add_ps(total[2], total[3])));
-}
-
-/* The first `n` of a row that has room for `rounded(n)`; the rest becomes 0. */
-static void softmax(float *x, int n) {
-    float most = -INFINITY, sum;
-    for (int i = 0; i < n; i++) most = MAX(most, x[i]);
-    for (int i = n; i < rounded(n); i++) x[i] = -INFINITY;
-    exponentials(x, rounded(n), most, &sum);
-    const __m256 factor = _mm256_set1_ps(1 / sum);
-    for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), factor));
-}
 
 /* Layer normalisation of one row, in place or not; d is a multiple of 8. */
 static void normalise(const Norm *norm, const float *x, float *y, int d) {
     __m256 total = _mm256_setzero_ps(), squares = _mm256_setzero_ps();
     for (int i = 0; i < d; i += 8) total = _mm256_add_ps(total, _mm256_loadu_ps(x + i));
-    const __m256 mean = _mm256_set1_ps(sum_of(total) / d);
+    const __m256 mean = _mm256_set1_ps(lanes_sum(total) / d);
     for (int i = 0; i < d; i += 8) {
         __m256 off = _mm256_sub_ps(_mm256_loadu_ps(x + i), mean);
         squares = _mm256_fmadd_ps(off, off, squares);
     }
-    const __m256 factor = _mm256_set1_ps(1 / sqrtf(sum_of(squares) / d + norm->eps));
+    const __m256 factor = _mm256_set1_ps(1 / sqrtf(lanes_sum(squares) / d + norm->eps));
     for (int i = 0; i < d; i += 8) {
         __m256 unit = _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(x + i), mean), factor);
         unit = _mm256_fmadd_ps(unit, _mm256_loadu_ps(norm->weight + i), _mm256_loadu_ps(norm->bias + i));
@@ -128,62 +66,6 @@ static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *pos
 
 /* --- Attention: equation 1 --- */
 
-/* c (Q, width) = a (Q, depth) b (depth, width), the width a multiple of 8. */
-INLINE void product(const int Q, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int depth, float *c,
-                    int64_t c_stride, int width) {
-    for (int n = 0; n < width; n += 16) {
-        const int both = n + 16 <= width;
-        __m256 total[4][2];
-#pragma GCC unroll 4
-        for (int q = 0; q < Q; q++) total[q][0] = total[q][1] = _mm256_setzero_ps();
-        for (int k = 0; k < depth; k++) {
-            const float *row = b + k * b_stride + n;
-            __m256 b0 = _mm256_loadu_ps(row), b1 = both ? _mm256_loadu_ps(row + 8) : _mm256_setzero_ps();
-#pragma GCC unroll 4
-            for (int q = 0; q < Q; q++) {
-                __m256 factor = _mm256_broadcast_ss(a + q * a_stride + k);
-                total[q][0] = _mm256_fmadd_ps(factor, b0, total[q][0]);
-                total[q][1] = _mm256_fmadd_ps(factor, b1, total[q][1]);
-            }
-        }
-#pragma GCC unroll 4
-        for (int q = 0; q < Q; q++) {
-            _mm256_storeu_ps(c + q * c_stride + n, total[q][0]);
-            if (both) _mm256_storeu_ps(c + q * c_stride + n + 8, total[q][1]);
-        }
-    }
-}
-
-/* One head, Q queries of one sentence: keys (d_k, rounded length) stand side by side, values below each other. */
-INLINE void attend_together(const int Q, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
-                            int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride) {
-    const int width = rounded(length);
-    product(Q, q, q_stride, keys, width, d_k, scores, width, width);
-    for (int i = 0; i < Q; i++) softmax(scores + i * width, length);
-    product(Q, scores, width, values, v_stride, length, out, out_stride, d_v);
-}
-
-static void attend(int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
-                   int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride) {
-    int i = 0;
-#define ATTEND(Q)                                                                                                      \
-    attend_together(Q, q + i * q_stride, q_stride, d_k, keys, values, v_stride, d_v, length, scores,                   \
-                    out + i * out_stride, out_stride)
-    for (; i + 4 <= queries; i += 4) ATTEND(4);
-    for (; i + 2 <= queries; i += 2) ATTEND(2);
-    if (i < queries) ATTEND(1);
-#undef ATTEND
-}
-
-/* Keys of one head (length, stride) side by side: (d_k, rounded length), what is beyond them 0. */
-static void transpose(const float *keys, int64_t stride, int length, int d_k, float *to) {
-    const int width = rounded(length);
-    for (int t = 0; t < length; t++)
-        for (int i = 0; i < d_k; i++) to[(int64_t)i * width + t] = keys[t * stride + i];
-    for (int t = length; t < width; t++)
-        for (int i = 0; i < d_k; i++) to[(int64_t)i * width + t] = 0;
-}
-
 /* One row: all heads attend to the places its path leads over. */
 static void attend_to_path(const Attention *a, const float *q, const float *keys, const float *values, const int32_t *path,
                            int length, float *scores, float *out) {
@@ -194,10 +76,10 @@ static void attend_to_path(const Attention *a, const float *q, const float *keys
             __m256 total = _mm256_setzero_ps();
             for (int i = h * a->d_k; i < (h + 1) * a->d_k; i += 8)
                 total = _mm256_fmadd_ps(_mm256_loadu_ps(q + i), _mm256_loadu_ps(k + i), total);
-            scores[h * room_for + t] = sum_of(total);
+            scores[h * room_for + t] = lanes_sum(total);
         }
     }
-    for (int h = 0; h < a->heads; h++) softmax(scores + h * room_for, length);
+    for (int h = 0; h < a->heads; h++) softmax(scores + h * room_for, length, room_for);
     for (int i = 0; i < v_width; i += 8) {
         const float *weights = scores + i / a->d_v * room_for;
         __m256 total = _mm256_setzero_ps();

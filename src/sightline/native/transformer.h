@@ -73,7 +73,4 @@ EXPORT int sightline_step(Decoding *decoding, int rows, const int32_t *tokens, c
 EXPORT int64_t sightline_places(const Decoding *decoding);
 EXPORT void sightline_forget(Decoding *decoding, int64_t places);
 
-/* exp of numbers up to 0; below -87 it is 0 */
-void exponentials(float *x, int n, float subtracted, float *sum);
-
 #endif

@@ -4,7 +4,7 @@ What is trained for is a function from a batch to a `Loss`; the trainer is given
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,16 @@ from sightline.training.loss import Loss, label_loss, sequence_loss, squared_los
 Objective = Callable[[Any], Loss]  # of one kind of batch
 
 
+@runtime_checkable
+class WithoutPadding(Protocol):
+    """A model that can do without padding: hidden states (rows, d_model) of real target positions only."""
+
+    def without_padding(self, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor) -> Tensor: ...
+
+
 def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig) -> Objective:
     """Section 5.4: label-smoothed cross-entropy of the next piece, with R-Drop if asked for."""
-    forward = torch.compile(model) if train.compile else model
+    forward = torch.compile(model.forward) if train.compile else model  # compiled for shapes, it keeps its padding
 
     def objective(batch: Batch) -> Loss:
         weight = model.get_parameter("output.weight")
@@ -57,17 +64,29 @@ def batch_loss(
 ) -> Loss:
     """Loss of a batch, summed over its target pieces; with `r_drop` every pair passes twice, in one batch.
 
-    `forward(src, tgt_in, src_mask)` gives hidden states, `weight` (vocab, d_model) projects them to logits.
+    `forward(src, tgt_in, src_mask)` gives hidden states, or its `without_padding` does; `weight` (vocab, d_model)
+    projects them to logits.
     """
-    src, tgt_in, src_mask = batch.src, batch.tgt_in, batch.src_mask
+    real = batch.tgt_out != pad_id
+    inputs = batch.src, batch.tgt_in, batch.src_mask, real
     passes = 2 if r_drop else 1
     if passes == 2:
-        src, tgt_in, src_mask = (torch.cat([t, t]) for t in (src, tgt_in, src_mask))
-    hidden = forward(src, tgt_in, src_mask)
-    real = (batch.tgt_out != pad_id).flatten().nonzero().squeeze(1)
-    rows = hidden.reshape(passes, -1, hidden.size(-1)).index_select(1, real)
-    targets = batch.tgt_out.flatten().index_select(0, real)
-    return sequence_loss(rows, weight, targets, label_smoothing, r_drop)
+        inputs = tuple(torch.cat([t, t]) for t in inputs)
+    rows = _real_states(forward, *inputs).unflatten(0, (passes, -1))
+    return sequence_loss(rows, weight, _at(real, batch.tgt_out), label_smoothing, r_drop)
+
+
+def _real_states(
+    forward: Callable[..., Tensor], src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
+) -> Tensor:
+    if isinstance(forward, WithoutPadding):
+        return forward.without_padding(src, tgt_in, src_mask, tgt_mask)
+    return _at(tgt_mask, forward(src, tgt_in, src_mask))
+
+
+def _at(mask: Tensor, x: Tensor) -> Tensor:
+    """x[mask], with a cheaper gradient."""
+    return x.flatten(0, 1).index_select(0, mask.flatten().nonzero().squeeze(1))
 
 
 def validation_loss(model: nn.Module, batches: Iterable[Batch], pad_id: int, device: torch.device) -> float:

@@ -1,0 +1,119 @@
+"""Sentences without padding: real positions one below the other, and attention that keeps sentences apart.
+
+A batch of sentences of different lengths spends a twentieth of a training step on padding, and as much again on bringing
+heads into the shape that torch's attention takes. Packed, every product is over real positions only, and attention
+reads queries, keys and values where the projections left them. For training on a CPU, with the compiled library
+(`sightline.native`); elsewhere sentences are padded and `attention.fused_attention` does the same.
+"""
+
+from ctypes import byref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sightline.native.library import Inputs, PackedShape, library
+
+LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
+LANES = 8  # widths of heads are multiples of it
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Who may attend to whom in packed rows: those of a sentence to those of the same sentence."""
+
+    queries: Int[Tensor, " sentences_and_end"]  # row at which each sentence begins, in int32
+    keys: Int[Tensor, " sentences_and_end"]  # the same of what is attended to
+    causal: bool  # and to no later ones
+
+    @property
+    def weights(self) -> int:
+        """How many weights a head keeps."""
+        queries, keys = self.queries.diff(), self.keys.diff()
+        return int((queries * ((keys + LANES - 1) // LANES * LANES)).sum())
+
+
+def starts(mask: Bool[Tensor, "batch length"]) -> Int[Tensor, " sentences_and_end"]:
+    """At which row each sentence begins once what `mask` leaves out is gone.
+
+    >>> starts(torch.tensor([[True, True], [True, False]])).tolist()
+    [0, 2, 3]
+    """
+    return torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0)).int()
+
+
+def can_pack(weight: Tensor, widths: tuple[int, ...], *masks: Bool[Tensor, "batch _"]) -> bool:
+    """Whether sentences of which `masks` say what is real can be packed, for attention with this weight and widths."""
+    suited = weight.dtype == torch.float32 and weight.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    short = all(mask.size(1) <= LONGEST for mask in masks)
+    return suited and short and not any(width % LANES for width in widths) and library() is not None
+
+
+def packed_attention(
+    q: Float[Tensor, "queries q_width"],
+    kv: Float[Tensor, "keys kv_width"] | None,
+    n_heads: int,
+    widths: tuple[int, int],
+    packing: Packing,
+) -> Float[Tensor, "queries v_width"]:
+    """softmax(Q K^T / sqrt(d_k)) V for all heads of all sentences (equation 1).
+
+    Args:
+        q: queries of all heads; where `kv` is None, keys and values of the same rows stand beside them.
+        kv: keys beside values.
+        n_heads: how many heads there are.
+        widths: d_k and d_v of a head, multiples of 8.
+        packing: which rows belong together.
+    """
+    return _PackedAttention.apply(q, kv, n_heads, widths, packing)
+
+
+class _PackedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, kv: Tensor | None, n_heads: int, widths: tuple[int, int], packing: Packing
+    ) -> Tensor:
+        q, kv = q.contiguous(), None if kv is None else kv.contiguous()
+        weights = q.new_empty(n_heads * packing.weights)
+        out = q.new_empty(len(q), n_heads * widths[1])
+        shape = _shape(packing, n_heads, widths)
+        _call("attend", byref(shape), byref(_inputs(q, kv, n_heads, widths)), weights.data_ptr(), out.data_ptr())
+        ctx.save_for_backward(q, kv, weights)
+        ctx.how = n_heads, widths, packing
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
+        q, kv, weights = ctx.saved_tensors
+        n_heads, widths, packing = ctx.how
+        grad = grads[0].contiguous()
+        grad_q, grad_kv = torch.empty_like(q), None if kv is None else torch.empty_like(kv)
+        shape = _shape(packing, n_heads, widths)
+        inputs, gradients = (_inputs(*x, n_heads, widths) for x in ((q, kv), (grad_q, grad_kv)))
+        _call(
+            "attend_backward", byref(shape), byref(inputs), weights.data_ptr(), grad.data_ptr(), byref(gradients)
+        )
+        return grad_q, grad_kv, None, None, None
+
+
+def _shape(packing: Packing, n_heads: int, widths: tuple[int, int]) -> PackedShape:
+    sentences = len(packing.queries) - 1
+    at = packing.queries.data_ptr(), packing.keys.data_ptr()
+    return PackedShape(*at, sentences, packing.causal, n_heads, *widths)
+
+
+def _inputs(q: Tensor, kv: Tensor | None, n_heads: int, widths: tuple[int, int]) -> Inputs:
+    """Where queries, keys and values begin, and the distance of their rows."""
+    k_bytes = q.element_size() * n_heads * widths[0]
+    if kv is None:
+        at, stride = q.data_ptr(), q.size(1)
+        return Inputs(at, at + k_bytes, at + 2 * k_bytes, stride, stride, stride)
+    at, stride = kv.data_ptr(), kv.size(1)
+    return Inputs(q.data_ptr(), at, at + k_bytes, q.size(1), stride, stride)
+
+
+def _call(name: str, *arguments: Any) -> None:
+    if getattr(library(), f"sightline_{name}")(*arguments):
+        raise MemoryError("no memory for attention")

@@ -1,0 +1,233 @@
+/* See attention.h. */
+
+#include "attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* --- Softmax --- */
+
+/* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). */
+INLINE __m256 exponential(__m256 x) {
+    const __m256 least = _mm256_set1_ps(-87.0f);
+    const __m256 kept = _mm256_cmp_ps(x, least, _CMP_NLT_UQ); /* what is no number stays so */
+    x = _mm256_max_ps(least, x);
+    __m256 n = _mm256_mul_ps(x, _mm256_set1_ps(1.44269504f));
+    n = _mm256_round_ps(n, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
+    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
+    __m256 p = _mm256_set1_ps(1.9875691500e-4f);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
+    p = _mm256_fmadd_ps(p, _mm256_mul_ps(r, r), _mm256_add_ps(r, _mm256_set1_ps(1.0f)));
+    __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_and_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(power)), kept);
+}
+
+float exponentials(float *x, int n, float most) {
+    const __m256 subtracted = _mm256_set1_ps(most);
+    __m256 total[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+    int i = 0;
+    for (; i + 32 <= n; i += 32) {
+        for (int j = 0; j < 4; j++) {
+            __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8 * j), subtracted));
+            total[j] = _mm256_add_ps(total[j], e);
+            _mm256_storeu_ps(x + i + 8 * j, e);
+        }
+    }
+    for (; i + 8 <= n; i += 8) {
+        __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(x + i), subtracted));
+        total[0] = _mm256_add_ps(total[0], e);
+        _mm256_storeu_ps(x + i, e);
+    }
+    if (i < n) {
+        float tail[8];
+        for (int j = 0; j < 8; j++) tail[j] = i + j < n ? x[i + j] : -INFINITY;
+        __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(tail), subtracted));
+        total[1] = _mm256_add_ps(total[1], e);
+        _mm256_storeu_ps(tail, e);
+        memcpy(x + i, tail, 4 * (size_t)(n - i));
+    }
+    return lanes_sum(_mm256_add_ps(_mm256_add_ps(total[0], total[1]), _mm256_add_ps(total[2], total[3])));
+}
+
+void softmax(float *x, int n, int width) {
+    float most = -INFINITY;
+    for (int i = 0; i < n; i++) most = MAX(most, x[i]);
+    for (int i = n; i < width; i++) x[i] = -INFINITY;
+    const __m256 factor = _mm256_set1_ps(1 / exponentials(x, width, most));
+    for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), factor));
+}
+
+/* --- Products --- */
+
+INLINE void multiply_rows(const int ROWS, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int depth,
+                          float *c, int64_t c_stride, int width) {
+    for (int n = 0; n < width; n += 16) {
+        const int both = n + 16 <= width;
+        __m256 total[4][2];
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_ps();
+        for (int k = 0; k < depth; k++) {
+            const float *row = b + k * b_stride + n;
+            __m256 b0 = _mm256_loadu_ps(row), b1 = both ? _mm256_loadu_ps(row + 8) : _mm256_setzero_ps();
+#pragma GCC unroll 4
+            for (int r = 0; r < ROWS; r++) {
+                __m256 factor = _mm256_broadcast_ss(a + r * a_stride + k);
+                total[r][0] = _mm256_fmadd_ps(factor, b0, total[r][0]);
+                total[r][1] = _mm256_fmadd_ps(factor, b1, total[r][1]);
+            }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS; r++) {
+            _mm256_storeu_ps(c + r * c_stride + n, total[r][0]);
+            if (both) _mm256_storeu_ps(c + r * c_stride + n + 8, total[r][1]);
+        }
+    }
+}
+
+void multiply(int rows, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int depth, float *c,
+              int64_t c_stride, int width) {
+    int r = 0;
+#define ROWS(R) multiply_rows(R, a + r * a_stride, a_stride, b, b_stride, depth, c + r * c_stride, c_stride, width)
+    for (; r + 4 <= rows; r += 4) ROWS(4);
+    if (r + 2 <= rows) { ROWS(2); r += 2; }
+    if (r < rows) ROWS(1);
+#undef ROWS
+}
+
+/* Eight rows of eight numbers. */
+INLINE void transpose_block(const __m256 in[8], float *to, int64_t stride) {
+    __m256 pairs[8], fours[8];
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm256_unpacklo_ps(in[i], in[i + 1]);
+        pairs[i + 1] = _mm256_unpackhi_ps(in[i], in[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+        fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
+        fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+        fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(to + i * stride, _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20));
+        _mm256_storeu_ps(to + (i + 4) * stride, _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31));
+    }
+}
+
+void transpose(const float *rows, int64_t stride, int length, int width, float *to) {
+    const int side = rounded(length);
+    for (int t = 0; t < length; t += 8) {
+        for (int i = 0; i < width; i += 8) {
+            __m256 block[8];
+            for (int j = 0; j < 8; j++)
+                block[j] = t + j < length ? _mm256_loadu_ps(rows + (t + j) * stride + i) : _mm256_setzero_ps();
+            transpose_block(block, to + (int64_t)i * side + t, side);
+        }
+    }
+}
+
+/* --- Attention for decoding --- */
+
+void attend(int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
+            int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride) {
+    const int width = rounded(length);
+    for (int first = 0; first < queries; first += 4) {
+        const int count = queries - first < 4 ? queries - first : 4;
+        multiply(count, q + first * q_stride, q_stride, keys, width, d_k, scores, width, width);
+        for (int i = 0; i < count; i++) softmax(scores + i * width, length, width);
+        multiply(count, scores, width, values, v_stride, length, out + first * out_stride, out_stride, d_v);
+    }
+}
+
+/* --- Attention for training --- */
+
+static int longest(const Packing *p) {
+    int most = 1;
+    for (int i = 0; i < p->sentences; i++)
+        most = MAX(most, MAX(p->queries[i + 1] - p->queries[i], p->keys[i + 1] - p->keys[i]));
+    return most;
+}
+
+static void scale_row(float *x, int n, float factor) {
+    const __m256 by = _mm256_set1_ps(factor);
+    for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), by));
+}
+
+int sightline_attend(const Packing *p, const Inputs *in, float *weights, float *out) {
+    const int widest = rounded(longest(p)), out_width = p->heads * p->d_v;
+    float *keys = aligned_alloc(64, 4 * (size_t)(p->d_k * widest + 16) / 64 * 64 + 64);
+    if (!keys) return -1;
+    const float scale = 1 / sqrtf(p->d_k);
+    for (int s = 0; s < p->sentences; s++) {
+        const int64_t q0 = p->queries[s], k0 = p->keys[s];
+        const int rows = p->queries[s + 1] - q0, length = p->keys[s + 1] - k0, width = rounded(length);
+        for (int h = 0; h < p->heads; h++, weights += (int64_t)rows * width) {
+            const float *q = in->q + q0 * in->q_stride + h * p->d_k, *v = in->v + k0 * in->v_stride + h * p->d_v;
+            transpose(in->k + k0 * in->k_stride + h * p->d_k, in->k_stride, length, p->d_k, keys);
+            multiply(rows, q, in->q_stride, keys, width, p->d_k, weights, width, width);
+            for (int r = 0; r < rows; r++) {
+                scale_row(weights + (int64_t)r * width, width, scale);
+                softmax(weights + (int64_t)r * width, p->causal ? r + 1 : length, width);
+            }
+            multiply(rows, weights, width, v, in->v_stride, length, out + q0 * out_width + h * p->d_v, out_width, p->d_v);
+        }
+    }
+    free(keys);
+    return 0;
+}
+
+/* By softmax: the gradient of scores, in the place of that of weights, times `scale`. */
+static void scores_gradient(const float *weights, float *gradient, int width, float scale) {
+    __m256 total = _mm256_setzero_ps();
+    for (int i = 0; i < width; i += 8)
+        total = _mm256_fmadd_ps(_mm256_loadu_ps(weights + i), _mm256_loadu_ps(gradient + i), total);
+    const __m256 mean = _mm256_set1_ps(lanes_sum(total)), factor = _mm256_set1_ps(scale);
+    for (int i = 0; i < width; i += 8) {
+        __m256 off = _mm256_sub_ps(_mm256_loadu_ps(gradient + i), mean);
+        off = _mm256_mul_ps(_mm256_mul_ps(off, _mm256_loadu_ps(weights + i)), factor);
+        _mm256_storeu_ps(gradient + i, off);
+    }
+}
+
+/* With P the weights and G the gradient of P V: that of V is P^T G, of P it is G V^T, of the scores it is
+   S = P (dP - rowsum(P dP)), of Q it is S K and of K it is S^T Q. */
+int sightline_attend_backward(const Packing *p, const Inputs *in, const float *weights, const float *out_gradient,
+                              const Inputs *gradients) {
+    const int widest = rounded(longest(p)), out_width = p->heads * p->d_v;
+    const float scale = 1 / sqrtf(p->d_k);
+    const int64_t square = (int64_t)widest * widest;
+    float *values = aligned_alloc(64, (4 * (size_t)(p->d_v * widest + 2 * square) + 127) / 64 * 64);
+    if (!values) return -1;
+    float *s = values + p->d_v * widest, *turned = s + square;
+    for (int i = 0; i < p->sentences; i++) {
+        const int64_t q0 = p->queries[i], k0 = p->keys[i];
+        const int rows = p->queries[i + 1] - q0, length = p->keys[i + 1] - k0, width = rounded(length);
+        const int side = rounded(rows);
+        for (int h = 0; h < p->heads; h++, weights += (int64_t)rows * width) {
+            const float *g = out_gradient + q0 * out_width + h * p->d_v;
+            const float *q = in->q + q0 * in->q_stride + h * p->d_k, *k = in->k + k0 * in->k_stride + h * p->d_k;
+            float *gq = gradients->q + q0 * gradients->q_stride + h * p->d_k;
+            float *gk = gradients->k + k0 * gradients->k_stride + h * p->d_k;
+            float *gv = gradients->v + k0 * gradients->v_stride + h * p->d_v;
+            transpose(weights, width, rows, width, turned);
+            multiply(length, turned, side, g, out_width, rows, gv, gradients->v_stride, p->d_v);
+            transpose(in->v + k0 * in->v_stride + h * p->d_v, in->v_stride, length, p->d_v, values);
+            multiply(rows, g, out_width, values, width, p->d_v, s, width, width);
+            for (int r = 0; r < rows; r++)
+                scores_gradient(weights + (int64_t)r * width, s + (int64_t)r * width, width, scale);
+            multiply(rows, s, width, k, in->k_stride, length, gq, gradients->q_stride, p->d_k);
+            transpose(s, width, rows, width, turned);
+            multiply(length, turned, side, q, in->q_stride, rows, gk, gradients->k_stride, p->d_k);
+        }
+    }
+    free(values);
+    return 0;
+}
