@@ -35,7 +35,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "decode": frozenset({"config"}),
     "decode.translator": frozenset({"config", "data"}),
     "decode.streaming": frozenset({"config"}),
-    "training": frozenset({"data", "decode", "config"}),
+    "training": frozenset({"data", "decode", "config", "native"}),
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "model.build", "model.build_family", "model.family_config"}),
     "generation": frozenset({"families", "relatives", "model", "data", "decode"}),

@@ -1,8 +1,9 @@
-"""Section 5.4: residual dropout, with a mask that costs two random bytes an element instead of a float.
+"""Section 5.4: residual dropout, which costs two random bytes an element instead of a float.
 
-On a CPU the random numbers and masks of torch's dropout take over a tenth of a training step (`benchmarks/`). Here one
-64-bit draw serves four elements, so the probability is a multiple of 1/65536; the scale makes up for exactly what was
-dropped. Elsewhere than on a CPU this is torch's own dropout.
+On a CPU the random numbers and masks of torch's dropout take over a tenth of a training step (`benchmarks/`). Here 16
+bits are drawn for an element, so the probability is a multiple of 1/65536; the scale makes up for exactly what was
+dropped. With the compiled library one pass draws, drops and adds, and no mask is kept. Elsewhere than on a CPU this is
+torch's own dropout.
 """
 
 from typing import Any
@@ -37,37 +38,49 @@ class Dropout(nn.Module):
 
 
 class _CheapDropout(torch.autograd.Function):
-    """residual + scale * kept * x; the draws are kept instead of a mask."""
+    """residual + scale * kept * x; by the compiled library, which draws again from the same seed in the backward pass,
+    or by torch, with a mask of 16-bit numbers, because its comparisons and products with bools are slow.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, p: float) -> Tensor:
         dropped = min(max(round(p * _LEVELS), 1), _LEVELS - 1)
-        ctx.smallest_kept, ctx.scale = dropped - _LEVELS // 2, _LEVELS / (_LEVELS - dropped)
-        draws = _draws(x)
-        ctx.save_for_backward(draws)
-        return _drop(x, residual, draws, ctx.smallest_kept, ctx.scale)
+        ctx.dropped, ctx.scale = dropped, _LEVELS / (_LEVELS - dropped)
+        if library() and _in_order(x) and (residual is None or _in_order(residual)):
+            ctx.seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
+            return _drop(x, residual, ctx.seed, dropped, ctx.scale)
+        ctx.seed = None
+        mask = _random_mask(x, dropped)
+        ctx.save_for_backward(mask)
+        if residual is None:
+            return mask.to(x.dtype).mul_(x).mul_(ctx.scale)
+        return torch.addcmul(residual, x, mask.to(x.dtype), value=ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        (grad,), (draws,) = grads, ctx.saved_tensors
-        kept = _drop(grad, None, draws, ctx.smallest_kept, ctx.scale)
+        grad = grads[0]
+        if ctx.seed is None:
+            (mask,) = ctx.saved_tensors
+            kept = mask.to(grad.dtype).mul_(grad).mul_(ctx.scale)
+        else:
+            kept = _drop(grad.contiguous(), None, ctx.seed, ctx.dropped, ctx.scale)
         return kept, grad if ctx.needs_input_grad[1] else None, None
 
 
-def _draws(like: Float[Tensor, "*any"]) -> Int16[Tensor, "*any"]:
-    """Independent numbers, all of 16 bits equally likely."""
+def _in_order(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.is_contiguous()
+
+
+def _drop(x: Tensor, residual: Tensor | None, seed: int, dropped: int, scale: float) -> Tensor:
+    out = torch.empty_like(x)
+    at = None if residual is None else residual.data_ptr()
+    library().sightline_drop(x.data_ptr(), at, seed, dropped, scale, x.numel(), out.data_ptr())  # pyright: ignore
+    return out
+
+
+def _random_mask(like: Float[Tensor, "*any"], dropped: int) -> Int16[Tensor, "*any"]:
+    """0 for `dropped` out of 65536 draws, 1 for the rest."""
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    return draws.view(torch.int16)[: like.numel()].view(like.shape)
-
-
-def _drop(x: Tensor, residual: Tensor | None, draws: Int16[Tensor, "*any"], smallest_kept: int, scale: float) -> Tensor:
-    """residual + scale * x where the draw is at least `smallest_kept`, elsewhere the residual alone."""
-    native, given = library(), [x] if residual is None else [x, residual]
-    if native and all(t.dtype == torch.float32 and t.is_contiguous() for t in given):
-        out = torch.empty_like(x)
-        at = [None if t is None else t.data_ptr() for t in (x, residual, draws)]
-        native.sightline_drop(*at, smallest_kept, scale, x.numel(), out.data_ptr())
-        return out
-    # torch's comparisons and products with bools are slow: a mask of numbers
-    mask = draws.clamp(smallest_kept - 1, smallest_kept).sub_(smallest_kept - 1).to(x.dtype)
-    return mask.mul_(x).mul_(scale) if residual is None else torch.addcmul(residual, x, mask, value=scale)
+    smallest_kept = dropped - _LEVELS // 2
+    mask = draws.view(torch.int16)[: like.numel()].view(like.shape)
+    return mask.clamp_(smallest_kept - 1, smallest_kept).sub_(smallest_kept - 1)

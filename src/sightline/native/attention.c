@@ -58,9 +58,19 @@ float exponentials(float *x, int n, float most) {
     return lanes_sum(_mm256_add_ps(_mm256_add_ps(total[0], total[1]), _mm256_add_ps(total[2], total[3])));
 }
 
+float maximum(const float *x, int n) {
+    __m256 most = _mm256_set1_ps(-INFINITY);
+    int i = 0;
+    for (; i + 8 <= n; i += 8) most = _mm256_max_ps(most, _mm256_loadu_ps(x + i));
+    float parts[8], largest = -INFINITY;
+    _mm256_storeu_ps(parts, most);
+    for (int j = 0; j < 8; j++) largest = MAX(largest, parts[j]);
+    for (; i < n; i++) largest = MAX(largest, x[i]);
+    return largest;
+}
+
 void softmax(float *x, int n, int width) {
-    float most = -INFINITY;
-    for (int i = 0; i < n; i++) most = MAX(most, x[i]);
+    const float most = maximum(x, n);
     for (int i = n; i < width; i++) x[i] = -INFINITY;
     const __m256 factor = _mm256_set1_ps(1 / exponentials(x, width, most));
     for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), factor));

@@ -16,6 +16,8 @@ static inline float lanes_sum(__m256 x) {
     return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
 
+float maximum(const float *x, int n);
+
 /* x becomes exp(x - most) for numbers up to `most`; their sum. 87 below it and further down it is 0. */
 float exponentials(float *x, int n, float most);
 

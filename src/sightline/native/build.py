@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SOURCES = ("products.c", "attention.c", "transformer.c", "search.c", "dropout.c")
+SOURCES = ("products.c", "attention.c", "transformer.c", "search.c", "training.c")
 LIBRARY = FOLDER / "_library.so"
 # Contraction would let a compiler round an expression differently in two places, and results depend on company.
 FLAGS = ("-std=gnu11", "-O3", "-mavx2", "-mfma", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", "-fvisibility=hidden")

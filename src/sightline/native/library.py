@@ -153,7 +153,8 @@ def library() -> ctypes.CDLL | None:
         ("places", c_int64, (c_void_p,)),
         ("forget", None, (c_void_p, c_int64)),
         ("search", c_int, (c_void_p,) * 7),
-        ("drop", None, (c_void_p, c_void_p, c_void_p, c_int, c_float, c_int64, c_void_p)),
+        ("drop", None, (c_void_p, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p)),
+        ("softmax", None, (c_void_p, c_int64, c_int64, c_void_p)),
         ("attend", c_int, (c_void_p,) * 4),
         ("attend_backward", c_int, (c_void_p,) * 5),
     ):

@@ -20,6 +20,7 @@
 #define ROWS 48       /* computed together: their levels stay in the processor's second cache */
 #define INLINE static inline __attribute__((always_inline))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 void *room(Buffer *buffer, int64_t size) {
     if (buffer->size < size) {
@@ -96,7 +97,10 @@ static double heaviest(const float *weight, int d_in, double scale, double *sums
 /* The finest scale with which an output's levels keep within their bounds. */
 static double finest_scale(const float *weight, int d_in, double *sums) {
     double largest = 1e-30;
-    for (int i = 0; i < d_in; i++) largest = fmax(largest, fabs(weight[i]));
+    for (int i = 0; i < d_in; i++) {
+        if (!isfinite(weight[i])) return NAN; /* and so will the output be */
+        largest = fmax(largest, fabs(weight[i]));
+    }
     double scale = fmax(largest / 127, heaviest(weight, d_in, 0, sums) / MOST);
     while (heaviest(weight, d_in, scale, sums) > MOST) scale *= 1.002;
     return scale;
@@ -106,7 +110,7 @@ static void pack_levels(Linear *layer, int output, const float *weight, double *
     double scale = finest_scale(weight, layer->d_in, sums);
     int32_t total = 0;
     for (int i = 0; i < layer->d_in; i++) {
-        int8_t level = (int8_t)rint(weight[i] / scale);
+        int8_t level = isnan(scale) ? 0 : (int8_t)rint(weight[i] / scale);
         layer->levels[place(layer, output, i)] = level;
         total += level;
     }
@@ -176,16 +180,23 @@ void sightline_levels(const Linear *layer, int8_t *levels, float *scales) {
 
 /* --- Products in 8-bit integers --- */
 
+/* Compared as integers, which sort magnitudes as they are and put above them all what is no number. */
 INLINE float largest_magnitude(const float *x, int n) {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    __m256 most = _mm256_setzero_ps();
+    const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
+    __m256i most = _mm256_setzero_si256();
     int i = 0;
-    for (; i + 8 <= n; i += 8) most = _mm256_max_ps(most, _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i)));
-    float parts[8], largest = 0;
-    _mm256_storeu_ps(parts, most);
-    for (int j = 0; j < 8; j++) largest = fmaxf(largest, parts[j]);
-    for (; i < n; i++) largest = fmaxf(largest, fabsf(x[i]));
-    return largest;
+    for (; i + 8 <= n; i += 8)
+        most = _mm256_max_epi32(most, _mm256_and_si256(magnitude, _mm256_loadu_si256((const __m256i *)(x + i))));
+    int32_t parts[8], bits, largest = 0;
+    _mm256_storeu_si256((__m256i *)parts, most);
+    for (int j = 0; j < 8; j++) largest = MAX(largest, parts[j]);
+    for (; i < n; i++) {
+        memcpy(&bits, x + i, 4);
+        largest = MAX(largest, bits & INT32_MAX);
+    }
+    float found;
+    memcpy(&found, &largest, 4);
+    return found;
 }
 
 /* The levels of a row of inputs, padded to the layer's depth; their scale. */
@@ -254,7 +265,7 @@ INLINE void int8_tile(const int MR, const Linear *layer, const uint8_t *x, const
             __m256 exact = _mm256_cvtepi32_ps(_mm256_sub_epi32(total[r][c], shift));
             __m256 scale = _mm256_mul_ps(x_scale, _mm256_load_ps(layer->scales + n + 8 * c));
             __m256 value = _mm256_fmadd_ps(exact, scale, _mm256_load_ps(layer->bias + n + 8 * c));
-            if (relu) value = _mm256_max_ps(value, _mm256_setzero_ps());
+            if (relu) value = _mm256_max_ps(_mm256_setzero_ps(), value); /* of two, the latter if one is NaN */
             if (n + PANEL <= layer->d_out) _mm256_storeu_ps(y + r * stride + n + 8 * c, value);
             else _mm256_storeu_ps(out + 8 * c, value);
         }
@@ -313,7 +324,7 @@ INLINE void float_tile(const int MR, const int P, const Linear *layer, const flo
         for (int c = 0; c < 2 * P; c++) {
             const int n = (panel + c / 2) * PANEL + 8 * (c % 2);
             __m256 value = _mm256_add_ps(total[r][c], _mm256_load_ps(layer->bias + n));
-            if (relu) value = _mm256_max_ps(value, _mm256_setzero_ps());
+            if (relu) value = _mm256_max_ps(_mm256_setzero_ps(), value); /* of two, the latter if one is NaN */
             if (n + 8 <= layer->d_out) {
                 _mm256_storeu_ps(y + r * stride + n, value);
             } else if (n < layer->d_out) {

@@ -58,17 +58,6 @@ static int offer(Candidate *best, int count, int most, Candidate new) {
     return count < most ? count + 1 : count;
 }
 
-static float maximum(const float *x, int n) {
-    __m256 most = _mm256_set1_ps(-INFINITY);
-    int i = 0;
-    for (; i + 8 <= n; i += 8) most = _mm256_max_ps(most, _mm256_loadu_ps(x + i));
-    float parts[8], largest = -INFINITY;
-    _mm256_storeu_ps(parts, most);
-    for (int j = 0; j < 8; j++) largest = MAX(largest, parts[j]);
-    for (; i < n; i++) largest = MAX(largest, x[i]);
-    return largest;
-}
-
 /* Offer every continuation of a row by one token. `logits` are overwritten by `spare`, a row of the same width. */
 static int continue_row(const float *logits, float *spare, int vocab, int row, float so_far, int forced, int may_end,
                         const Options *options, Candidate *best, int count, int most) {

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from sightline.native.library import library
+
 CHUNK_ROWS = 1024  # rows of logits that exist at once
 
 
@@ -116,6 +118,11 @@ def _logits(h: Tensor, weight: Tensor) -> Tensor:
 
 def _softmax(logits: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     """The probabilities, in the place of the logits unless those are to be kept, and each row's log normaliser."""
+    native = library()
+    if native and not keep and logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.is_contiguous():
+        normalizers = logits.new_empty(len(logits))
+        native.sightline_softmax(logits.data_ptr(), *logits.shape, normalizers.data_ptr())
+        return logits, normalizers
     largest = logits.amax(1)
     p = torch.softmax(logits, 1) if keep else torch.softmax(logits, 1, out=logits)
     # The largest probability is at least 1 / vocab, so its logarithm is safe where another's may not be.
