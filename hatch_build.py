@@ -1,7 +1,7 @@
 """Compiles the C library of `sightline.native` when the package is installed or a wheel of it is made.
 
-Without a C compiler on the path the build asks for `ziglang`, which brings one. Where the library cannot be built at all
-the package is complete without it, only slower.
+Without a C compiler on the path the build asks for `ziglang`, which brings one. Where the library cannot be built at
+all the package is complete without it, only slower.
 """
 
 import runpy

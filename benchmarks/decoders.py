@@ -17,7 +17,8 @@ from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import SpecialIds, decode_tokens, pad_sources
+from sightline.decode.engine import SpecialIds, decode_tokens
+from sightline.decode.steps import pad_sources
 from sightline.model.transformer import Transformer
 from sightline.model_directory import read_model_directory, read_settings, read_shortlist
 
@@ -60,7 +61,7 @@ def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
 def candidate_table(model_directory: Path, tokenizer: Tokenizer) -> CandidateTable:
     """The shortlist of a model directory, for the engine."""
     shortlist = read_shortlist(model_directory, tokenizer)
-    return CandidateTable(torch.from_numpy(shortlist.frequent), torch.from_numpy(shortlist.likely), torch.device("cpu"))
+    return CandidateTable(shortlist.frequent, shortlist.likely)
 
 
 def has_compute() -> bool:

@@ -26,8 +26,8 @@ import machine
 import torch
 from workers import Worker, peak_memory
 
-from sightline.families import FAMILIES
 from sightline.families.export import write_checkpoint
+from sightline.families.registry import FAMILIES
 from sightline.model.build_family import build_family
 
 ROOT = Path(__file__).parents[1]

@@ -1,27 +1,24 @@
 """The public verbs: `load` a model, `train` one. Everything a program needs to use Sightline as a library.
 
-What only training, scoring or drafts need is imported there: a first translation is not to wait for it.
+What only training, scoring or drafts need is imported there: a first translation is not to wait for it. Torch itself is
+one of these things where the compiled library can translate (`compiled`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from sightline.architectures import decoding_forms, longest_sequence
-from sightline.config import DecodeConfig
+from sightline.compiled import COMPUTES, is_for_library
+from sightline.config import DecodeConfig, longest_sequence
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.drafts import CopyDraft, MemoryDraft, ModelDraft
-from sightline.decode.speculative import Draft
-from sightline.decode.streaming import stream_text
-from sightline.decode.translator import Translation, Translator, clean_text
-from sightline.device import choose_device
+from sightline.decode.contract import Draft, EncoderDecoder
+from sightline.decode.engine import is_plain, usable_cores
+from sightline.decode.translator import Translation, Translator, clean_text, override
+from sightline.device import choose_device, device_name
 from sightline.errors import UserError
-from sightline.model.parameters import count_parameters
 from sightline.model_directory import (
     SHORTLIST,
     ModelDirectory,
@@ -31,7 +28,7 @@ from sightline.model_directory import (
     task_of,
 )
 from sightline.training.allocator import keep_freed_memory
-from sightline.workers import translate_in_processes, usable_cores, worth_sharing
+from sightline.workers import translate_in_processes, worth_sharing
 
 if TYPE_CHECKING:
     from sightline.data.links import GoldLinks, Links
@@ -49,25 +46,45 @@ if TYPE_CHECKING:
 class Model:
     """A trained translation model with its tokenizer and its decoding settings; made by `sightline.load`."""
 
-    def __init__(self, directory: ModelDirectory, device: torch.device, path: Path) -> None:
+    def __init__(self, directory: ModelDirectory, device: str, path: Path) -> None:
         self.path = path  # of the model directory
-        self.network = directory.network  # the torch module
         self.tokenizer = directory.tokenizer
         self.config = directory.config
         self.about = directory.about
-        self.device = device
+        self._trained = directory.trained
+        self._device = device
         self._head_mask: HeadMask | None = None
-        max_len = longest_sequence(self.config.model)
-        prepare = decoding_forms(self.network)
-        if device.type == "cpu":
+        if device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
         self._translator = Translator(
-            self.network, self.tokenizer, self.config.decode, max_len, prepare, cache(self._read_shortlist)
+            lambda: self.network,
+            self.tokenizer,
+            self.config.decode,
+            longest_sequence(self.config.model),
+            lambda compute: self._forms(compute),
+            cache(self._read_shortlist),
+            self._trained.searcher,
         )
+
+    @property
+    def network(self) -> Any:
+        """The torch module, one of `architectures.Network`; made when it is first asked for."""
+        return self._trained.network
+
+    @cached_property
+    def device(self) -> Any:
+        """Where the network is, as torch has it."""
+        return choose_device(self._device)
+
+    @cached_property
+    def _forms(self) -> Callable[[str], EncoderDecoder]:
+        from sightline.architectures import decoding_forms
+
+        return decoding_forms(self.network)
 
     def _read_shortlist(self) -> CandidateTable:
         shortlist = read_shortlist(self.path, self.tokenizer)
-        return CandidateTable(torch.from_numpy(shortlist.frequent), torch.from_numpy(shortlist.likely), self.device)
+        return CandidateTable(shortlist.frequent, shortlist.likely)
 
     @property
     def decode_config(self) -> DecodeConfig:
@@ -99,10 +116,13 @@ class Model:
         """
         if not isinstance(origin, str):
             return origin
+        if not origin:
+            return None
         from sightline.data.corpus import parse_corpora, read_pairs
+        from sightline.decode.drafts import CopyDraft, MemoryDraft
 
-        if origin in ("", "input"):
-            return CopyDraft() if origin else None
+        if origin == "input":
+            return CopyDraft()
         if Path(origin).is_dir():
             return self._model_draft(origin)
         pairs = read_pairs(parse_corpora([origin]))
@@ -110,7 +130,9 @@ class Model:
         return MemoryDraft((encode(clean_text(src)), encode(clean_text(tgt))) for src, tgt in pairs)
 
     def _model_draft(self, path: str) -> Draft:
-        small = load_translator(path, str(self.device))
+        from sightline.decode.drafts import ModelDraft
+
+        small = load_translator(path, self._device)
         if small.tokenizer.fingerprint != self.tokenizer.fingerprint:
             raise UserError(f"{path}: has another tokenizer than {self.path}; a draft must be trained with the same")
         return ModelDraft(small._translator.form(small.decode_config), self._translator.special)
@@ -126,8 +148,8 @@ class Model:
     ) -> Iterator[Translation]:
         """`translate` for a stream of any length, in constant memory.
 
-        With several `workers` as many processes share the lines; 0 is one for each CPU core where there are lines
-        enough (see `sightline.workers`).
+        With several `workers` as many processes share the lines (see `sightline.workers`). 0 is one for each CPU core
+        where there are lines enough and torch decodes; the compiled library uses all cores from one process.
         """
         if workers < 0:
             raise UserError(f"workers = {workers}: must be a number of processes, or 0 for as many as pay")
@@ -136,12 +158,16 @@ class Model:
             workers = 1  # other processes would read the whole model from its directory
         if guesses:
             return self._translator.translate_lines(lines, prefix, chunk_lines, guesses, **overrides)
-        if workers == 0:
+        if workers == 0 and self._device == "cpu" and not self._translates_in_threads(overrides):
             shared, lines = worth_sharing(lines)
-            workers = usable_cores() if shared and self.device.type == "cpu" else 1
+            workers = usable_cores() if shared else 1
         if workers > 1:
-            return translate_in_processes(self.path, str(self.device), lines, workers, prefix, overrides)
+            return translate_in_processes(self.path, self._device, lines, workers, prefix, overrides)
         return self._translator.translate_lines(lines, prefix, chunk_lines, **overrides)
+
+    def _translates_in_threads(self, overrides: Mapping[str, Any]) -> bool:
+        config = override(self.config.decode, dict(overrides))
+        return is_plain(config) and config.compute in COMPUTES and is_for_library(self.config.model)
 
     def stream(self, text: str, prefix: str = "", draft: Draft | str = "", **overrides: Any) -> Iterator[str]:
         """The greedy translation of one text, handed over piece by piece while it is being written.
@@ -149,6 +175,8 @@ class Model:
         >>> print(*model.stream("A dog runs."), sep="|")  # doctest: +SKIP
         Ein| Hund| läuft|.
         """
+        from sightline.decode.streaming import stream_text
+
         return stream_text(self._translator, text, prefix, self.draft(draft), **overrides)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[PairScore]":
@@ -279,6 +307,8 @@ class Model:
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
+        from sightline.model.parameters import count_parameters
+
         return {
             "parameters": count_parameters(self.network),
             "vocabulary": self.tokenizer.vocab_size,
@@ -305,8 +335,8 @@ def load(path: str | Path, device: str = "auto") -> Any:
     Raises:
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
     """
-    from sightline.families.folder import is_family
     from sightline.families.hub import folder_of
+    from sightline.families.layout import is_family
 
     folder = folder_of(path)
     if is_family(folder):
@@ -331,13 +361,13 @@ def _load_family(folder: str | Path, device: str) -> Any:
 
 def load_translator(path: str | Path, device: str = "auto") -> Model:
     """`load` for a translation model; `UserError` where it is one of another task."""
-    chosen = choose_device(device)
+    chosen = device_name(device)
     return Model(read_model_directory(path, chosen), chosen, Path(path))
 
 
 def load_classifier(path: str | Path, device: str = "auto") -> "Classifier":
     """`load` for a classifier; `UserError` where it is a model of another task."""
-    from sightline.model_directory import read_classifier_directory
+    from sightline.pooled_directory import read_classifier_directory
     from sightline.tasks.classification import Classifier
 
     chosen = choose_device(device)
@@ -346,7 +376,7 @@ def load_classifier(path: str | Path, device: str = "auto") -> "Classifier":
 
 def load_forecaster(path: str | Path, device: str = "auto") -> "Forecaster":
     """`load` for a forecaster; `UserError` where it is a model of another task."""
-    from sightline.model_directory import read_forecaster_directory
+    from sightline.pooled_directory import read_forecaster_directory
     from sightline.tasks.forecasting import Forecaster
 
     chosen = choose_device(device)

@@ -4,7 +4,11 @@
 gets it from here and knows no name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
 
 from sightline.baselines.build import build_conv, build_pooled_conv, build_pooled_recurrent, build_recurrent
 from sightline.baselines.conv import Convolutional
@@ -15,9 +19,11 @@ from sightline.model.build import build_model as build_transformer
 from sightline.model.build import build_pooled_transformer
 from sightline.model.heads import PooledEncoder
 from sightline.model.inference import Prepared, PreparedForms
+from sightline.model.parameters import load_parameters
 from sightline.model.transformer import Transformer
 
 Network = Transformer | Recurrent | Convolutional
+Kind = TypeVar("Kind", bound=nn.Module)
 
 ARCHITECTURES: dict[str, Callable[[ModelConfig], Network]] = {
     "transformer": build_transformer,
@@ -47,9 +53,18 @@ def build_pooled(config: ModelConfig) -> PooledEncoder:
     return POOLED[config.architecture](config)
 
 
-def longest_sequence(config: ModelConfig) -> int | None:
-    """The longest sequence the network can take, pieces; None where there is no limit."""
-    return config.max_len if config.positions == "learned" else None
+def with_parameters(
+    build: Callable[[ModelConfig], Kind], config: ModelConfig, parameters: Mapping[str, Any], origin: str
+) -> Kind:
+    """A network of `config` with these parameters, arrays by their names in a file, in evaluation mode.
+
+    Raises:
+        UserError: they do not fit; `origin` says where they are from.
+    """
+    with torch.random.fork_rng(devices=[]):  # fresh parameters are drawn and overwritten: not at the caller's cost
+        network = build(config)
+    load_parameters(network, {name: torch.from_numpy(array) for name, array in parameters.items()}, origin)
+    return network.eval()
 
 
 def decoding_forms(network: Network) -> Callable[[str], Network | Prepared]:

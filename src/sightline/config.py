@@ -142,6 +142,11 @@ class RunConfig:
         return asdict(self)
 
 
+def longest_sequence(config: ModelConfig) -> int | None:
+    """The longest sequence the network can take, pieces; None where there is no limit."""
+    return config.max_len if config.positions == "learned" else None
+
+
 DERIVED = ("model.vocab_size", "model.pad_id", "model.n_inputs", "model.n_outputs")  # they follow from the data
 CHOICES: dict[str, tuple[str, ...]] = {
     "model.architecture": ("transformer", "recurrent", "conv"),

@@ -4,7 +4,9 @@
 `README.md` (the model card); `shortlist.safetensors` where one was learnt, `alignment.json` where the attention that
 aligns words best was chosen. Nothing in it is ever unpickled. Each file is replaced in one step, so that a reader never
 sees half of one. A classifier does without the search settings, a forecaster also without a tokenizer; labels and the
-statistics of a series stand in `config.json`.
+statistics of a series stand in `config.json` (`pooled_directory` reads those two).
+
+Nothing here needs torch but the network itself, when it is asked for.
 """
 
 import json
@@ -13,24 +15,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
-import safetensors.numpy
-import torch
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from safetensors.numpy import load_file, save_file
 
-from sightline.architectures import Network, build_network, build_pooled
+from sightline.compiled import COMPUTES, Weights, compiled, fits, is_for_library
 from sightline.config import ModelConfig, RunConfig, check, from_dict
-from sightline.data.series import Scaling
-from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.model.heads import PooledEncoder
-from sightline.model.parameters import load_parameters
+from sightline.native.network import Network as CompiledNetwork
 
-Kind = TypeVar("Kind", bound=nn.Module)
+if TYPE_CHECKING:
+    from sightline.data.shortlist import Shortlist
 
 FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
@@ -39,35 +38,60 @@ SHORTLIST = "shortlist.safetensors"
 ALIGNMENT = "alignment.json"
 
 
+class Trained:
+    """A trained network. On a CPU the compiled library takes its parameters as they are in the file, and torch is not
+    needed until somebody asks for the `network`.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Weights, device: str, origin: str) -> None:
+        """`UserError` where the weights, which `origin` names, are not those of such a network."""
+        self._config = config
+        self._weights = weights
+        self._device = device
+        self._origin = origin
+        self._network: Any = None
+        self._searchers: dict[str, CompiledNetwork] = {}
+        self._lock = RLock()  # a model may be used in several threads
+        if not (device == "cpu" and is_for_library(config) and fits(config, weights)):
+            self._build()
+
+    @property
+    def network(self) -> Any:
+        """The torch module, in evaluation mode. Once it is known it may change, and there is no `searcher` any more."""
+        with self._lock:
+            if self._network is None:
+                self._build()
+        return self._network
+
+    def searcher(self, compute: str) -> CompiledNetwork | None:
+        """The network in the compiled library; None where only the torch module will do."""
+        with self._lock:
+            if self._network is not None or compute not in COMPUTES:
+                return None
+            if compute not in self._searchers:
+                self._searchers[compute] = compiled(self._config, self._weights, compute)
+            return self._searchers[compute]
+
+    def _build(self) -> None:
+        from sightline.architectures import build_network, with_parameters  # brings torch
+
+        network = with_parameters(build_network, self._config, self._weights, self._origin).to(self._device)
+        self._network, self._weights, self._searchers = network, {}, {}
+
+
 @dataclass(frozen=True)
 class ModelDirectory:
-    """What a model directory holds, read and checked."""
+    """What the directory of a translation model holds, read and checked."""
 
-    network: Network
+    trained: Trained
     tokenizer: Tokenizer
     config: RunConfig
     about: dict[str, Any]  # the rest of config.json: versions, recipe, corpus
 
-
-@dataclass(frozen=True)
-class ClassifierDirectory:
-    """The same of a classifier."""
-
-    network: PooledEncoder
-    tokenizer: Tokenizer
-    labels: tuple[str, ...]  # class i is labels[i]
-    config: RunConfig
-    about: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class ForecasterDirectory:
-    """The same of a forecaster."""
-
-    network: PooledEncoder
-    scaling: Scaling
-    config: RunConfig
-    about: dict[str, Any]
+    @property
+    def network(self) -> Any:
+        """The torch module, one of `architectures.Network`."""
+        return self.trained.network
 
 
 def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]) -> None:
@@ -81,10 +105,10 @@ def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None,
     _write_json(folder / CONFIG, {"format": FORMAT, **about, **tables})
 
 
-def write_weights(folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
-    """The weights, in float32 and on no device, and the model card."""
-    tensors = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in parameters.items()}
-    _write(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> None:
+    """The weights, tensors on whatever device, in float32; and the model card."""
+    arrays = {name: value.detach().float().cpu().contiguous().numpy() for name, value in parameters.items()}
+    _write(folder / WEIGHTS, lambda path: save_file(arrays, path, {"format": "pt"}))
     _write(folder / CARD, lambda path: path.write_text(card, encoding="utf-8"))
 
 
@@ -105,43 +129,18 @@ def task_of(path: str | Path) -> str:
     return _find_settings(path)[0].model.task
 
 
-def read_model_directory(path: str | Path, device: str | torch.device = "cpu") -> ModelDirectory:
-    """Read the translation model in `path`; `UserError` names what is missing or does not fit."""
-    config, about = _settings_for("translate", path)
-    network = _read_network(path, config, build_network, device)
-    return ModelDirectory(network, _read_tokenizer(path, config), config, about)
+def read_model_directory(path: str | Path, device: Any = "cpu") -> ModelDirectory:
+    """Read the translation model in `path`; `UserError` names what is missing or does not fit.
+
+    `device` is torch's or its name.
+    """
+    config, about = settings_for("translate", path)
+    trained = Trained(config.model, read_weights(path), str(device), str(Path(path) / WEIGHTS))
+    return ModelDirectory(trained, read_tokenizer(path, config), config, about)
 
 
-def read_classifier_directory(path: str | Path, device: str | torch.device = "cpu") -> ClassifierDirectory:
-    """Read the classifier in `path`; errors as of `read_model_directory`."""
-    config, about = _settings_for("classify", path)
-    labels = tuple(_own(path, about, "labels", list))
-    if len(labels) != config.model.n_outputs:
-        raise UserError(
-            f"{Path(path) / CONFIG}: has {len(labels)} labels, but the model {config.model.n_outputs} classes"
-        )
-    network = _read_network(path, config, build_pooled, device)
-    return ClassifierDirectory(network, _read_tokenizer(path, config), labels, config, about)
-
-
-def read_forecaster_directory(path: str | Path, device: str | torch.device = "cpu") -> ForecasterDirectory:
-    """Read the forecaster in `path`; errors as of `read_model_directory`."""
-    config, about = _settings_for("forecast", path)
-    try:
-        scaling = Scaling.of(_own(path, about, "series", dict))
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{Path(path) / CONFIG}: 'series' is damaged ({type(error).__name__}: {error})") from None
-    return ForecasterDirectory(_read_network(path, config, build_pooled, device), scaling, config, about)
-
-
-def _own(path: str | Path, about: Mapping[str, Any], name: str, kind: type) -> Any:
-    """What a task has noted in config.json."""
-    if not isinstance(about.get(name), kind):
-        raise UserError(f"{Path(path) / CONFIG}: has no '{name}', which a model of its task needs; restore the file")
-    return about[name]
-
-
-def _settings_for(task: str, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
+def settings_for(task: str, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
+    """`read_settings` of a model that was trained for `task`; `UserError` where there is none."""
     config, about = _find_settings(path)
     if config.model.task != task:
         made_for = config.model.task
@@ -158,24 +157,27 @@ def _find_settings(path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
     return read_settings(folder)
 
 
-def _read_network(
-    path: str | Path, config: RunConfig, build: Callable[[ModelConfig], Kind], device: str | torch.device
-) -> Kind:
-    """The network with its weights, in evaluation mode."""
+def read_weights(path: str | Path) -> Weights:
+    """The parameters in a model directory, in float32."""
     folder = Path(path)
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: has no {WEIGHTS} yet; its training was stopped before the first validation")
     try:
-        tensors = load_file(folder / WEIGHTS)
+        return {name: np.asarray(array, np.float32) for name, array in load_file(folder / WEIGHTS).items()}
+    except TypeError:  # numbers that numpy does not know, such as bfloat16: somebody has converted the file
+        return _weights_by_torch(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
-    with torch.random.fork_rng(devices=[]):  # fresh parameters are drawn and overwritten: not at the caller's cost
-        network = build(config.model)
-    load_parameters(network, tensors, str(folder / WEIGHTS))
-    return network.to(device).eval()
 
 
-def _read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
+def _weights_by_torch(path: Path) -> Weights:
+    from safetensors.torch import load_file
+
+    return {name: tensor.float().numpy() for name, tensor in load_file(path).items()}
+
+
+def read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
+    """The tokenizer in a model directory, which has as many pieces as the model."""
     folder = Path(path)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if tokenizer.vocab_size != config.model.vocab_size:
@@ -186,17 +188,19 @@ def _read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
     return tokenizer
 
 
-def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer) -> Path:
+def write_shortlist(folder: Path, shortlist: "Shortlist", tokenizer: Tokenizer) -> Path:
     """The shortlist of a model directory; returns where it is."""
     path = folder / SHORTLIST
     tensors = {"frequent": shortlist.frequent, "likely": shortlist.likely}
     metadata = {"tokenizer": tokenizer.fingerprint}
-    _write(path, lambda draft: safetensors.numpy.save_file(tensors, draft, metadata))
+    _write(path, lambda draft: save_file(tensors, draft, metadata))
     return path
 
 
-def read_shortlist(folder: Path, tokenizer: Tokenizer) -> Shortlist:
+def read_shortlist(folder: Path, tokenizer: Tokenizer) -> "Shortlist":
     """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces."""
+    from sightline.data.shortlist import Shortlist
+
     path = folder / SHORTLIST
     learn = f"`sightline shortlist {folder} --train SRC TGT`"
     if not path.is_file():

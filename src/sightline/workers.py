@@ -1,11 +1,13 @@
 """Translation by several processes: each holds the model, takes chunks of lines and gives their translations back.
 
-On a CPU several processes of one thread each translate more than one process of several threads: most matrix products
-of a decoding step are too small to be worth dividing (`benchmarks/`). Order and text are those of one process.
+With torch on a CPU several processes of one thread each translate more than one process of several threads: most matrix
+products of a decoding step are too small to be worth dividing (`benchmarks/`). The compiled library searches whole
+batches side by side in threads and has no need of this. Order and text are those of one process.
 """
 
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -15,15 +17,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from sightline.decode.engine import usable_cores
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
 
 CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
-
-
-def usable_cores() -> int:
-    """The CPU cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def worth_sharing(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
@@ -73,10 +71,10 @@ _models: dict[tuple[str, str], Any] = {}  # of this process
 
 def _prepare(threads: int) -> None:
     """A process of the pool leaves Ctrl-C to the one that started it."""
-    import torch
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for the engine, and for torch if it is loaded later
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
 
 
 def _translate(folder: str, device: str, lines: list[str], prefix: str, overrides: dict[str, Any]) -> list[Translation]:

@@ -19,8 +19,8 @@ from torch import Tensor
 import sightline
 from sightline.cli import main
 from sightline.decode.constraints import FREE, Limits
-from sightline.decode.engine import step_of
 from sightline.decode.search import SearchOptions, beam_search
+from sightline.decode.steps import step_of
 from sightline.families.export import write_checkpoint
 from sightline.families.folder import FamilyModel
 from sightline.model.networks import DecoderOnly, EncoderDecoder, EncoderOnly

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sightline.architectures import ARCHITECTURES, build_network, decoding_forms, longest_sequence
-from sightline.config import CHOICES, ModelConfig
+from sightline.architectures import ARCHITECTURES, build_network, decoding_forms
+from sightline.config import CHOICES, ModelConfig, longest_sequence
 from sightline.errors import UserError
 from sightline.model.inference import PreparedForms
 

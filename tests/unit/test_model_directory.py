@@ -101,7 +101,7 @@ def test_a_generation_config_changed_by_hand_counts(folder: Path) -> None:
 def test_a_crash_while_writing_leaves_the_model_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def crash(_tensors: object, path: Path, metadata: object) -> None:
+    def crash(_tensors: object, path: Path, _metadata: object) -> None:
         path.write_bytes(b"torn")
         raise KeyboardInterrupt
 

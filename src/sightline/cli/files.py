@@ -52,10 +52,10 @@ def output(path: str) -> Iterator[TextIO]:
 
 def progress(items: Iterable[Item], *paths: str) -> Iterable[Item]:
     """A progress bar with sentences a second and time left, where somebody watches and `paths` are files."""
-    from tqdm import tqdm
-
     if not sys.stderr.isatty() or "-" in paths:
         return items
+    from tqdm import tqdm
+
     total = None if any(path.endswith(".gz") for path in paths) else _count_lines(paths[0])
     return tqdm(items, total=total, unit=" sentences", smoothing=0.05)
 

@@ -80,8 +80,8 @@ def family_model(options: argparse.Namespace, verb: str, what: str) -> Any:
 
 def is_family_model(path: str) -> bool:
     """Whether MODEL is a checkpoint of one of the families."""
-    from sightline.families.folder import is_family
     from sightline.families.hub import folder_of
+    from sightline.families.layout import is_family
 
     return is_family(folder_of(path))
 

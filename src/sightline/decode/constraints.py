@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-FREE = -1  # in a prefix: nothing is forced here
+from sightline.decode.contract import FREE
 
 Record = TypeVar("Record")
 

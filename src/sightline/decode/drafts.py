@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from sightline.decode.engine import EncoderDecoder, SpecialIds, pad_sources
+from sightline.decode.contract import EncoderDecoder, Guess, SpecialIds
 from sightline.decode.ranking import highest
-from sightline.decode.speculative import Guess, cannot_step_back
+from sightline.decode.speculative import cannot_step_back
+from sightline.decode.steps import pad_sources
 
 LONGEST_MATCH = 3  # pieces of context a place is looked up by
 COMMON = 64  # a piece in more than 1/COMMON of a memory's sources says nothing about which of them is similar

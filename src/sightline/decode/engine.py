@@ -1,67 +1,41 @@
-"""Batched decoding of token ids: sort by length, cut into batches, pad, encode, search, restore the order.
+"""Batched decoding of token ids: sort by length, cut into batches, search, restore the order.
 
-Not here: text (`translator`) and the search itself (`search`), which this module hands a step function.
+A model that can search by itself (`OwnSearch`) is asked to, in several threads and without torch; any other is decoded
+step by step (`steps`). Not here: text (`translator`) and the search itself (`search`).
 """
 
 import hashlib
 import math
+import os
+import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import astuple, dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import Candidates, CandidateTable
-from sightline.decode.constraints import FREE, Limits
-from sightline.decode.sampling import SamplingOptions
-from sightline.decode.search import Cache, Hypothesis, SearchOptions, Step, beam_search, sample
+from sightline.decode.contract import FREE, EncoderDecoder, Hypothesis, OwnSearch, PlainOptions, SpecialIds
 from sightline.errors import UserError
-
 
 LEAST_SHARE = 512  # of `batch_tokens` for each thread: fewer rows would leave the products waiting for their weights
 
-
-@runtime_checkable
-class EncoderDecoder(Protocol):
-    """What a model must offer to be decoded; every architecture does. What `encode` gives is the model's own affair:
-    search hands it back and never looks inside.
-    """
-
-    training: bool
-
-    def train(self, mode: bool = True) -> Any: ...
-    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
-    def encode(self, src: Tensor, src_mask: Tensor) -> Any: ...
-    def decode(self, tgt_in: Tensor, memory: Any, src_mask: Tensor, cache: Any = None) -> Tensor: ...
-    def logits(self, hidden: Tensor) -> Tensor: ...
-    def start_cache(self, memory: Any, src_mask: Tensor) -> Any: ...
-
-
-@runtime_checkable
-class OwnSearch(Protocol):
-    """A model that can also search by itself, in several threads at once, and finds what `beam_search` does.
-
-    `search(sources, limits, options, few)` is given sources with their end marks and, of `constraints`, `search` and
-    `candidates`, `Limits`, `SearchOptions` and `Candidates` or None. What it gives for each source has the fields of a
-    `Hypothesis`.
-    """
-
-    def search(self, sources: Any, limits: Any, options: Any, few: Any) -> Any: ...
+Decode = Callable[[list[int]], list[list[Hypothesis]]]  # of the sources with these indices
+Results = Generator[tuple[list[int], list[list[Hypothesis]]], None, None]
 
 
 @dataclass(frozen=True)
-class SpecialIds:
-    """The ids that mean something to the search."""
+class Bounds:
+    """Bounds of each output, in pieces; the longest length counts the end mark, the shortest does not."""
 
-    pad_id: int = 0
-    bos_id: int = 1
-    eos_id: int = 2
-    unk_id: int = 3
+    min_length: NDArray[np.int64]  # (sentences,)
+    max_length: NDArray[np.int64]  # (sentences,), at least 1
+    prefix: NDArray[np.int64]  # (sentences, prefix_len); FREE right of a sentence's own prefix
 
 
 def check_decoding(config: DecodeConfig) -> None:
@@ -83,8 +57,13 @@ def check_decoding(config: DecodeConfig) -> None:
         raise UserError(f"decode.length_penalty = {config.length_penalty}: must be at least 0 and finite")
 
 
+def is_plain(config: DecodeConfig) -> bool:
+    """Whether these settings ask for no more than a model's own search can do."""
+    return not (config.sample or config.no_repeat_ngram)
+
+
 def decode_tokens(
-    model: EncoderDecoder,
+    model: EncoderDecoder | OwnSearch,
     sources: Sequence[Sequence[int]],
     config: DecodeConfig,
     special: SpecialIds | None = None,
@@ -98,7 +77,8 @@ def decode_tokens(
     depend on the other sources, but for the rounding of padded matrix products.
 
     Args:
-        model: is put into evaluation mode for the time being.
+        model: is put into evaluation mode for the time being. One that only searches by itself is for settings that
+            `is_plain`.
         sources: token ids without start or end mark; the end mark is added here.
         config: how to search. Lengths relate to the source with its end mark.
         special: the ids of start, end, padding and unknown.
@@ -114,45 +94,45 @@ def decode_tokens(
     special = special or SpecialIds()
     prefixes = prefixes if prefixes is not None else [()] * len(sources)
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in sources]
-    was_training = model.training
-    model.train(False)
-
-    own = isinstance(model, OwnSearch) and not (config.sample or config.no_repeat_ngram)
-    search = _search_by_model if own else _search_by_steps
-
-    def decode(batch: list[int]) -> list[list[Hypothesis]]:
-        few, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
-        return search(model, few, forced, config, special, max_len, shortlist)
-
-    try:
-        for batch, results in (_in_threads if own else _in_turn)(decode, sources, config):
+    own = isinstance(model, OwnSearch) and is_plain(config)
+    run = _by_model if own else _by_steps
+    with closing(run(model, sources, prefixes, config, special, max_len, shortlist)) as finished:
+        for batch, results in finished:
             for i, hypotheses in zip(batch, results, strict=True):
                 if not (hypotheses and math.isfinite(hypotheses[0].log_prob)):
                     raise not_finite()
                 found[i] = hypotheses
-    finally:
-        model.train(was_training)
     return found
 
 
-Results = Iterator[tuple[list[int], list[list[Hypothesis]]]]
-Decode = Callable[[list[int]], list[list[Hypothesis]]]
+def _by_steps(model: Any, *request: Any) -> Results:
+    from sightline.decode.steps import decode_by_steps  # brings torch, which a model's own search does without
+
+    return decode_by_steps(model, *request)
 
 
-def _in_turn(decode: Decode, sources: Sequence[Sequence[int]], config: DecodeConfig) -> Results:
-    """One batch after the other; one that the device's memory does not hold is cut in half."""
-    waiting = list(batches([len(source) for source in sources], config))[::-1]
-    while waiting:
-        batch = waiting.pop()
-        try:
-            yield batch, decode(batch)
-        except torch.OutOfMemoryError:
-            waiting += _halves(batch, config)
+def _by_model(
+    model: Any,
+    sources: Sequence[Sequence[int]],
+    prefixes: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    special: SpecialIds,
+    max_len: int | None,
+    shortlist: CandidateTable | None,
+) -> Results:
+    """Batches side by side in threads, which together take the memory of one batch."""
 
+    def decode(batch: list[int]) -> list[list[Hypothesis]]:
+        ended, forced = [[*sources[i], special.eos_id] for i in batch], [prefixes[i] for i in batch]
+        limits = bounds([len(source) for source in ended], forced, config, max_len)
+        few, places = None, special
+        if shortlist is not None:
+            few = shortlist.candidates(ended, forced, astuple(special))
+            limits, places = replace(limits, prefix=few.places(limits.prefix)), special_places(special, few)
+        ranked = model.search(ended, limits, plain_options(config, places), few)
+        return with_ids([[Hypothesis(**vars(f)) for f in best] for best in ranked], few)
 
-def _in_threads(decode: Decode, sources: Sequence[Sequence[int]], config: DecodeConfig) -> Results:
-    """Batches side by side, as many as torch would use threads; together they take the memory of one batch."""
-    threads = torch.get_num_threads()
+    threads = usable_threads()
     share = max(min(config.batch_tokens, LEAST_SHARE), config.batch_tokens // threads)
     waiting = list(batches([len(source) for source in sources], replace(config, batch_tokens=share)))
     if threads == 1 or len(waiting) < 2:
@@ -160,6 +140,19 @@ def _in_threads(decode: Decode, sources: Sequence[Sequence[int]], config: Decode
         return
     with ThreadPoolExecutor(threads) as pool:
         yield from zip(waiting, pool.map(decode, waiting), strict=True)
+
+
+def usable_cores() -> int:
+    """The CPU cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_threads() -> int:
+    """As many threads as torch would use: what it was told, OMP_NUM_THREADS, or one for each core."""
+    if "torch" in sys.modules:
+        return sys.modules["torch"].get_num_threads()
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # further numbers are for nested threads
+    return int(asked) if asked.isdecimal() and int(asked) else usable_cores()
 
 
 def batches(lengths: Sequence[int], config: DecodeConfig) -> Iterator[list[int]]:
@@ -183,155 +176,9 @@ def batches(lengths: Sequence[int], config: DecodeConfig) -> Iterator[list[int]]
         yield batch
 
 
-def _halves(batch: list[int], config: DecodeConfig) -> list[list[int]]:
-    """A batch that did not fit into the device's memory as two; their memory grows with rows x length alone."""
-    if len(batch) == 1:
-        raise UserError(
-            "the device's memory does not hold the translation of one line: lower decode.beam_size (now "
-            f"{config.beam_size}) or decode.max_source_length (now {config.max_source_length}), or use --device cpu"
-        )
-    torch.cuda.empty_cache()
-    middle = len(batch) // 2
-    return [batch[middle:], batch[:middle]]
-
-
-@torch.inference_mode()
-def _search_by_steps(
-    model: EncoderDecoder,
-    sources: list[Sequence[int]],
-    prefixes: list[Sequence[int]],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-) -> list[list[Hypothesis]]:
-    start = start_decoding(model, sources, prefixes, config, special, max_len, shortlist)
-    return _with_ids(_search(start.step, start.cache, start.limits, sources, config, start.special), start.few)
-
-
-@torch.inference_mode()
-def _search_by_model(
-    model: Any,
-    sources: list[Sequence[int]],
-    prefixes: list[Sequence[int]],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-) -> list[list[Hypothesis]]:
-    ended = [[*source, special.eos_id] for source in sources]
-    limits = to_limits([len(source) for source in ended], prefixes, config, max_len)
-    few = None
-    if shortlist is not None:
-        few = shortlist.candidates(*pad_sources(sources, special), limits.prefix, astuple(special))
-        limits, special = few.limits(limits), _places(special, few)
-    found = model.search(ended, limits, search_options(config, special), few)
-    return _with_ids([[Hypothesis(**vars(f)) for f in ranked] for ranked in found], few)
-
-
-def _with_ids(found: list[list[Hypothesis]], few: Candidates | None) -> list[list[Hypothesis]]:
-    return found if few is None else [[few.with_ids(hypothesis) for hypothesis in ranked] for ranked in found]
-
-
-@dataclass(frozen=True)
-class Start:
-    """Everything a search needs for some sources; with a shortlist it speaks of places instead of ids."""
-
-    step: Step
-    cache: Any
-    limits: Limits
-    special: SpecialIds
-    few: Candidates | None  # between places and ids; None: there are only ids
-
-
-def start_decoding(
-    model: EncoderDecoder,
-    sources: Sequence[Sequence[int]],
-    prefixes: Sequence[Sequence[int]],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-) -> Start:
-    """Encode the sources, and apply the shortlist if there is one; arguments as `decode_tokens`."""
-    device = next(model.parameters()).device
-    src, src_mask = (x.to(device) for x in pad_sources(sources, special))
-    limits = to_limits([len(source) + 1 for source in sources], prefixes, config, max_len).to(device)
-    cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    if shortlist is None:
-        return Start(step_of(model), cache, limits, special, None)
-    few = shortlist.candidates(src, src_mask, limits.prefix, astuple(special))
-    return Start(few.step(model), few.cache(cache), few.limits(limits), _places(special, few), few)
-
-
-def _places(special: SpecialIds, few: Candidates) -> SpecialIds:
-    return SpecialIds(*(few.place(token) for token in astuple(special)))
-
-
-def not_finite() -> UserError:
-    """What to raise where the model gives no number."""
-    return UserError("the model's predictions are not finite: its training diverged or its file is damaged")
-
-
-def _search(
-    step: Step,
-    cache: Cache,
-    limits: Limits,
-    sources: list[Sequence[int]],
-    config: DecodeConfig,
-    special: SpecialIds,
-) -> list[list[Hypothesis]]:
-    options = search_options(config, special)
-    if not config.sample:
-        return beam_search(step, cache, limits, options)
-    sampling = SamplingOptions(config.temperature, config.top_k, config.top_p, config.seed)
-    streams = torch.tensor([random_stream(source) for source in sources], device=limits.max_length.device)
-    return sample(step, cache, limits, options, sampling, streams)
-
-
-def search_options(config: DecodeConfig, special: SpecialIds) -> SearchOptions:
-    """What the search is to know of the settings."""
-    return SearchOptions(
-        beam_size=config.beam_size,
-        length_penalty=config.length_penalty,
-        n_best=config.n_best,
-        no_repeat_ngram=config.no_repeat_ngram,
-        bos_id=special.bos_id,
-        eos_id=special.eos_id,
-        suppressed=(special.pad_id, special.bos_id, special.unk_id),
-    )
-
-
-def step_of(model: EncoderDecoder) -> Step:
-    """The step function of a model: feed the newest tokens, get the logits that follow them."""
-
-    def step(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
-        hidden = model.decode(tokens, cache.memory, cache.src_mask, cache)
-        return model.logits(hidden[:, -1])
-
-    return step
-
-
-def pad_sources(
-    sources: Sequence[Sequence[int]], special: SpecialIds
-) -> tuple[Int[Tensor, "batch src_len"], Bool[Tensor, "batch src_len"]]:
-    """Sources with their end marks as one matrix, and where it is not padding.
-
-    >>> pad_sources([[5, 6], [7]], SpecialIds())[0].tolist()
-    [[5, 6, 2], [7, 2, 0]]
-    """
-    ended = [torch.tensor([*source, special.eos_id]) for source in sources]
-    src = torch.nn.utils.rnn.pad_sequence(ended, batch_first=True, padding_value=special.pad_id)
-    lengths = torch.tensor([len(tokens) for tokens in ended])
-    return src, torch.arange(src.size(1)) < lengths.unsqueeze(1)
-
-
-def to_limits(
-    source_lengths: Sequence[int],
-    prefixes: Sequence[Sequence[int]],
-    config: DecodeConfig,
-    max_len: int | None,
-) -> Limits:
+def bounds(
+    source_lengths: Sequence[int], prefixes: Sequence[Sequence[int]], config: DecodeConfig, max_len: int | None
+) -> Bounds:
     """Shortest and longest outputs in proportion to the sources, and the prefixes as one matrix."""
     longest, shortest = [], []
     for length, prefix in zip(source_lengths, prefixes, strict=True):
@@ -339,9 +186,37 @@ def to_limits(
         most = max(1, min(most, max_len) if max_len else most)
         longest.append(most)
         shortest.append(min(int(config.min_length_factor * length), most - 1))
-    rows = [torch.tensor(list(prefix), dtype=torch.long) for prefix in prefixes]
-    prefix = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=FREE)
-    return Limits(torch.tensor(shortest), torch.tensor(longest), prefix)
+    forced = np.full((len(prefixes), max(map(len, prefixes), default=0)), FREE)
+    for row, prefix in zip(forced, prefixes, strict=True):
+        row[: len(prefix)] = prefix
+    return Bounds(np.array(shortest), np.array(longest), forced)
+
+
+def plain_options(config: DecodeConfig, special: SpecialIds) -> PlainOptions:
+    """What the search is to know of the settings."""
+    return PlainOptions(
+        beam_size=config.beam_size,
+        length_penalty=config.length_penalty,
+        n_best=config.n_best,
+        bos_id=special.bos_id,
+        eos_id=special.eos_id,
+        suppressed=(special.pad_id, special.bos_id, special.unk_id),
+    )
+
+
+def special_places(special: SpecialIds, few: Candidates) -> SpecialIds:
+    """Where the special ids are in the list of candidates."""
+    return SpecialIds(*(few.place(token) for token in astuple(special)))
+
+
+def with_ids(found: list[list[Hypothesis]], few: Candidates | None) -> list[list[Hypothesis]]:
+    """Hypotheses of places as those of ids."""
+    return found if few is None else [[few.with_ids(hypothesis) for hypothesis in ranked] for ranked in found]
+
+
+def not_finite() -> UserError:
+    """What to raise where the model gives no number."""
+    return UserError("the model's predictions are not finite: its training diverged or its file is damaged")
 
 
 def random_stream(source: Sequence[int]) -> int:

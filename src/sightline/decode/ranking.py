@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Float32, Int, Int64
 from torch import Tensor
 
-BLOCK = 64  # entries per block; 64 was the fastest of 16, 32 and 64 over 8,000 entries
+from sightline.decode.candidates import BLOCK
 
 
 def best(

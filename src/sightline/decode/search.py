@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.decode.constraints import Limits, constrain, take
+from sightline.decode.contract import Hypothesis, PlainOptions
 from sightline.decode.ending import Ending, Unsurpassed
 from sightline.decode.ranking import best_continuations, highest, sort_descending
 from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
@@ -50,30 +51,14 @@ Stop = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """What to search for, apart from the limits of each sentence."""
+class SearchOptions(PlainOptions):
+    """What to search for, apart from the limits of each sentence: `PlainOptions` and what only this search can do."""
 
-    beam_size: int = 4  # 1 = greedy
-    length_penalty: float = 0.6  # alpha, >= 0 in the paper's ending; 0 ranks by log-probability alone
-    n_best: int = 1  # hypotheses returned; at most beam_size in beam search
     no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
-    bos_id: int = 1
-    eos_id: int = 2
-    suppressed: tuple[int, ...] = (0, 1, 3)  # never written: padding, start mark, unknown
     other_ends: tuple[int, ...] = ()  # end marks beside `eos_id`: chats have several
     rules: tuple[Rule, ...] = ()  # further constraints, in their order
     stop: Stop | None = None
     ending: Ending = field(default_factory=Unsurpassed)  # of beam search; its penalty also of samples
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One output. It was ended by the end mark, counted in its log-probability, or by the longest length."""
-
-    tokens: list[int]  # without start and end mark
-    score: float  # log_prob / length penalty: what hypotheses are ranked by
-    log_prob: float  # natural log of the probability the model gives this output
-    token_log_probs: list[float]  # of each token, and of the end mark if there is one; they sum to log_prob
 
 
 # --- Rows on their own: greedy search and sampling ---

@@ -8,8 +8,8 @@ Not here: where guesses come from (`drafts`).
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -17,23 +17,13 @@ from torch import Tensor
 
 from sightline.config import DecodeConfig
 from sightline.decode.constraints import Limits
+from sightline.decode.contract import Draft, EncoderDecoder, Guess, Hypothesis, SpecialIds
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import EncoderDecoder, SpecialIds, not_finite, search_options, start_decoding
+from sightline.decode.engine import not_finite
 from sightline.decode.ranking import highest
-from sightline.decode.search import Hypothesis, SearchOptions, allowed_log_probs
+from sightline.decode.search import SearchOptions, allowed_log_probs
+from sightline.decode.steps import search_options, start_decoding
 from sightline.errors import UserError
-
-# For one sentence: from what is written, and how many pieces are wanted, to as many or fewer that may follow.
-Guess = Callable[[Sequence[int], int], Sequence[int]]
-
-
-@runtime_checkable
-class Draft(Protocol):
-    """Where guesses come from."""
-
-    def start(self, source: Sequence[int]) -> Guess:
-        """Guesses for the translation of `source`, token ids without start or end mark."""
-        ...
 
 
 def check_speculation(config: DecodeConfig) -> None:

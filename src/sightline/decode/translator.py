@@ -13,9 +13,8 @@ from typing import Any
 from sightline.config import DecodeConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import EncoderDecoder, SpecialIds, check_decoding, decode_tokens
-from sightline.decode.search import Hypothesis
-from sightline.decode.speculative import Draft, speculative_search
+from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, OwnSearch, SpecialIds
+from sightline.decode.engine import check_decoding, decode_tokens, is_plain
 from sightline.errors import UserError
 
 # Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
@@ -49,30 +48,40 @@ class Translator:
 
     def __init__(
         self,
-        model: EncoderDecoder,
+        model: EncoderDecoder | Callable[[], EncoderDecoder],
         tokenizer: Tokenizer,
         config: DecodeConfig | None = None,
         max_len: int | None = None,
         prepare: Callable[[str], EncoderDecoder] | None = None,
         shortlist: Callable[[], CandidateTable] | None = None,
+        searcher: Callable[[str], OwnSearch | None] | None = None,
     ) -> None:
         """A translator that decodes with `model` itself unless it may `prepare` another form of it.
 
         Args:
-            model: decodes as it is, in float32, where `prepare` is None: for a model that is still being trained.
+            model: decodes as it is, in float32, where `prepare` is None: for a model that is still being trained. Or a
+                function that gives it, called whenever it is needed.
             tokenizer: the model's own.
             config: settings of every call, unless it says otherwise.
             max_len: the longest sequence the model can take, where it has a limit (learned positions).
             prepare: gives the model in the form for `DecodeConfig.compute`, one of its values.
             shortlist: gives the model's shortlist when `DecodeConfig.shortlist` asks for it, or raises a `UserError`;
                 where it is None, as for a model that is still being trained, that setting counts for nothing.
+            searcher: gives, for a value of `DecodeConfig.compute`, something that searches as the model does and is
+                preferred to it where the settings are plain; None: the model itself is needed.
         """
-        self.model = model
+        self._model = (lambda: model) if isinstance(model, EncoderDecoder) else model
+        self._searcher = searcher
         self.prepare = prepare
         self.shortlist = shortlist
         self.tokenizer = tokenizer
         self.config = config or DecodeConfig()
         self.max_len = max_len
+
+    @property
+    def model(self) -> EncoderDecoder:
+        """The model itself."""
+        return self._model()
 
     def translate(
         self, texts: Sequence[str], prefix: str = "", draft: Draft | None = None, **overrides: Any
@@ -150,6 +159,11 @@ class Translator:
         """The model in the form that these settings ask for."""
         return self.prepare(config.compute) if self.prepare else self.model
 
+    def searcher(self, config: DecodeConfig) -> EncoderDecoder | OwnSearch:
+        """What searches with these settings."""
+        own = self._searcher(config.compute) if self._searcher and is_plain(config) else None
+        return own if own is not None else self.form(config)
+
     def offered(self, config: DecodeConfig) -> CandidateTable | None:
         """The shortlist, if these settings ask for it; None = the whole vocabulary."""
         return self.shortlist() if self.shortlist and config.shortlist else None
@@ -160,11 +174,14 @@ class Translator:
         """Hypotheses of all parts of all texts in a row; the prefix is for the first part of each text."""
         parts = [tokens for parts in sources for tokens in parts]
         prefixes = [prefix if i == 0 else [] for parts in sources for i in range(len(parts))]
-        model, special = self.form(config), self.special
+        special, max_len = self.special, self.max_len
         if draft is None:
-            return decode_tokens(model, parts, config, special, prefixes, self.max_len, self.offered(config))
+            model = self.searcher(config)
+            return decode_tokens(model, parts, config, special, prefixes, max_len, self.offered(config))
+        from sightline.decode.speculative import speculative_search  # needs torch, as every search step by step
+
         return [
-            [speculative_search(model, part, draft, config, special, forced, self.max_len)]
+            [speculative_search(self.form(config), part, draft, config, special, forced, max_len)]
             for part, forced in zip(parts, prefixes, strict=True)
         ]
 

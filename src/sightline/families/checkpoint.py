@@ -4,7 +4,6 @@ Tensors are mapped into memory, not copied: what a network has of them are views
 whatever does not fit is named in one `UserError`. Not here: tokenizers (`vocabulary`), writing (`export`).
 """
 
-import json
 import re
 import warnings
 from collections.abc import Mapping
@@ -17,13 +16,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sightline.errors import UserError, unknown
-from sightline.families import FAMILIES
 from sightline.families.family import Family
+from sightline.families.layout import CONFIG, SHARDS, WEIGHTS, read_json
+from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
 from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
 from sightline.model.family_config import FamilyConfig
 
-CONFIG, WEIGHTS, SHARDS = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLED = "pytorch_model.bin"
 
 
@@ -165,14 +164,3 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # of many kinds, all of them about this file
         raise UserError(f"{path}: cannot be read as tensors alone ({type(error).__name__})") from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file of JSON."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: must be a JSON object")
-    return value

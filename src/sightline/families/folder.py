@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from sightline.errors import UserError
-from sightline.families.checkpoint import CONFIG, WEIGHTS, Checkpoint, open_tensors, read_checkpoint, read_json
+from sightline.families.checkpoint import Checkpoint, open_tensors, read_checkpoint
+from sightline.families.layout import CONFIG, WEIGHTS, read_json
 from sightline.families.vocabulary import FILES as VOCABULARY_FILES
 from sightline.families.vocabulary import Vocabulary, read_vocabulary
 from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
@@ -44,15 +45,6 @@ class FamilyModel:
         """What the model is."""
         parameters = sum(parameter.numel() for parameter in self.network.parameters())
         return {"family": self.config.family, "parameters": parameters, **self.config.as_dict()}
-
-
-def is_family(path: str | Path) -> bool:
-    """Whether a family's model is in `path`, in either layout."""
-    folder = Path(path)
-    if not (folder / CONFIG).is_file():
-        return False
-    values = read_json(folder / CONFIG)
-    return "family" in values or ("model_type" in values and "format" not in values)
 
 
 def read_family(path: str | Path, device: torch.device) -> FamilyModel:

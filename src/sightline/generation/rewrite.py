@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from sightline.decode.engine import step_of
 from sightline.decode.search import Hypothesis, Rule, SearchOptions, Stop
+from sightline.decode.steps import step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import (
     Begun,

@@ -13,8 +13,9 @@ import torch
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import Candidates as Shortlisted
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import not_finite, search_options, start_decoding
+from sightline.decode.engine import not_finite
 from sightline.decode.search import Candidates, Hypothesis, SearchOptions, beam_search
+from sightline.decode.steps import search_options, start_decoding
 from sightline.decode.translator import Translator
 from sightline.inspect.pair import evaluating, written
 from sightline.inspect.record import BeamNode
@@ -59,7 +60,7 @@ class BeamTree:
         """One step: the best continuations, best first. Ends finish, the best others live on."""
         step = candidates.tokens.size(-1) - 1
         tokens = candidates.tokens[0, :, -1]
-        ids = (tokens if self._few is None else self._few.ids[tokens]).tolist()
+        ids = tokens.tolist() if self._few is None else self._few.ids[tokens.tolist()].tolist()
         columns = (candidates.parents[0], candidates.log_probs[0], candidates.ended[0])
         live: list[int] = []
         for token, parent, log_prob, ended in zip(ids, *(c.tolist() for c in columns), strict=True):

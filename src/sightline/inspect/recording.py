@@ -18,7 +18,7 @@ from sightline.baselines.attention import DotAttention
 from sightline.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from sightline.model.attention_variants import GroupedAttention
 from sightline.model.cache import LayerCache
-from sightline.model.masks import Mask
+from sightline.model.masks import Padded
 
 Attention = MultiHeadAttention | DotAttention
 STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
@@ -103,7 +103,7 @@ def _multi_head_weights(
 
 
 def _grouped_weights(
-    module: GroupedAttention, x: Tensor, memory: Tensor, mask: Mask, cache: LayerCache | None = None
+    module: GroupedAttention, x: Tensor, memory: Tensor, mask: Padded, cache: LayerCache | None = None
 ) -> Float[Tensor, "batch heads queries keys"]:
     """Whatever the kernel does to scores: of values that are unit vectors, attention is the weights themselves."""
     k, _ = module.keys_and_values(memory, None) if cache is None else cache.read()

@@ -5,6 +5,7 @@ own attention is in `attention.py`, and what positions do to queries and keys in
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,10 +14,10 @@ from torch.nn import functional as F
 
 from sightline.model.attention import MultiHeadAttention
 from sightline.model.cache import LayerCache
-from sightline.model.masks import Mask, within_window
+from sightline.model.masks import Padded, within_window
 
-Narrowing = Callable[[Mask, int, int, torch.device], Mask]  # a mask for so many queries and keys to a narrower one
-Kernel = Callable[[Tensor, Tensor, Tensor, Mask], Tensor]  # queries, keys, values and mask to the heads' outputs
+Narrowing = Callable[[Padded, int, int, torch.device], Padded]  # a mask for so many queries and keys to a narrower one
+Kernel = Callable[[Tensor, Tensor, Tensor, Padded], Tensor]  # queries, keys, values and mask to the heads' outputs
 
 
 class GroupedAttention(MultiHeadAttention):
@@ -62,10 +63,10 @@ class GroupedAttention(MultiHeadAttention):
         self,
         x: Float[Tensor, "batch queries d_model"],
         memory: Float[Tensor, "batch keys d_model"],
-        mask: Mask,
+        mask: Any,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
-        """As `MultiHeadAttention.forward`."""
+        """As `MultiHeadAttention.forward`, of padded sentences."""
         q = self.rotate(self.q_norm(self.split_heads(self.q_proj(x))), cache.length if cache else 0)
         k, v = self.keys_and_values(memory, cache)
         heads = self.kernel(q, k, v, self.narrow(mask, q.size(2), k.size(2), q.device))
@@ -86,7 +87,7 @@ class GroupedAttention(MultiHeadAttention):
         return x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
 
 
-def unrestricted(mask: Mask, queries: int, keys: int, device: torch.device) -> Mask:
+def unrestricted(mask: Padded, queries: int, keys: int, device: torch.device) -> Padded:
     """No window."""
     return mask
 
@@ -94,7 +95,7 @@ def unrestricted(mask: Mask, queries: int, keys: int, device: torch.device) -> M
 def sliding_window(width: int) -> Narrowing:
     """What narrows a mask to the last `width` positions, the query's own included (arXiv:2310.06825)."""
 
-    def narrow(mask: Mask, queries: int, keys: int, device: torch.device) -> Mask:
+    def narrow(mask: Padded, queries: int, keys: int, device: torch.device) -> Padded:
         if keys <= width:
             return mask
         near = within_window(queries, keys, width, device)[None, None]
@@ -110,7 +111,7 @@ def scaled_kernel(scale: float) -> Kernel:
         q: Float[Tensor, "batch heads queries d_head"],
         k: Float[Tensor, "batch kv_heads keys d_head"],
         v: Float[Tensor, "batch kv_heads keys d_head"],
-        mask: Mask,
+        mask: Padded,
     ) -> Float[Tensor, "batch heads queries d_head"]:
         grouped = k.size(1) != q.size(1)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=grouped)

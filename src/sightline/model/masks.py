@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from sightline.model.packing import Packing
 
-# What attention takes: a mask, or what is added to the scores where positions are part of them (T5); sentences
-# without padding; None = all may.
-Mask = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | Packing | None
+# What attention takes: a mask, or what is added to the scores where positions are part of them (T5); None = all may.
+Padded = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | None
+Mask = Padded | Packing  # the paper's attention also takes sentences without padding
 
 
 def padding_mask(tokens: Int[Tensor, "batch length"], pad_id: int) -> Bool[Tensor, "batch length"]:

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.model.embeddings import Embeddings
-from sightline.model.positions import LearnedPositions, sinusoids
+from sightline.model.positions import LearnedPositions
 from sightline.model.transformer import Transformer
 from sightline.native.library import library
 from sightline.native.network import LANES, Decoding, Found, Linear, Network, Shape
+from sightline.native.positions import sinusoids
 
 
 def native_available(model: Transformer) -> bool:
@@ -77,13 +78,8 @@ class NativeTransformer(nn.Module):
         return lambda hidden: _through(few, hidden)
 
     def search(self, sources: Sequence[Sequence[int]], limits: Any, options: Any, few: Any) -> list[list[Found]]:
-        """What `decode.search` finds, without a step of it in Python; arguments as `decode.engine.OwnSearch`."""
-        bounds = [x.numpy() for x in (limits.min_length, limits.max_length, limits.prefix)]
-        decoding = self.network.start(sources)
-        if few is None:
-            return decoding.search(options, *bounds)
-        barred = torch.zeros(few.allowed.shape).masked_fill_(~few.allowed, -torch.inf)
-        return decoding.search(options, *bounds, few.ids.numpy(), barred.numpy())
+        """What `decode.search` finds, without a step of it in Python; arguments as `decode.contract.OwnSearch`."""
+        return self.network.search(sources, limits, options, few)
 
 
 class NativeCache:
@@ -134,12 +130,13 @@ def _through(layer: Linear, x: Tensor) -> Tensor:
 def _positions(embeddings: Embeddings, length: int) -> Any:
     if isinstance(embeddings.positions, LearnedPositions):
         return embeddings.positions.table.detach().numpy()
-    return sinusoids(0, length, embeddings.tokens.embedding_dim).numpy()
+    return sinusoids(length, embeddings.tokens.embedding_dim)
 
 
 def _shape(model: Transformer) -> Shape:
-    encoder, decoder = model.encoder.layers, model.decoder.layers
-    sublayer = next(module for module in model.modules() if hasattr(module, "norm_first"))
+    encoder: Any = model.encoder.layers
+    decoder: Any = model.decoder.layers
+    sublayer: Any = next(module for module in model.modules() if hasattr(module, "norm_first"))
     return Shape(
         tuple(layer.self_attn.n_heads for layer in encoder),
         tuple(layer.self_attn.n_heads for layer in decoder),

@@ -1,9 +1,9 @@
 """Sentences without padding: real positions one below the other, and attention that keeps sentences apart.
 
-A batch of sentences of different lengths spends a twentieth of a training step on padding, and as much again on bringing
-heads into the shape that torch's attention takes. Packed, every product is over real positions only, and attention
-reads queries, keys and values where the projections left them. For training on a CPU, with the compiled library
-(`sightline.native`); elsewhere sentences are padded and `attention.fused_attention` does the same.
+A batch of sentences of different lengths spends a twentieth of a training step on padding, and as much again on
+bringing heads into the shape that torch's attention takes. Packed, every product is over real positions only, and
+attention reads queries, keys and values where the projections left them. For training on a CPU, with the compiled
+library (`sightline.native`); elsewhere sentences are padded and `attention.fused_attention` does the same.
 """
 
 from ctypes import byref
@@ -92,9 +92,7 @@ class _PackedAttention(torch.autograd.Function):
         grad_q, grad_kv = torch.empty_like(q), None if kv is None else torch.empty_like(kv)
         shape = _shape(packing, n_heads, widths)
         inputs, gradients = (_inputs(*x, n_heads, widths) for x in ((q, kv), (grad_q, grad_kv)))
-        _call(
-            "attend_backward", byref(shape), byref(inputs), weights.data_ptr(), grad.data_ptr(), byref(gradients)
-        )
+        _call("attend_backward", byref(shape), byref(inputs), weights.data_ptr(), grad.data_ptr(), byref(gradients))
         return grad_q, grad_kv, None, None, None
 
 

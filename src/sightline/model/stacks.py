@@ -26,7 +26,9 @@ class Encoder(nn.Module):
         """`mask` is True on real tokens; None where all are."""
         return self.attend_to(x, self.reach(mask, 0, x.size(1), x.device))
 
-    def attend_to(self, x: Float[Tensor, "batch length d_model"], visible: Mask) -> Float[Tensor, "batch length d_model"]:
+    def attend_to(
+        self, x: Float[Tensor, "batch length d_model"], visible: Mask
+    ) -> Float[Tensor, "batch length d_model"]:
         """The same where it is known who may attend to whom."""
         for layer in self.layers:
             x = layer(x, visible)

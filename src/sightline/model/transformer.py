@@ -1,5 +1,7 @@
 """The Transformer (figure 1): encoder, decoder, output projection, behind the contract every architecture keeps."""
 
+from typing import Any
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -85,11 +87,13 @@ class Transformer(nn.Module):
             hidden = self(src, tgt_in, src_mask).flatten(0, 1)
             return hidden.index_select(0, tgt_mask.flatten().nonzero().squeeze(1))
         sources, targets = starts(src_mask), starts(tgt_mask)
-        memory = self.encoder.attend_to(self.src_embeddings.packed(src, src_mask), Packing(sources, sources, causal=False))
+        memory = self.encoder.attend_to(
+            self.src_embeddings.packed(src, src_mask), Packing(sources, sources, causal=False)
+        )
         own, cross = Packing(targets, targets, causal=True), Packing(targets, sources, causal=False)
         return self.decoder.attend_to(self.tgt_embeddings.packed(tgt_in, tgt_mask), memory, own, cross)[0]
 
     def _can_pack(self, *masks: Bool[Tensor, "batch _"]) -> bool:
-        attention = self.decoder.layers[0].cross_attn
+        attention: Any = self.decoder.layers[0].cross_attn
         widths = (x.out_features // attention.n_heads for x in (attention.q_proj, attention.v_proj))
         return can_pack(attention.q_proj.weight, tuple(widths), *masks)

@@ -10,13 +10,24 @@ import platform
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
 SOURCES = ("products.c", "attention.c", "transformer.c", "search.c", "training.c")
 LIBRARY = FOLDER / "_library.so"
 # Contraction would let a compiler round an expression differently in two places, and results depend on company.
-FLAGS = ("-std=gnu11", "-O3", "-mavx2", "-mfma", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", "-fvisibility=hidden")
+FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-mavx2",
+    "-mfma",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+)
 PROCESSORS = ("x86_64",)
 
 
@@ -26,7 +37,7 @@ def possible() -> bool:
 
 
 def compiler() -> list[str] | None:
-    """How to call a C compiler: `CC`, one on the path, or the one in the Python package `ziglang`; None: there is none."""
+    """How to call a C compiler: `CC`, one on the path, or that of the Python package `ziglang`; None: there is none."""
     names = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
     for name in names:
         if shutil.which(name.split()[0]):
@@ -36,6 +47,11 @@ def compiler() -> list[str] | None:
     except ImportError:
         return None
     return [sys.executable, "-m", "ziglang", "cc"]
+
+
+def version() -> int:
+    """A number that changes with the sources: a library knows of which it was made."""
+    return zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))) & 0x7FFFFFFF
 
 
 def build() -> str:
@@ -48,7 +64,15 @@ def build() -> str:
         return "no C compiler was found (cc, gcc, clang, or pip install ziglang)"
     made = LIBRARY.with_suffix(f".{os.getpid()}")
     done = subprocess.run(
-        [*command, *FLAGS, *(str(FOLDER / name) for name in SOURCES), "-o", str(made), "-lm"],
+        [
+            *command,
+            *FLAGS,
+            f"-DSIGHTLINE_VERSION={version()}",
+            *(str(FOLDER / name) for name in SOURCES),
+            "-o",
+            str(made),
+            "-lm",
+        ],
         capture_output=True,
         text=True,
     )

@@ -5,13 +5,15 @@ Structures repeat those of `attention.h`, `transformer.h` and `search.c`; keep b
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, byref, c_float, c_int, c_int32, c_int64, c_void_p
+import warnings
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 
-from sightline.native.build import LIBRARY
+from sightline.native.build import LIBRARY, version
 
 MOST_SUPPRESSED = 8
+REBUILD = f"build it anew with python {LIBRARY.with_name('build.py')}"
 SWITCH = "SIGHTLINE_NATIVE"  # 0 in the environment: do without the library
 
 
@@ -140,6 +142,9 @@ def library() -> ctypes.CDLL | None:
         loaded = ctypes.CDLL(str(LIBRARY))
     except OSError:  # made for another system
         return None
+    if not hasattr(loaded, "sightline_version") or loaded.sightline_version() != version():
+        warnings.warn(f"the compiled library is not of these sources and is left out: {REBUILD}", stacklevel=2)
+        return None
     for name, result, arguments in (
         ("linear", c_void_p, (c_void_p, c_void_p, c_int, c_int, c_int, c_int)),
         ("linear_rows", c_void_p, (c_void_p, c_void_p, c_int)),
@@ -170,6 +175,3 @@ def _has_instructions() -> bool:
     except (OSError, IndexError):  # not Linux: every Intel Mac of the last ten years does
         return True
     return {"avx2", "fma"} <= set(flags)
-
-
-__all__ = ["Attention", "Embeddings", "FeedForward", "Found", "Layer", "Limits", "Norm", "Options", "Transformer", "byref", "library"]

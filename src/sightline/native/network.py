@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from sightline.errors import UserError
 from sightline.native import library as c
 
 Floats = NDArray[np.float32]
@@ -121,12 +122,24 @@ class Network:
         """Encode sources, ids with their end marks."""
         return Decoding(self, sources)
 
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Any, options: "SearchSettings", few: Any
+    ) -> "list[list[Found]]":
+        """Encode sources and search; arguments as `decode.contract.OwnSearch`."""
+        bounds = limits.min_length, limits.max_length, limits.prefix
+        if few is None:
+            return self.start(sources).search(options, *bounds)
+        barred = np.where(few.allowed, np.float32(0), np.float32(-np.inf))
+        return self.start(sources).search(options, *bounds, few.ids, barred)
+
     def know_positions(self, length: int) -> None:
-        """Make sure that positions up to `length` have their codes, as far as there are that many."""
+        """Make sure that positions up to `length` have their codes; a `UserError` if there are not that many."""
         with self._growing:
             if length <= self._known:
                 return
             tables = self._positions(max(length, 2 * self._known))
+            if length > len(tables[0]):
+                raise UserError(f"a sequence of {length} pieces is longer than model.max_len = {len(tables[0])}")
             self._known = len(tables[0])
             for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):
                 embeddings.positions = self._address(table)
@@ -136,7 +149,7 @@ class Network:
         self._kept.append(array)
         return cast(array, POINTER(c.Layer))
 
-    def _address(self, array: Floats) -> c_void_p:
+    def _address(self, array: Floats) -> c_void_p | None:
         array = _floats(array)
         self._kept.append(array)
         return _at(array)
@@ -175,7 +188,7 @@ class Network:
         q, k, v = (_wider_heads(*x, heads) for x in ((q[0] * scale, q[1] * scale), k, v))
         out = _wider_heads(o[0].T, np.zeros(o[0].shape[1], np.float32), heads)[0].T, o[1]
         parts = ([q], [k, v]) if cross else ([q, k, v], [])
-        made = [self._linear(*(np.concatenate(x) for x in zip(*part, strict=True))) for part in parts if part]
+        made = [self._joint(part) for part in parts if part]
         return c.Attention(
             heads=heads,
             d_k=_rounded(d_k),
@@ -185,6 +198,10 @@ class Network:
             out=self._linear(*out),
             norm=self._norm(f"{name}_sublayer.norm"),
         )
+
+    def _joint(self, projections: list[tuple[Floats, Floats]]) -> int:
+        weights, biases = zip(*projections, strict=True)
+        return self._linear(np.concatenate(weights), np.concatenate(biases))
 
     def _projection(self, name: str) -> tuple[Floats, Floats]:
         weight = _floats(self._parameters[f"{name}.weight"])
@@ -229,7 +246,9 @@ class Decoding:
         self.network = network
         self.sentences = len(sources)
         network.know_positions(int(lengths.max()))
-        self.address = _made(_library().sightline_start(byref(network.structure), _at(pieces), _at(lengths), len(lengths)))
+        self.address = _made(
+            _library().sightline_start(byref(network.structure), _at(pieces), _at(lengths), len(lengths))
+        )
 
     def search(
         self,
@@ -284,11 +303,12 @@ class Decoding:
                 byref(found),
             )
         )
+        columns = zip(lengths.tolist(), log_probs.tolist(), scores.tolist(), strict=True)
         ranked = [
-            _found(tokens[i, :length].tolist(), token_log_probs[i, :length].tolist(), *scored, settings.eos_id)
-            if length
+            _found(tokens[i, :end].tolist(), token_log_probs[i, :end].tolist(), log_prob, score, settings.eos_id)
+            if end
             else None
-            for i, (length, *scored) in enumerate(zip(lengths.tolist(), log_probs.tolist(), scores.tolist(), strict=True))
+            for i, (end, log_prob, score) in enumerate(columns)
         ]
         return [[f for f in ranked[i : i + settings.n_best] if f] for i in range(0, n, settings.n_best)]
 
@@ -299,7 +319,7 @@ class Decoding:
             tokens: (rows,), the newest of each.
             positions: (rows,), where they stand in their outputs.
             sentences: (rows,), whose output each is.
-            paths: (rows, room) in int32, of places up to and with those of `tokens`, which are `places` and those after it.
+            paths: (rows, room) in int32, of places up to and with those of `tokens`: `places` and those after it.
         """
         self.network.know_positions(int(positions.max()) + 1)
         hidden = np.empty((len(tokens), self.network.d_model), np.float32)
@@ -328,12 +348,6 @@ class Decoding:
 
 def _found(tokens: list[int], token_log_probs: list[float], log_prob: float, score: float, eos_id: int) -> Found:
     return Found(tokens[:-1] if tokens[-1] == eos_id else tokens, score, log_prob, token_log_probs)
-
-
-def fits(parameters: Mapping[str, Any]) -> bool:
-    """Whether the widths are such as the library takes."""
-    d_model = parameters["tgt_embeddings.tokens.weight"].shape[1]
-    return d_model % LANES == 0
 
 
 def _wider_heads(weight: Floats, bias: Floats, heads: int) -> tuple[Floats, Floats]:

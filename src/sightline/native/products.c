@@ -22,6 +22,9 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
+/* Of which sources the library was made: `version` in build.py. */
+int sightline_version(void) { return SIGHTLINE_VERSION; }
+
 void *room(Buffer *buffer, int64_t size) {
     if (buffer->size < size) {
         free(buffer->bytes);

@@ -36,6 +36,7 @@ void *room(Buffer *buffer, int64_t size);
 int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, int relu,
           Buffer *scratch);
 
+EXPORT int sightline_version(void);
 EXPORT Linear *sightline_linear(const float *weight, const float *bias, int d_out, int d_in, int int8, int after_relu);
 EXPORT Linear *sightline_linear_rows(const Linear *layer, const int32_t *rows, int count);
 EXPORT void sightline_linear_free(Linear *layer);

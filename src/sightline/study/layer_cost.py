@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +38,7 @@ def conditions(plan: Plan) -> list[Condition]:
 class ExplicitAttention(MultiHeadAttention):
     """The same layer with the weights written out: the formula of section 3.2.1 instead of the fused kernel."""
 
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Any, cache: LayerCache | None = None) -> Tensor:
         q, k, v = (self.split_heads(p(memory)) for p in (self.q_proj, self.k_proj, self.v_proj))
         return self.o_proj(self.merge_heads(scaled_dot_product_attention(q, k, v, mask)[0]))
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -57,10 +58,10 @@ class RotaryAttention(MultiHeadAttention):
         self,
         x: Float[Tensor, "batch length d_model"],
         memory: Float[Tensor, "batch length d_model"],
-        mask: Bool[Tensor, "#batch #heads #length length"] | None,
+        mask: Any,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch length d_model"]:
-        """Self-attention only: `memory` is `x`, and there is no cache."""
+        """Self-attention only, of padded sentences: `memory` is `x`, and there is no cache."""
         q, k, v = (self.split_heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
         return self.o_proj(self.merge_heads(fused_attention(turned(q), turned(k), v, mask)))
 

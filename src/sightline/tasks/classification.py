@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sightline.architectures import build_pooled, longest_sequence
-from sightline.config import RunConfig
+from sightline.architectures import build_pooled
+from sightline.config import RunConfig, longest_sequence
 from sightline.data.batch import LabelledBatch, collate_labelled
 from sightline.data.batching import EndlessStream, cut, walk_epochs
 from sightline.data.labelled import LabelledCorpus, check_labels, labelled_corpora, learn_labels, read_labelled
@@ -21,7 +21,7 @@ from sightline.errors import UserError
 from sightline.evaluate.classes import LabelReport, label_report
 from sightline.model.heads import PooledEncoder
 from sightline.model.parameters import count_parameters
-from sightline.model_directory import ClassifierDirectory
+from sightline.pooled_directory import ClassifierDirectory
 from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
 from sightline.training.loss import label_loss
 from sightline.training.step import Objective, classification_objective

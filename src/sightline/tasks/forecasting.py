@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sightline.architectures import build_pooled, longest_sequence
-from sightline.config import RunConfig
+from sightline.architectures import build_pooled
+from sightline.config import RunConfig, longest_sequence
 from sightline.data.batch import WindowBatch
 from sightline.data.batching import EndlessStream, walk_epochs
 from sightline.data.series import Scaling, Table, Windows, centred, read_table, seasonal_forecast
@@ -24,7 +24,7 @@ from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
 from sightline.model.heads import PooledEncoder
 from sightline.model.parameters import count_parameters
-from sightline.model_directory import ForecasterDirectory
+from sightline.pooled_directory import ForecasterDirectory
 from sightline.tasks.job import TrainRequest, file_names, say
 from sightline.training.step import Objective, forecast_objective, mean_figures
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.architectures import Network, build_network, longest_sequence
-from sightline.config import RunConfig, check
+from sightline.architectures import Network, build_network
+from sightline.config import RunConfig, check, longest_sequence
 from sightline.data.batching import BatchStream, validation_batches
 from sightline.data.corpus import Corpus, parse_corpora
 from sightline.data.links import links_of_corpus
@@ -48,7 +48,7 @@ class TranslationJob:
 
     def objective(self, network: nn.Module) -> Objective:
         train = self.config.train
-        objective = translation_objective(network, self.config.model.pad_id, train)
+        objective = translation_objective(network, self.config.model.pad_id, train, padded=self.links is not None)
         if self.links is None:
             return objective
         assert isinstance(network, Transformer)

@@ -23,9 +23,14 @@ class WithoutPadding(Protocol):
     def without_padding(self, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor) -> Tensor: ...
 
 
-def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig) -> Objective:
-    """Section 5.4: label-smoothed cross-entropy of the next piece, with R-Drop if asked for."""
-    forward = torch.compile(model.forward) if train.compile else model  # compiled for shapes, it keeps its padding
+def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, padded: bool = False) -> Objective:
+    """Section 5.4: label-smoothed cross-entropy of the next piece, with R-Drop if asked for.
+
+    `padded`: whoever looks at the model's layers meanwhile finds sentences one beside the other, with padding.
+    """
+    forward = model.__call__ if padded else model
+    if train.compile:  # for shapes, of which there are fewer with padding
+        forward = torch.compile(model.forward)
 
     def objective(batch: Batch) -> Loss:
         weight = model.get_parameter("output.weight")

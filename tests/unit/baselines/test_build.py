@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.architectures import Network, build_network, longest_sequence
+from sightline.architectures import Network, build_network
 from sightline.baselines.attention import AdditiveAttention, DotAttention, GeneralAttention
 from sightline.baselines.recurrent import RecurrentEncoder, ReversingEncoder
 from sightline.baselines.recurrent_decoders import AttentionalDecoder, InputFeedingDecoder
-from sightline.config import ModelConfig, RunConfig, check, load_recipe
+from sightline.config import ModelConfig, RunConfig, check, load_recipe, longest_sequence
 from sightline.errors import UserError
 from sightline.model.dropout import Dropout
 from sightline.model.parameters import count_parameters, load_parameters, parameters_of

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.architectures import build_network, longest_sequence
-from sightline.config import DecodeConfig, ModelConfig, RunConfig, TrainConfig
+from sightline.architectures import build_network
+from sightline.config import DecodeConfig, ModelConfig, RunConfig, TrainConfig, longest_sequence
 from sightline.data.batch import Batch, collate
 from sightline.decode.engine import decode_tokens
 from sightline.training.step import translation_objective

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.constraints import FREE
+from sightline.decode.contract import FREE
 from sightline.decode.engine import decode_tokens
 from sightline.model.build import build_model
 from sightline.model.inference import prepare_for_inference
@@ -40,7 +41,7 @@ def sources():
 
 @pytest.fixture
 def few():
-    return CandidateTable(torch.tensor([7, 8]), torch.randint(4, VOCAB, (VOCAB, 3)))
+    return CandidateTable(np.array([7, 8]), torch.randint(4, VOCAB, (VOCAB, 3)).numpy())
 
 
 def allowed_ids(table, source):
@@ -56,7 +57,7 @@ def outcome(found):
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_shortlist_of_everything_is_full_search(model, sources, search, prepared):
     model = prepare_for_inference(model) if prepared else model
-    everything = CandidateTable(torch.arange(VOCAB), torch.full((VOCAB, 1), 5))
+    everything = CandidateTable(np.arange(VOCAB), np.full((VOCAB, 1), 5))
     prefixes = [[5, 9] if i % 3 == 0 and source else [] for i, source in enumerate(sources)]
     config = replace(SHORT, **search)
     tokens, scores = outcome(decode_tokens(model, sources, config, prefixes=prefixes))
@@ -104,11 +105,11 @@ def test_a_prefix_need_not_be_in_the_shortlist(model, few, beam_size):
 
 
 def test_candidates_are_those_of_each_sentence_and_fill_whole_blocks():
-    table = CandidateTable(torch.tensor([7]), torch.tensor([[token, 89 - token] for token in range(90)]))
-    src = torch.tensor([[10, 11, 2], [12, 2, 0]])
-    prefix = torch.tensor([[FREE], [20]])
-    found = table.candidates(src, src != 0, prefix, (1, 2, 3))
-    assert len(found.ids) == 64 and (found.ids.diff() > 0).all()
+    table = CandidateTable(np.array([7]), np.array([[token, 89 - token] for token in range(90)]))
+    found = table.candidates([[10, 11, 2], [12, 2]], [[], [20]], (1, 2, 3))
+    assert len(found.ids) == 64 and (np.diff(found.ids) > 0).all()
     sets = [set(found.ids[row].tolist()) for row in found.allowed]
     assert sets == [{1, 2, 3, 7, 10, 11, 79, 78, 87}, {1, 2, 3, 7, 12, 77, 87, 20}]
     assert found.ids[found.place(77)] == 77
+    assert found.ids[found.places(np.array([20, 77]))].tolist() == [20, 77]
+    assert found.places(np.array([[FREE]])).tolist() == [[FREE]]

@@ -17,8 +17,8 @@ from sightline.decode.engine import (
     check_decoding,
     decode_tokens,
     random_stream,
-    to_limits,
 )
+from sightline.decode.steps import to_limits
 from sightline.errors import UserError
 from sightline.model.build import build_model
 from sightline.model.inference import prepare_for_inference

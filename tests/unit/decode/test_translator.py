@@ -1,5 +1,6 @@
 """Line in = line out, with a model that copies its source: anything lost or moved shows in the text."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -203,7 +204,7 @@ def test_split_prefers_sentence_ends_then_blanks_then_the_middle():
 
 def test_a_shortlist_is_read_when_it_is_asked_for(model, tokenizer):
     reads: list[CandidateTable] = []
-    nothing_else = torch.full((tokenizer.vocab_size, 1), tokenizer.encode("dog")[0])
+    nothing_else = np.full((tokenizer.vocab_size, 1), tokenizer.encode("dog")[0])
 
     def read() -> CandidateTable:
         reads.append(CandidateTable(nothing_else[0], nothing_else))

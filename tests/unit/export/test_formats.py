@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.engine import SpecialIds, pad_sources
+from sightline.decode.contract import SpecialIds
+from sightline.decode.steps import pad_sources
 from sightline.export import ctranslate2, onnx
 from sightline.export.exported import Exported, read_exported, sample_texts
 from sightline.export.run import export_model

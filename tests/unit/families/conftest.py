@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.families import FAMILIES
 from sightline.families.export import write_checkpoint
+from sightline.families.registry import FAMILIES
 from sightline.model.build_family import build_family
 
 CONFIGS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,8 @@ import torch
 import sightline
 from sightline.cli import main
 from sightline.errors import UserError
-from sightline.families.folder import FamilyModel, is_family
+from sightline.families.folder import FamilyModel
+from sightline.families.layout import is_family
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 

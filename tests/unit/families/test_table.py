@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sightline.errors import UserError
-from sightline.families import FAMILIES
+from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
 from sightline.model.build_family import build_family
 

@@ -10,8 +10,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 import sightline
-from sightline.families import FAMILIES
 from sightline.families.export import write_checkpoint
+from sightline.families.registry import FAMILIES
 from sightline.model.build_family import build_family
 
 MARKS = ["<s>", "<pad>", "</s>", "<mask>", "<user>", "__de__", "__fr__", ">>fr<<", "<|0.00|>"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -155,7 +156,7 @@ def test_a_forced_prefix_has_no_rivals(translator_of: TranslatorOf) -> None:
 def test_a_shortlist_is_in_pieces(translator_of: TranslatorOf) -> None:
     translator = translator_of("pre")
     few = translator.tokenizer.encode("A dog runs across")
-    table = CandidateTable(torch.tensor(few), torch.tensor([few[:1]] * translator.tokenizer.vocab_size))
+    table = CandidateTable(np.array(few), np.array([few[:1]] * translator.tokenizer.vocab_size))
     narrow = Translator(translator.model, translator.tokenizer, translator.config, shortlist=lambda: table)
     found = trace(narrow, SOURCE, shortlist=True, beam_size=3)
     offered = {*translator.tokenizer.pieces([*few, *translator.tokenizer.encode(SOURCE)]), "</s>"}

@@ -4,6 +4,17 @@ import pytest
 import torch
 
 from sightline.model.dropout import Dropout
+from sightline.native.library import library
+
+
+@pytest.fixture(autouse=True, params=["library", "torch"])
+def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every promise is kept with the compiled library and without it."""
+    if request.param == "torch":
+        monkeypatch.setattr("sightline.model.dropout.library", lambda: None)
+    elif library() is None:
+        pytest.skip("there is no compiled library here")
+
 
 ELEMENTS = 200_000  # the share dropped then has a standard deviation of about 0.001
 
@@ -14,9 +25,9 @@ def test_share_dropped(p: float) -> None:
     assert dropped.double().mean().item() == pytest.approx(p, abs=0.005)
 
 
-@pytest.mark.parametrize("lag", [1, 2, 3, 4])
+@pytest.mark.parametrize("lag", [1, 2, 3, 4, 8, 16, 64])
 def test_elements_are_dropped_independently(lag: int) -> None:
-    """Four elements share one random draw; none of them may know of the others."""
+    """Four elements share one random draw, or sixteen; none of them may know of the others."""
     dropped = Dropout(0.3)(torch.ones(ELEMENTS)) == 0
     both = (dropped[lag:] & dropped[:-lag]).double().mean().item()
     assert both == pytest.approx(0.3**2, abs=0.005)
@@ -33,6 +44,26 @@ def test_what_is_kept_is_scaled_in_any_shape(shape: tuple[int, ...]) -> None:
     y = Dropout(0.25)(x)
     assert y.shape == x.shape
     torch.testing.assert_close(y, torch.where(y == 0, 0.0, x / 0.75))
+
+
+@pytest.mark.parametrize("n", [1, 5, 8, 16, 37])
+def test_in_float32_what_is_kept_is_scaled_at_any_length(n: int) -> None:
+    x = torch.rand(n) + 1
+    y = Dropout(0.25)(x)
+    torch.testing.assert_close(y, torch.where(y == 0, 0.0, x / 0.75))
+
+
+def test_in_float32_a_residual_is_added_and_the_gradient_drops_the_same() -> None:
+    x, residual = (torch.randn(33, 7, requires_grad=True) for _ in range(2))
+    y = Dropout(0.4)(x, residual)
+    added = (y - residual).detach()
+    kept = added.abs() > 1e-6
+    assert 0.4 < kept.float().mean() < 0.8
+    torch.testing.assert_close(added, torch.where(kept, x.detach() / 0.6, 0.0), rtol=1e-4, atol=1e-5)
+    upstream = torch.randn_like(y)
+    gradients = torch.autograd.grad(y, (x, residual), upstream)
+    torch.testing.assert_close(gradients[0], torch.where(kept, upstream / 0.6, 0.0), rtol=1e-4, atol=1e-5)
+    assert torch.equal(gradients[1], upstream)
 
 
 def test_transposed_input() -> None:

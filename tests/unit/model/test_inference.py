@@ -1,6 +1,8 @@
-"""The prepared model computes what the simple one computes, however its cache is moved."""
+"""The prepared model computes what the simple one computes, however its cache is moved: in both of its forms."""
 
+import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,11 +11,13 @@ from torch import Tensor, nn
 
 from sightline.model.inference import InferenceTransformer, PreparedForms, prepare_for_inference
 from sightline.model.masks import padding_mask
+from sightline.model.native_inference import NativeTransformer
 from sightline.model.transformer import Transformer
+from sightline.native.library import library
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
 SRC_MASK = padding_mask(SRC, 0)
-TIGHT = {"rtol": 0, "atol": 1e-11}
+TIGHT: dict[str, Any] = {"rtol": 0, "atol": 1e-11}
 
 Build = Callable[..., Transformer]
 VARIANTS: list[dict[str, Any]] = [
@@ -24,6 +28,40 @@ VARIANTS: list[dict[str, Any]] = [
     {"d_k": 3, "d_v": 5},
     {"n_encoder_layers": 1, "n_decoder_layers": 3, "n_heads": 4},
 ]
+
+
+@dataclass
+class Form:
+    """Of a prepared model: for torch in the numbers of the simple one, for the library in float32."""
+
+    kind: type[InferenceTransformer | NativeTransformer]
+
+    def of(self, model: Transformer, compute: str = "float32") -> Any:
+        """A model made ready."""
+        prepared = prepare_for_inference(self.taken(model), compute)
+        assert isinstance(prepared, self.kind)
+        return prepared
+
+    def taken(self, model: Transformer) -> Transformer:
+        """The model itself, or what the library takes of it."""
+        return model if self.kind is InferenceTransformer else copy.deepcopy(model).float()
+
+    def check(self, ours: Tensor, wanted: Tensor) -> None:
+        """What a form yields is what the simple model yields."""
+        tolerance = 1e-11 if self.kind is InferenceTransformer else 1e-4
+        torch.testing.assert_close(ours, wanted, check_dtype=False, rtol=0, atol=tolerance)
+
+
+FORMS = {"torch": InferenceTransformer, "native": NativeTransformer}
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Form:
+    if request.param == "native" and library() is None:
+        pytest.skip("the compiled library is not here")
+    if request.param == "torch":
+        monkeypatch.setattr("sightline.model.inference.native_available", lambda model: False)
+    return Form(FORMS[request.param])
 
 
 def targets(rows: int, length: int) -> Tensor:
@@ -42,20 +80,28 @@ def start(model: Any) -> Any:
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-def test_prepared_equals_simple(build_small: Build, changes: dict[str, Any]) -> None:
+def test_prepared_equals_simple(build_small: Build, form: Form, changes: dict[str, Any]) -> None:
     """Forty positions, so that the buffers grow on the way."""
     model = build_small(**changes)
-    prepared = prepare_for_inference(model)
+    prepared = form.of(model)
     tgt_in = targets(3, 40)
     with torch.no_grad():
         hidden = model(SRC, tgt_in, SRC_MASK)
-        memory = model.encode(SRC, SRC_MASK)
-        real = SRC_MASK.unsqueeze(-1)
-        torch.testing.assert_close(prepared.encode(SRC, SRC_MASK) * real, memory * real, **TIGHT)
         cache = start(prepared)
         ours = torch.cat([steps(prepared, cache, token) for token in tgt_in.split(1, dim=1)], dim=1)
-        torch.testing.assert_close(ours, hidden, **TIGHT)
-        torch.testing.assert_close(prepared.logits(ours), model.logits(hidden), **TIGHT)
+        form.check(ours, hidden)
+        form.check(prepared.logits(ours), model.logits(hidden))
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_sources_are_encoded_as_by_the_simple_model(build_small: Build, changes: dict[str, Any]) -> None:
+    """The library shows nobody what it makes of them but in its steps."""
+    model = build_small(**changes)
+    prepared = prepare_for_inference(model)
+    assert isinstance(prepared, InferenceTransformer)
+    with torch.no_grad():
+        memory, real = model.encode(SRC, SRC_MASK), SRC_MASK.unsqueeze(-1)
+        torch.testing.assert_close(prepared.encode(SRC, SRC_MASK) * real, memory * real, **TIGHT)
 
 
 def moved(model: Any, moves: list[tuple[str, list[int]]], tokens: list[Tensor]) -> Tensor:
@@ -96,19 +142,40 @@ MOVES: dict[str, list[tuple[str, list[int]]]] = {
 
 
 @pytest.mark.parametrize("moves", MOVES.values(), ids=MOVES)
-def test_rows_move_as_in_the_simple_cache(model: Transformer, moves: list[tuple[str, list[int]]]) -> None:
+def test_rows_move_as_in_the_simple_cache(model: Transformer, form: Form, moves: list[tuple[str, list[int]]]) -> None:
     """Many steps between moves, so that most slots belong to hypotheses that died."""
     tokens = [targets(len(index), 9) for _, index in moves]
-    torch.testing.assert_close(moved(prepare_for_inference(model), moves, tokens), moved(model, moves, tokens), **TIGHT)
+    form.check(moved(form.of(model), moves, tokens), moved(model, moves, tokens))
 
 
-def test_long_search_with_random_parents(model: Transformer) -> None:
+def test_long_search_with_random_parents(model: Transformer, form: Form) -> None:
     """Three beams that change places at each of 60 steps."""
     moves = [("select", [0, 0, 0, 1, 1, 1, 2, 2, 2])]
     base = torch.tensor([0, 0, 0, 3, 3, 3, 6, 6, 6])
     moves += [("reorder", (base + torch.randint(0, 3, (9,))).tolist()) for _ in range(60)]
     tokens = [targets(9, 1) for _ in moves]
-    torch.testing.assert_close(moved(prepare_for_inference(model), moves, tokens), moved(model, moves, tokens), **TIGHT)
+    form.check(moved(form.of(model), moves, tokens), moved(model, moves, tokens))
+
+
+def test_steps_are_taken_back(build_small: Build, form: Form) -> None:
+    """Guesses of one hypothesis, several at once, that were wrong."""
+    model, tokens = build_small(), targets(1, 12)
+    prepared, caches = form.of(model), []
+    for each in (prepared, model):
+        with torch.no_grad():
+            memory = each.encode(SRC[:1], SRC_MASK[:1])
+            caches.append(each.start_cache(memory, SRC_MASK[:1]))
+    for first in (0, 4, 8):
+        for each, cache in zip((prepared, model), caches, strict=True):
+            steps(each, cache, tokens[:, first : first + 2])
+            with torch.no_grad():
+                each.decode(targets(1, 5), cache.memory, cache.src_mask, cache)
+            cache.truncate(first + 2)
+            assert cache.length == first + 2
+        ours, wanted = (
+            steps(m, c, tokens[:, first + 2 : first + 4]) for m, c in zip((prepared, model), caches, strict=True)
+        )
+        form.check(ours, wanted)
 
 
 def test_dead_slots_are_forgotten(model: Transformer) -> None:
@@ -166,21 +233,22 @@ def test_sources_are_encoded_some_at_a_time(model: Transformer, monkeypatch: pyt
     assert lots == [2, 1]
 
 
-def test_preparing_leaves_the_model_alone(model: Transformer) -> None:
-    model.train()
+def test_preparing_leaves_the_model_alone(model: Transformer, form: Form) -> None:
+    model = form.taken(model).train()
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}
     prepared = prepare_for_inference(model)
+    assert isinstance(prepared, form.kind)
     start(prepared)
     assert model.training and all(parameter.requires_grad for parameter in model.parameters())
     assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
     assert not any(parameter.requires_grad for parameter in prepared.parameters())
 
 
-def test_int8_is_close_to_float32(build_small: Build) -> None:
+def test_int8_is_close_to_float32(build_small: Build, form: Form) -> None:
     model = build_small(d_model=64, d_ff=128, n_heads=4).float()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.125) if parameter.dim() > 1 else nn.init.ones_(parameter)
-    exact, rough = prepare_for_inference(model), prepare_for_inference(model, "int8")
+    exact, rough = form.of(model), form.of(model, "int8")
     tokens = targets(3, 5)
     wanted, got = (m.logits(steps(m, start(m), tokens)) for m in (exact, rough))
     assert 0 < (got - wanted).std() / wanted.std() < 0.05
@@ -206,6 +274,7 @@ def test_half_precision_is_a_copy(build_small: Build, compute: str) -> None:
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
 
 
+@pytest.mark.usefixtures("form")
 def test_forms_are_kept_until_the_model_changes(build_small: Build) -> None:
     model = build_small().float()
     forms = PreparedForms(model)

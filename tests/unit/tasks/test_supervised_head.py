@@ -34,12 +34,12 @@ def batch_of(rows: list[int]) -> Batch:
 
 
 def build() -> Transformer:
-    shape = {"d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2, "dropout": 0.0}
+    shape = {"d_model": 24, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2, "dropout": 0.0}
     return build_model(ModelConfig(vocab_size=TOKENIZER.vocab_size, **shape))
 
 
 def objectives(model: Transformer, weight: float, **train: float) -> tuple[Objective, Objective]:
-    plain = translation_objective(model, TOKENIZER.pad_id, TrainConfig(**train))
+    plain = translation_objective(model, TOKENIZER.pad_id, TrainConfig(**train), padded=True)
     return plain, alignment_objective(plain, model, 1, weight, COLUMN, lambda row: PAIRS[row], TOKENIZER)
 
 

@@ -53,6 +53,23 @@ def test_one_pass_is_label_smoothed_cross_entropy(smoothing: float) -> None:
 
 
 @pytest.mark.usefixtures("chunk_rows")
+@pytest.mark.parametrize("vocab", [9, 16, 40, 101])
+def test_in_float32_by_the_compiled_library_or_torch(vocab: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One softmax for both; logits of a hundred and of minus a hundred among them."""
+    hidden = torch.randn(1, ROWS, D_MODEL, requires_grad=True)
+    weight = (20 * torch.randn(vocab, D_MODEL)).requires_grad_()
+    targets = torch.randint(vocab, (ROWS,))
+    expected = cross_entropy(hidden, weight, targets, 0.1)
+    wanted = torch.autograd.grad(expected, [hidden, weight])
+    for native in (module.library(), None):
+        monkeypatch.setattr(module, "library", lambda native=native: native)
+        loss = sequence_loss(hidden, weight, targets, 0.1)
+        torch.testing.assert_close(loss.objective, expected, rtol=1e-5, atol=1e-5)
+        assert loss.nll.item() == pytest.approx(cross_entropy(hidden, weight, targets, 0.0).item(), rel=1e-5)
+        torch.testing.assert_close(torch.autograd.grad(loss.objective, [hidden, weight]), wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.usefixtures("chunk_rows")
 @pytest.mark.parametrize("alpha", [1.0, 5.0])
 def test_two_passes_are_r_drop(alpha: float) -> None:
     hidden, weight, targets = operands(passes=2)

@@ -1,0 +1,100 @@
+"""From the arrays of a model directory to a Transformer of the compiled library, without a module of torch.
+
+`model/native_inference.py` does the same for a Transformer that torch has already. Not here: reading files
+(`model_directory`), and what the library does (`native`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sightline.config import ModelConfig
+from sightline.native.library import library
+from sightline.native.network import LANES, Network, Shape
+from sightline.native.positions import sinusoids
+
+Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
+SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "output.weight"
+COMPUTES = ("float32", "int8")  # what the library computes with
+
+
+def is_for_library(c: ModelConfig) -> bool:
+    """Whether the library is there and takes a network of this configuration."""
+    return c.architecture == "transformer" and c.d_model % LANES == 0 and library() is not None
+
+
+def fits(c: ModelConfig, weights: Weights) -> bool:
+    """Whether these are all the parameters of that Transformer, in their shapes."""
+    in_float32 = all(array.dtype == np.float32 for array in weights.values())
+    return in_float32 and {name: array.shape for name, array in weights.items()} == parameter_shapes(c)
+
+
+def compiled(c: ModelConfig, weights: Weights, compute: str) -> Network:
+    """The network packed to compute with `compute`, one of COMPUTES."""
+    parameters = dict(weights)
+    parameters.setdefault(TARGET, weights[SOURCE])  # what is shared is in the file once
+    parameters.setdefault(OUTPUT, parameters[TARGET])
+    heads = [
+        _heads(c, c.encoder_heads, c.n_encoder_layers),
+        _heads(c, c.decoder_heads, c.n_decoder_layers),
+        _heads(c, c.cross_heads, c.n_decoder_layers),
+    ]
+
+    def positions(length: int) -> tuple[Any, Any]:
+        if c.positions == "learned":
+            return weights["src_embeddings.positions.table"], weights["tgt_embeddings.positions.table"]
+        table = sinusoids(length, c.d_model)
+        return table, table
+
+    return Network(parameters, Shape(*heads, norm_first=c.norm_position == "pre"), positions, compute == "int8")
+
+
+def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of every parameter of `model.build.build_model`, by the names of the file."""
+    table, d_model = (c.vocab_size, c.d_model), c.d_model
+    shapes: dict[str, tuple[int, ...]] = {SOURCE: table}
+    if c.tied_embeddings != "all":
+        shapes[TARGET] = table
+    if c.tied_embeddings == "none":
+        shapes[OUTPUT] = table
+    if c.positions == "learned":
+        shapes |= {f"{side}_embeddings.positions.table": (c.max_len, d_model) for side in ("src", "tgt")}
+    for i, own in enumerate(_heads(c, c.encoder_heads, c.n_encoder_layers)):
+        shapes |= _attention(f"encoder.layers.{i}.self_attn", c, own) | _feed_forward(f"encoder.layers.{i}.ffn", c)
+    both = zip(
+        _heads(c, c.decoder_heads, c.n_decoder_layers), _heads(c, c.cross_heads, c.n_decoder_layers), strict=True
+    )
+    for i, (own, cross) in enumerate(both):
+        name = f"decoder.layers.{i}"
+        shapes |= _attention(f"{name}.self_attn", c, own) | _attention(f"{name}.cross_attn", c, cross)
+        shapes |= _feed_forward(f"{name}.ffn", c)
+    if c.norm_position == "pre":
+        shapes |= _norm("encoder.norm", d_model) | _norm("decoder.norm", d_model)
+    return shapes
+
+
+def _attention(name: str, c: ModelConfig, heads: int) -> dict[str, tuple[int, ...]]:
+    width = c.d_model // c.n_heads  # a head stays as wide when others go
+    d_k, d_v = heads * (c.d_k or width), heads * (c.d_v or width)
+    q, k, v = (_linear(f"{name}.{x}_proj", c.d_model, d) for x, d in (("q", d_k), ("k", d_k), ("v", d_v)))
+    return q | k | v | _linear(f"{name}.o_proj", d_v, c.d_model) | _norm(f"{name}_sublayer.norm", c.d_model)
+
+
+def _feed_forward(name: str, c: ModelConfig) -> dict[str, tuple[int, ...]]:
+    up, down = _linear(f"{name}.up_proj", c.d_model, c.d_ff), _linear(f"{name}.down_proj", c.d_ff, c.d_model)
+    return up | down | _norm(f"{name}_sublayer.norm", c.d_model)
+
+
+def _linear(name: str, d_in: int, d_out: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (d_out, d_in), f"{name}.bias": (d_out,)}
+
+
+def _norm(name: str, d_model: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (d_model,), f"{name}.bias": (d_model,)}
+
+
+def _heads(c: ModelConfig, left: tuple[int, ...], n_layers: int) -> tuple[int, ...]:
+    """The heads of each layer: those that pruning has left, or all."""
+    return left or (c.n_heads,) * n_layers

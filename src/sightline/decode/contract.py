@@ -1,0 +1,82 @@
+"""What decoding is told, what it gives, and what a model must offer for it: the words that its modules share.
+
+Nothing here imports torch, so that a model that searches by itself answers without it (`engine`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+FREE = -1  # in a prefix: nothing is forced here
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids that mean something to the search."""
+
+    pad_id: int = 0
+    bos_id: int = 1
+    eos_id: int = 2
+    unk_id: int = 3
+
+
+@dataclass(frozen=True)
+class PlainOptions:
+    """What to search for, apart from the bounds of each sentence."""
+
+    beam_size: int = 4  # 1 = greedy
+    length_penalty: float = 0.6  # alpha, >= 0 in the paper's ending; 0 ranks by log-probability alone
+    n_best: int = 1  # hypotheses returned; at most beam_size in beam search
+    bos_id: int = 1
+    eos_id: int = 2
+    suppressed: tuple[int, ...] = (0, 1, 3)  # never written: padding, start mark, unknown
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output. It was ended by the end mark, counted in its log-probability, or by the longest length."""
+
+    tokens: list[int]  # without start and end mark
+    score: float  # log_prob / length penalty: what hypotheses are ranked by
+    log_prob: float  # natural log of the probability the model gives this output
+    token_log_probs: list[float]  # of each token, and of the end mark if there is one; they sum to log_prob
+
+
+@runtime_checkable
+class EncoderDecoder(Protocol):
+    """What a model must offer to be decoded step by step; every architecture does. Ids, masks, states and logits are
+    tensors of torch. What `encode` gives is the model's own affair: search hands it back and never looks inside.
+    """
+
+    training: bool
+
+    def train(self, mode: bool = True) -> Any: ...
+    def parameters(self) -> Iterator[Any]: ...
+    def encode(self, src: Any, src_mask: Any) -> Any: ...
+    def decode(self, tgt_in: Any, memory: Any, src_mask: Any, cache: Any = None) -> Any: ...
+    def logits(self, hidden: Any) -> Any: ...
+    def start_cache(self, memory: Any, src_mask: Any) -> Any: ...
+
+
+@runtime_checkable
+class OwnSearch(Protocol):
+    """A model that can search by itself, in several threads at once, and finds what `search.beam_search` does.
+
+    `search(sources, limits, options, few)` is given sources with their end marks, `engine.Bounds`, `PlainOptions` and
+    `candidates.Candidates` or None. What it gives for each source has the fields of a `Hypothesis`.
+    """
+
+    def search(self, sources: Any, limits: Any, options: Any, few: Any) -> Any: ...
+
+
+# For one sentence: from what is written, and how many pieces are wanted, to as many or fewer that may follow.
+Guess = Callable[[Sequence[int], int], Sequence[int]]
+
+
+@runtime_checkable
+class Draft(Protocol):
+    """Where guesses for `speculative` search come from."""
+
+    def start(self, source: Sequence[int]) -> Guess:
+        """Guesses for the translation of `source`, token ids without start or end mark."""
+        ...

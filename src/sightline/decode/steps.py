@@ -1,0 +1,165 @@
+"""Decoding step by step with torch: pad a batch, encode it, and search with the model's steps.
+
+For every model that does not search by itself, and for what such a search cannot do. Not here: which batches there are
+(`engine`) and the search itself (`search`), which this module hands a step function.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sightline.config import DecodeConfig
+from sightline.decode.candidates import Candidates, CandidateTable
+from sightline.decode.constraints import Limits
+from sightline.decode.contract import EncoderDecoder, Hypothesis, SpecialIds
+from sightline.decode.engine import (
+    Decode,
+    Results,
+    batches,
+    bounds,
+    plain_options,
+    random_stream,
+    special_places,
+    with_ids,
+)
+from sightline.decode.partial_steps import PartialSteps
+from sightline.decode.sampling import SamplingOptions
+from sightline.decode.search import SearchOptions, Step, beam_search, sample
+from sightline.errors import UserError
+
+
+def decode_by_steps(
+    model: EncoderDecoder,
+    sources: Sequence[Sequence[int]],
+    prefixes: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    special: SpecialIds,
+    max_len: int | None,
+    shortlist: CandidateTable | None,
+) -> Results:
+    """Each batch with its hypotheses; arguments as `engine.decode_tokens`."""
+
+    @torch.inference_mode()
+    def decode(batch: list[int]) -> list[list[Hypothesis]]:
+        chosen, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
+        start = start_decoding(model, chosen, forced, config, special, max_len, shortlist)
+        return with_ids(_search(start, chosen, config), start.few)
+
+    with _evaluating(model):
+        yield from _in_turn(decode, [len(source) for source in sources], config)
+
+
+@contextmanager
+def _evaluating(model: EncoderDecoder) -> Iterator[None]:
+    was_training = model.training
+    model.train(False)
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def _in_turn(decode: Decode, lengths: Sequence[int], config: DecodeConfig) -> Results:
+    """One batch after the other; one that the device's memory does not hold is cut in half."""
+    waiting = list(batches(lengths, config))[::-1]
+    while waiting:
+        batch = waiting.pop()
+        try:
+            yield batch, decode(batch)
+        except torch.OutOfMemoryError:
+            waiting += _halves(batch, config)
+
+
+def _halves(batch: list[int], config: DecodeConfig) -> list[list[int]]:
+    """A batch that did not fit into the device's memory as two; their memory grows with rows x length alone."""
+    if len(batch) == 1:
+        raise UserError(
+            "the device's memory does not hold the translation of one line: lower decode.beam_size (now "
+            f"{config.beam_size}) or decode.max_source_length (now {config.max_source_length}), or use --device cpu"
+        )
+    torch.cuda.empty_cache()
+    middle = len(batch) // 2
+    return [batch[middle:], batch[:middle]]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Everything a search needs for some sources; with a shortlist it speaks of places instead of ids."""
+
+    step: Step
+    cache: Any
+    limits: Limits
+    special: SpecialIds
+    few: Candidates | None  # between places and ids; None: there are only ids
+
+
+def start_decoding(
+    model: EncoderDecoder,
+    sources: Sequence[Sequence[int]],
+    prefixes: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    special: SpecialIds,
+    max_len: int | None,
+    shortlist: CandidateTable | None,
+) -> Start:
+    """Encode the sources, and apply the shortlist if there is one; arguments as `engine.decode_tokens`."""
+    device = next(model.parameters()).device
+    src, src_mask = (x.to(device) for x in pad_sources(sources, special))
+    limits = to_limits([len(source) + 1 for source in sources], prefixes, config, max_len).to(device)
+    cache = model.start_cache(model.encode(src, src_mask), src_mask)
+    if shortlist is None:
+        return Start(step_of(model), cache, limits, special, None)
+    few = shortlist.candidates([[*source, special.eos_id] for source in sources], prefixes, astuple(special))
+    steps = PartialSteps(few, device)
+    return Start(steps.step(model), steps.cache(cache), steps.limits(limits), special_places(special, few), few)
+
+
+def _search(start: Start, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[Hypothesis]]:
+    options = search_options(config, start.special)
+    if not config.sample:
+        return beam_search(start.step, start.cache, start.limits, options)
+    sampling = SamplingOptions(config.temperature, config.top_k, config.top_p, config.seed)
+    streams = torch.tensor([random_stream(source) for source in sources], device=start.limits.max_length.device)
+    return sample(start.step, start.cache, start.limits, options, sampling, streams)
+
+
+def search_options(config: DecodeConfig, special: SpecialIds) -> SearchOptions:
+    """What the search is to know of the settings."""
+    return SearchOptions(**vars(plain_options(config, special)), no_repeat_ngram=config.no_repeat_ngram)
+
+
+def step_of(model: EncoderDecoder) -> Step:
+    """The step function of a model: feed the newest tokens, get the logits that follow them."""
+
+    def step(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
+        hidden = model.decode(tokens, cache.memory, cache.src_mask, cache)
+        return model.logits(hidden[:, -1])
+
+    return step
+
+
+def pad_sources(
+    sources: Sequence[Sequence[int]], special: SpecialIds
+) -> tuple[Int[Tensor, "batch src_len"], Bool[Tensor, "batch src_len"]]:
+    """Sources with their end marks as one matrix, and where it is not padding.
+
+    >>> pad_sources([[5, 6], [7]], SpecialIds())[0].tolist()
+    [[5, 6, 2], [7, 2, 0]]
+    """
+    ended = [torch.tensor([*source, special.eos_id]) for source in sources]
+    src = torch.nn.utils.rnn.pad_sequence(ended, batch_first=True, padding_value=special.pad_id)
+    lengths = torch.tensor([len(tokens) for tokens in ended])
+    return src, torch.arange(src.size(1)) < lengths.unsqueeze(1)
+
+
+def to_limits(
+    source_lengths: Sequence[int], prefixes: Sequence[Sequence[int]], config: DecodeConfig, max_len: int | None
+) -> Limits:
+    """`engine.bounds` as tensors."""
+    found = bounds(source_lengths, prefixes, config, max_len)
+    return Limits(*(torch.from_numpy(x) for x in (found.min_length, found.max_length, found.prefix)))

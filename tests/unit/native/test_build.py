@@ -1,0 +1,117 @@
+"""Compiling the library: where it is possible it is done, and where not nothing half made is left behind."""
+
+import os
+import runpy
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sightline.native import build as original
+from sightline.native.library import SWITCH, library
+
+AVX2 = not Path("/proc/cpuinfo").is_file() or " avx2 " in Path("/proc/cpuinfo").read_text()
+needs_compiler = pytest.mark.skipif(
+    not original.possible() or original.compiler() is None, reason="no C compiler for this kind of machine"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The sources somewhere else, with an old library."""
+    copy = tmp_path / "native"
+    shutil.copytree(original.FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__", "_library.*"))
+    (copy / "_library.so").write_text("old")
+    return copy
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Path]:
+    """A program of the shell's."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "program"
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+
+
+def build_in(folder: Path) -> Any:
+    return runpy.run_path(str(folder / "build.py"))
+
+
+def made(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.startswith("_library")]
+
+
+@needs_compiler
+@pytest.mark.skipif(not AVX2 or os.environ.get(SWITCH) == "0", reason="the library is not for here, or not wanted")
+def test_the_library_is_here() -> None:
+    """Or every test of it would be skipped, and nobody would notice."""
+    assert library() is not None, "build it: python src/sightline/native/build.py"
+
+
+@needs_compiler
+def test_a_new_library_takes_the_place_of_the_old(
+    folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_a_hurry = script(f'exec {shlex.join(original.compiler() or [])} "$@" -O0')
+    monkeypatch.setenv("CC", str(in_a_hurry))
+    assert build_in(folder)["build"]() == ""
+    assert made(folder) == ["_library.so"] and (folder / "_library.so").read_bytes().startswith(b"\x7fELF")
+
+
+@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.skipif(not original.possible(), reason="there is no library for this kind of machine")
+def test_without_a_compiler(folder: Path) -> None:
+    """An old library is taken away, for it may not fit the Python beside it."""
+    code = build_in(folder)
+    assert code["compiler"]() is None
+    assert "no C compiler" in code["build"]()
+    assert made(folder) == []
+
+
+def test_on_another_kind_of_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert "riscv64" in build_in(folder)["build"]()
+    assert made(folder) == []
+
+
+@pytest.mark.skipif(not original.possible(), reason="there is no library for this kind of machine")
+def test_a_compiler_that_fails(folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of what it was to write is written."""
+    written = 'for name; do case "$name" in *_library.*) echo half > "$name";; esac; done'
+    broken = script(f"{written}\necho out of luck >&2\nexit 3")
+    monkeypatch.setenv("CC", f"{broken} -m64")
+    failure = build_in(folder)["build"]()
+    assert failure.startswith(str(broken)) and failure.endswith("failed: out of luck")
+    assert made(folder) == []
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_the_compiler_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """CC before what is on the path, that before the one in a Python package."""
+    for name in ("gcc", "clang", "mine"):
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setitem(sys.modules, "ziglang", sys)
+    assert original.compiler() == [sys.executable, "-m", "ziglang", "cc"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert original.compiler() == ["gcc"]
+    monkeypatch.setenv("CC", "mine -m64")
+    assert original.compiler() == ["mine", "-m64"]
+    monkeypatch.setenv("CC", "another")
+    assert original.compiler() == [sys.executable, "-m", "ziglang", "cc"]

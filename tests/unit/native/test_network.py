@@ -1,0 +1,199 @@
+"""The library's Transformer against the readable one, a step at a time; and that no step knows its company."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.errors import UserError
+from sightline.inspect.heads import Head, heads_left, parameters_without
+from sightline.model.inference import InferenceTransformer, PreparedForms, prepare_for_inference
+from sightline.model.native_inference import NativeTransformer
+from sightline.model.parameters import load_parameters
+from sightline.model.transformer import Transformer
+from sightline.native.library import library
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+
+Build = Callable[..., Transformer]
+SOURCES = [[7, 5, 10, 3, 8, 2], [4, 2], [6, 6, 4, 9, 9, 11, 5, 10, 2], [5, 4, 2]]
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "norms first": {"norm_position": "pre"},
+    "learned positions": {"positions": "learned", "max_len": 20},
+    "three embeddings": {"tied_embeddings": "none"},
+    "one embedding": {"tied_embeddings": "all"},
+    "heads of 3 and 5": {"d_k": 3, "d_v": 5},
+    "heads of 12 and 20": {"d_k": 12, "d_v": 20},
+    "one wide head": {"n_heads": 1, "d_model": 24},
+    "d_model 8": {"d_model": 8, "n_heads": 4, "d_ff": 9},
+    "d_model 64": {"d_model": 64, "n_heads": 4, "d_ff": 130, "n_decoder_layers": 1},
+    "uneven stacks": {"n_encoder_layers": 1, "n_decoder_layers": 3, "norm_position": "pre"},
+}
+REMOVED = {
+    Head("encoder", 0, 1),
+    Head("encoder", 0, 2),
+    Head("decoder", 1, 0),
+    Head("cross", 0, 2),
+    Head("cross", 1, 1),
+}
+
+
+def close(ours: Tensor, wanted: Tensor) -> None:
+    torch.testing.assert_close(ours.double(), wanted, rtol=0, atol=2e-5)
+
+
+def native(model: Transformer, compute: str = "float32") -> NativeTransformer:
+    prepared = prepare_for_inference(model, compute)
+    assert isinstance(prepared, NativeTransformer)
+    return prepared
+
+
+@torch.no_grad()
+def start(model: Any, src: Tensor, mask: Tensor) -> Any:
+    return model.start_cache(model.encode(src, mask), mask)
+
+
+@torch.no_grad()
+def steps(model: Any, cache: Any, tokens: Tensor) -> Tensor:
+    """Hidden states of tokens that are fed one at a time."""
+    fed = [model.decode(token, cache.memory, cache.src_mask, cache) for token in tokens.split(1, dim=1)]
+    return torch.cat(fed, dim=1)
+
+
+def compare(model: Transformer, src: Tensor, mask: Tensor, length: int = 20) -> None:
+    tgt_in = torch.randint(1, 12, (len(src), length))
+    prepared, exact = native(model), copy.deepcopy(model).double()
+    hidden = steps(prepared, start(prepared, src, mask), tgt_in)
+    with torch.no_grad():
+        wanted = exact(src, tgt_in, mask)
+        close(hidden, wanted)
+        close(prepared.logits(hidden), exact.logits(wanted))
+        few = torch.tensor([9, 2, 2, 11])
+        assert torch.equal(prepared.output_rows(few)(hidden), prepared.logits(hidden)[..., few])
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_steps_equal_the_readable_model(build: Build, padded: Any, changes: dict[str, Any]) -> None:
+    compare(build(**changes), *padded(SOURCES))
+
+
+@pytest.mark.parametrize("widths", [{}, {"d_k": 3, "d_v": 9}], ids=str)
+def test_heads_may_be_gone(build: Build, padded: Any, widths: dict[str, int]) -> None:
+    """Another number of them in each attention."""
+    shape = {"d_model": 24, "n_heads": 3, **widths}
+    whole = build(**shape)
+    left = heads_left(whole, REMOVED)
+    assert left == {"encoder": (1, 3), "decoder": (3, 2), "cross": (2, 2)}
+    pruned = build(**shape, **{f"{part}_heads": counts for part, counts in left.items()})
+    load_parameters(pruned, parameters_without(whole, REMOVED), "the parameters")
+    compare(pruned, *padded(SOURCES))
+
+
+def test_many_long_sentences(build: Build, padded: Any, sentences: Any) -> None:
+    """More than are encoded together, longer than the table of positions is at first, longer than torch's own is."""
+    src, mask = padded([[*source, 2] for source in sentences(530, 300, 1, 299, 200, 30)])
+    compare(build(n_encoder_layers=1, n_decoder_layers=1), src, mask, length=40)
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_a_sentence_knows_nothing_of_the_others(build: Build, padded: Any, compute: str) -> None:
+    """To the last bit, wherever it stands and with whichever hypotheses of its own."""
+    model, tgt_in = native(build(d_model=64, n_heads=4), compute), torch.randint(1, 12, (4, 12))
+    together = steps(model, start(model, *padded(SOURCES)), tgt_in)
+    turned = steps(model, start(model, *padded(SOURCES[::-1])), tgt_in.flip(0)).flip(0)
+    cache = start(model, *padded(SOURCES))
+    cache.select(torch.arange(4).repeat_interleave(3))
+    threefold = steps(model, cache, tgt_in.repeat_interleave(3, 0))
+    assert torch.equal(turned, together)
+    assert torch.equal(threefold, together.repeat_interleave(3, 0))
+    for i, source in enumerate(SOURCES):
+        alone = steps(model, start(model, *padded([source])), tgt_in[i : i + 1])
+        assert torch.equal(alone[0], together[i])
+    assert torch.equal(model.logits(together)[2, 3], model.logits(together[2, 3]))
+
+
+def test_int8_is_near_float32(build: Build, padded: Any) -> None:
+    model, tgt_in = build(d_model=64, n_heads=4, d_ff=128), torch.randint(1, 12, (4, 12))
+    exact, rough = native(model), native(model, "int8")
+    wanted, ours = (m.logits(steps(m, start(m, *padded(SOURCES)), tgt_in)) for m in (exact, rough))
+    assert 1e-4 < (ours - wanted).std() / wanted.std() < 0.05
+
+
+def test_several_positions_at_once_and_steps_back(build: Build, padded: Any) -> None:
+    """As guesses are checked: what was taken back leaves no trace."""
+    model, source = native(build()), padded(SOURCES[:1])
+    tgt_in = torch.randint(1, 12, (1, 60))
+    wanted = steps(model, start(model, *source), tgt_in)
+    cache = start(model, *source)
+    for first in range(0, 60, 6):
+        guessed = torch.randint(1, 12, (1, 5))
+        model.decode(guessed, cache.memory, cache.src_mask, cache)
+        cache.truncate(first)
+        right = model.decode(tgt_in[:, first : first + 6], cache.memory, cache.src_mask, cache)
+        assert torch.equal(right, wanted[:, first : first + 6])
+    cache.truncate(70)
+    assert cache.length == 60
+
+
+def test_places_of_the_dead_are_used_again(build: Build, padded: Any) -> None:
+    """Beams that keep coming from one hypothesis leave its places and their own newest ones, not all."""
+    model = build()
+    prepared, exact = native(model), copy.deepcopy(model).double()
+    caches = [start(m, *padded(SOURCES[:3])) for m in (prepared, exact)]
+    for cache in caches:
+        cache.select(torch.arange(3).repeat_interleave(4))
+    places, closed = 0, 0
+    for length, token in enumerate(torch.randint(1, 12, (12, 100)).split(1, dim=1)):
+        ours, wanted = (steps(m, cache, token) for m, cache in zip((prepared, exact), caches, strict=True))
+        close(ours, wanted)
+        now = caches[0].memory.places
+        closed += now < places + 12
+        places = now
+        assert places >= 3 * length + 12
+        for cache in caches:
+            cache.reorder(torch.arange(3).repeat_interleave(4) * 4 + length % 4)
+    assert closed >= 3 and places < 800
+
+
+def test_nothing_is_given_up_that_a_hypothesis_stands_on(build: Build, padded: Any) -> None:
+    """Beams that never meet again keep all their places."""
+    model, tgt_in = native(build()), torch.randint(1, 12, (4, 50))
+    cache = start(model, *padded(SOURCES[:1]))
+    cache.select(torch.zeros(4, dtype=torch.long))
+    steps(model, cache, tgt_in)
+    assert cache.memory.places == 200
+
+
+def test_positions_are_known_up_to_a_limit(build: Build, padded: Any) -> None:
+    model = build(positions="learned", max_len=12)
+    for form in (model, native(model)):
+        cache = start(form, *padded([[5] * 12]))
+        steps(form, cache, torch.ones(1, 12, dtype=torch.long))
+        with pytest.raises(UserError, match=r"13 pieces is longer than model.max_len = 12"):
+            steps(form, cache, torch.ones(1, 1, dtype=torch.long))
+        with pytest.raises(UserError, match=r"13 pieces is longer than model.max_len = 12"):
+            start(form, *padded([[5] * 13]))
+
+
+def test_only_models_it_takes_go_to_the_library(build: Build) -> None:
+    for model in (build(d_model=12), build().double(), build().bfloat16()):
+        assert isinstance(prepare_for_inference(model), InferenceTransformer)
+    assert not isinstance(prepare_for_inference(build(), "bfloat16"), NativeTransformer)
+
+
+def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
+    model = build()
+    forms = PreparedForms(model)
+    before = forms("float32")
+    assert isinstance(before, NativeTransformer) and forms("float32") is before
+    with torch.no_grad():
+        model.get_parameter("encoder.layers.0.ffn.up_proj.weight").mul_(2)
+    after, tgt_in = forms("float32"), torch.randint(1, 12, (4, 3))
+    ours, old = (steps(form, start(form, *padded(SOURCES)), tgt_in) for form in (after, before))
+    assert not torch.equal(ours, old)
+    with torch.no_grad():
+        close(ours, copy.deepcopy(model).double()(padded(SOURCES)[0], tgt_in, padded(SOURCES)[1]))

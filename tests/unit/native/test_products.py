@@ -1,0 +1,178 @@
+"""Matrix products of the library: against integers and against numpy, and the same bits in any company."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sightline.native.library import library
+from sightline.native.network import Linear
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+
+SHAPES = [(d_out, d_in) for d_out in (1, 17, 48) for d_in in (8, 100, 512)]
+ROWS = (1, 2, 3, 5, 50, 100)
+GROUP = 16  # inputs whose products meet: eight in each of two sums of 16 bits
+
+
+def drawn(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def inputs(rows: int, d_in: int, after_relu: bool) -> Any:
+    """Rows of very different sizes; the last one is nothing but zeros."""
+    x = drawn(rows, d_in) * np.float32(10.0) ** np.arange(rows, dtype=np.float32)[:, None].clip(0, 12)
+    x[-1:] = 0 if rows > 1 else x[-1:]
+    return x.clip(0, None) if after_relu else x
+
+
+def levels_of(x: Any, after_relu: bool) -> tuple[Any, Any]:
+    """Inputs in 7 bits, as they are written in `products.c`, less the level of 0; and what a level is worth."""
+    steps = 127 if after_relu else 63
+    largest = np.abs(x).max(1, keepdims=True)
+    inverse = np.divide(np.float32(steps), largest, out=np.zeros_like(largest), where=largest > 0)
+    return np.rint(x * inverse).astype(np.int64), largest / np.float32(steps)
+
+
+def in_integers(layer: Linear, x: Any, bias: Any, after_relu: bool) -> Any:
+    levels, scales = layer.levels()
+    rounded, worth = levels_of(x, after_relu)
+    return (rounded @ levels.T.astype(np.int64)).astype(np.float64) * worth * scales + bias
+
+
+def sums_in_16_bits(levels: Any, x: Any) -> Any:
+    """Every sum that is kept in 16 bits on its way, of rows `x` of levels from 0 to 127, the padded ones 0."""
+    more = -levels.shape[1] % GROUP
+    w, x = (np.pad(a.astype(np.int64), [(0, 0), (0, more)]).reshape(len(a), -1, 4, 2, 2) for a in (levels, x))
+    products = (w[:, None] * x[None]).sum(-1)  # neighbours, which the processor adds first
+    return np.concatenate([products, products.cumsum(3)], 3)
+
+
+@pytest.mark.parametrize("after_relu", [False, True])
+@pytest.mark.parametrize(("d_out", "d_in"), SHAPES)
+def test_int8_is_the_sum_of_whole_numbers(d_out: int, d_in: int, after_relu: bool) -> None:
+    bias = drawn(d_out)
+    layer = Linear(drawn(d_out, d_in), bias, int8=True, after_relu=after_relu)
+    for rows in ROWS:
+        x = inputs(rows, d_in, after_relu)
+        wanted = in_integers(layer, x, bias, after_relu)
+        size = np.abs(wanted - bias).max(1, keepdims=True) + np.abs(bias).max()
+        assert (np.abs(layer(x) - wanted) <= 1e-6 * size).all()
+
+
+@pytest.mark.parametrize(("d_out", "d_in"), SHAPES)
+def test_float32_is_the_product(d_out: int, d_in: int) -> None:
+    weight, bias = drawn(d_out, d_in), drawn(d_out)
+    layer, bare = Linear(weight, bias, int8=False), Linear(weight, None, int8=False)
+    for rows in ROWS:
+        x = drawn(rows, d_in)
+        wanted = x.astype(np.float64) @ weight.T.astype(np.float64)
+        np.testing.assert_allclose(bare(x), wanted, rtol=0, atol=1e-6 * d_in)
+        np.testing.assert_allclose(layer(x), wanted + bias, rtol=0, atol=1e-6 * d_in)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_row_of_zeros_yields_the_bias(int8: bool) -> None:
+    bias = drawn(17)
+    np.testing.assert_array_equal(Linear(drawn(17, 100), bias, int8)(np.zeros((2, 100), np.float32)), [bias, bias])
+
+
+@pytest.mark.parametrize("after_relu", [False, True])
+def test_int8_is_near_float32(after_relu: bool) -> None:
+    weight, x = drawn(48, 512), drawn(50, 512)
+    x = x.clip(0, None) if after_relu else x
+    wanted = x @ weight.T
+    off = Linear(weight, None, int8=True, after_relu=after_relu)(x) - wanted
+    assert np.linalg.norm(off) < 0.025 * np.linalg.norm(wanted)
+
+
+def test_after_a_relu_there_are_twice_as_many_levels() -> None:
+    weight, x = np.eye(8, dtype=np.float32), np.array([[0, 0, 0, 0, 0, 0, 1, 127]], np.float32)
+    fine, coarse = (Linear(weight, None, True, after_relu)(x)[0] for after_relu in (True, False))
+    np.testing.assert_allclose(fine, x[0], rtol=1e-6)
+    np.testing.assert_allclose(coarse, [0, 0, 0, 0, 0, 0, 0, 127], rtol=1e-6)  # half a level, and even
+
+
+def spike(d_in: int) -> Any:
+    weight = drawn(d_in) / 100
+    weight[d_in // 2] = 1000
+    return weight
+
+
+ADVERSARIES: dict[str, Any] = {
+    "all equal": lambda d_in: np.ones(d_in),
+    "all equal and negative": lambda d_in: -np.ones(d_in),
+    "alternating signs": lambda d_in: (-1.0) ** np.arange(d_in),
+    "signs by pairs": lambda d_in: (-1.0) ** (np.arange(d_in) // 2),
+    "one sign in each of the two sums": lambda d_in: np.where(np.arange(d_in) // 2 % 2, -1.0, 1.0),
+    "one huge weight": spike,
+    "one huge weight among equal ones": lambda d_in: np.where(np.arange(d_in) == 5, 4.0, 1.0),
+    "halves, which round up together": lambda d_in: np.where(np.arange(d_in) % 8, 31.5, 32.4),
+    "nothing": np.zeros,
+    "random": drawn,
+}
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES.values(), ids=ADVERSARIES)
+@pytest.mark.parametrize("d_in", [8, 100, 512])
+def test_no_sum_leaves_16_bits(adversary: Any, d_in: int) -> None:
+    """By the levels, and by inputs that drive their sums as high and as low as they go."""
+    weight = np.stack([adversary(d_in)] * 17).astype(np.float32)
+    for after_relu in (False, True):
+        layer = Linear(weight, None, int8=True, after_relu=after_relu)
+        levels, _ = layer.levels()
+        assert np.abs(levels.astype(int)).max() <= 127
+        positive = np.where(weight[0] > 0, np.float32(1), np.float32(0 if after_relu else -1))
+        x = np.stack([positive, positive[::-1], np.ones_like(positive), 1 - positive if after_relu else -positive])
+        extreme = levels_of(x, after_relu)[0] + (0 if after_relu else 64)
+        assert extreme.min() >= 0 and extreme.max() == 127
+        worst = np.stack([np.where(levels[0] > 0, 127, 0), np.where(levels[0] < 0, 127, 0)])  # of all there could be
+        for reached in (sums_in_16_bits(levels, extreme), sums_in_16_bits(levels, worst)):
+            assert reached.min() >= -(2**15) and reached.max() < 2**15
+        wanted = in_integers(layer, x, 0, after_relu)
+        np.testing.assert_allclose(layer(x), wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_levels_are_as_fine_as_the_bounds_allow() -> None:
+    """A weight of one sign that fills a sum comes near to what 16 bits hold."""
+    levels, scales = Linear(np.ones((1, 512), np.float32), None, int8=True).levels()
+    assert (levels == 32).all() and scales[0] == pytest.approx(1 / 32, rel=0.02)  # 8 * 32 of at most 258
+    levels, scales = Linear(drawn(48, 512), None, int8=True).levels()
+    np.testing.assert_allclose(levels * scales[:, None], drawn(48, 512), atol=0.6 * scales.max())
+    heaviest = np.abs(sums_in_16_bits(levels, np.full((1, 512), 127))).max()
+    assert (np.abs(levels).max(1) > 60).all() and heaviest < 2**15
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize(("d_out", "d_in"), SHAPES)
+def test_a_row_is_the_same_in_any_company(d_out: int, d_in: int, int8: bool) -> None:
+    layer, x = Linear(drawn(d_out, d_in), drawn(d_out), int8), inputs(101, d_in, False)
+    alone = np.concatenate([layer(row) for row in x[:, None]])
+    for rows in ROWS:
+        for first in (0, 1):
+            np.testing.assert_array_equal(layer(x[first : first + rows]), alone[first : first + rows])
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("d_out", [1, 17, 100])
+def test_rows_of_a_layer_yield_the_same(d_out: int, int8: bool) -> None:
+    layer, x = Linear(drawn(d_out, 100), drawn(d_out), int8), drawn(7, 100)
+    index = np.random.default_rng(0).integers(0, d_out, 33)
+    few = layer.rows(index)
+    assert few.d_out == 33 and few.d_in == 100
+    np.testing.assert_array_equal(few(x), layer(x)[:, index])
+    if int8:
+        for of_few, of_all in zip(few.levels(), layer.levels(), strict=True):
+            np.testing.assert_array_equal(of_few, of_all[index])
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("int8", [False, True])
+def test_what_is_no_number_yields_none(int8: bool, broken: float) -> None:
+    """In 8 bits as well, where there is no level for it: else a damaged file would translate to nonsense."""
+    weight, x = drawn(17, 100), drawn(4, 100)
+    weight[3, 50] = broken
+    assert not np.isfinite(Linear(weight, None, int8)(x)[:, 3]).any()
+    weight, x[1, 99], x[2, 1] = drawn(17, 100), broken, broken
+    found = np.isfinite(Linear(weight, None, int8)(x))
+    assert found[[0, 3]].all() and not found[[1, 2]].any()

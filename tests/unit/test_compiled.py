@@ -1,0 +1,218 @@
+"""The compiled library fed from the arrays of a file: the same parameters, the same bits as through torch, no torch."""
+
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import sightline
+from sightline import api
+from sightline.compiled import compiled, fits, is_for_library, parameter_shapes
+from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.data.shortlist import Shortlist
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode import engine
+from sightline.decode.engine import decode_tokens
+from sightline.errors import UserError
+from sightline.model.build import build_model
+from sightline.model.inference import prepare_for_inference
+from sightline.model.parameters import parameters_of
+from sightline.model.positions import sinusoids as sinusoids_of_torch
+from sightline.model_directory import write_settings, write_shortlist, write_weights
+from sightline.native.library import library
+from sightline.native.positions import sinusoids
+from sightline.workers import CHUNK_LINES
+
+needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
+
+TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本", "A man and a dog", ""]
+TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
+SMALL = ModelConfig(
+    vocab_size=TOKENIZER.vocab_size, d_model=16, d_ff=24, n_heads=2, n_encoder_layers=2, n_decoder_layers=2, max_len=40
+)
+CONFIGS = [
+    SMALL,
+    replace(SMALL, norm_position="pre", tied_embeddings="target", positions="learned"),
+    replace(SMALL, tied_embeddings="none", d_k=3, d_v=5),
+    replace(SMALL, encoder_heads=(2, 1), decoder_heads=(1, 2), cross_heads=(1, 1), n_heads=4),
+]
+SEARCHES: list[dict[str, Any]] = [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}, {"shortlist": True}]
+
+
+def network(config: ModelConfig) -> Any:
+    torch.manual_seed(3)
+    model = build_model(config).eval()
+    with torch.no_grad():  # far from uniform, so that outputs differ
+        model.output.weight *= 3
+    return model
+
+
+def arrays(model: Any) -> dict[str, Any]:
+    return {name: value.numpy() for name, value in parameters_of(model).items()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "model"
+    decode = DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3)
+    write_settings(path, RunConfig(model=SMALL, decode=decode), TOKENIZER, {})
+    write_weights(path, parameters_of(network(SMALL)), "# A model\n")
+    few = np.arange(20, 60, dtype=np.int32)
+    write_shortlist(path, Shortlist(few, np.tile(few[:3], (TOKENIZER.vocab_size, 1))), TOKENIZER)
+    return path
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
+def test_shapes_are_those_that_the_builder_makes(config: ModelConfig) -> None:
+    built = {name: tuple(value.shape) for name, value in parameters_of(build_model(config)).items()}
+    assert parameter_shapes(config) == built
+
+
+def test_weights_of_another_network_or_in_other_numbers_do_not_fit() -> None:
+    weights = arrays(network(SMALL))
+    assert fits(SMALL, weights)
+    assert not fits(replace(SMALL, d_ff=16), weights)
+    assert not fits(SMALL, {**weights, "more": np.zeros(1, np.float32)})
+    assert not fits(SMALL, {name: value.astype(np.float64) for name, value in weights.items()})
+
+
+@pytest.mark.parametrize("d_model", [8, 128, 256, 384, 512])
+def test_positions_are_torchs_to_the_last_bit(d_model: int) -> None:
+    assert np.array_equal(sinusoids(4096, d_model), sinusoids_of_torch(0, 4096, d_model).numpy())
+
+
+@needs_library
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
+def test_what_it_finds_is_what_the_library_finds_through_torch(config: ModelConfig, compute: str) -> None:
+    model, search = network(config), DecodeConfig(max_length_factor=1.0, max_length_extra=3, n_best=2)
+    sources = [list(range(4, 4 + n)) for n in (3, 1, 9, 0, 30)]
+    ours = decode_tokens(compiled(config, arrays(model), compute), sources, search)
+    assert ours == decode_tokens(prepare_for_inference(model, compute), sources, search)
+
+
+@needs_library
+def test_other_architectures_and_widths_are_for_torch() -> None:
+    assert is_for_library(SMALL)
+    assert not is_for_library(replace(SMALL, architecture="recurrent"))
+    assert not is_for_library(replace(SMALL, d_model=12))
+
+
+@needs_library
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_the_network_is_made_when_asked_for_and_translates_the_same(folder: Path, search: dict[str, Any]) -> None:
+    model = sightline.load(folder, "cpu")
+    before = model.translate(TEXTS, **search)
+    assert model._trained._network is None
+    assert model.network is model.network and not model.network.training
+    assert model._trained.searcher("float32") is None
+    assert model.translate(TEXTS, **search) == before
+    with torch.no_grad():
+        model.network.output.weight.neg_()
+    assert model.translate(TEXTS, **search) != before
+
+
+@needs_library
+def test_what_the_library_cannot_do_is_done_by_torch(folder: Path) -> None:
+    model = sightline.load(folder, "cpu")
+    plain = model.translate(TEXTS, beam_size=1)
+    assert [t.text for t in model.translate(TEXTS, beam_size=1, no_repeat_ngram=50)] == [t.text for t in plain]
+    assert model._trained._network is not None
+    assert model.device == torch.device("cpu")
+    assert "".join(sightline.load(folder, "cpu").stream(TEXTS[0])) == plain[0].text
+    assert sightline.load(folder, "cpu").translate(TEXTS[:1], draft="input")[0].text == plain[0].text
+    assert len(sightline.load(folder, "cpu").translate(TEXTS, sample=True)) == len(TEXTS)
+
+
+@needs_library
+def test_several_threads_make_one_form(folder: Path) -> None:
+    model = sightline.load(folder, "cpu")
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(model.translate(TEXTS))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and all(translations == found[0] for translations in found)
+
+
+@needs_library
+def test_threads_share_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = compiled(SMALL, arrays(network(SMALL)), "int8")
+    sources, search = [list(range(4, 4 + n % 9)) for n in range(40)], DecodeConfig(max_length_extra=3, batch_tokens=120)
+    alone = decode_tokens(model, sources, search)
+    used: set[int] = set()
+
+    def noted(batch: Any, *rest: Any) -> Any:
+        used.add(threading.get_ident())
+        return model.search(batch, *rest)
+
+    monkeypatch.setattr(engine, "usable_threads", lambda: 3)
+    monkeypatch.setattr(engine, "LEAST_SHARE", 40)
+    watched: Any = SimpleNamespace(search=noted)
+    assert decode_tokens(watched, sources, search) == alone
+    assert used and threading.get_ident() not in used
+
+
+def test_threads_are_those_that_torch_would_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engine.usable_threads() == torch.get_num_threads()
+    monkeypatch.delitem(sys.modules, "torch")
+    for asked, expected in (("3", 3), ("2,1", 2), ("", engine.usable_cores()), ("0", engine.usable_cores())):
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+        assert engine.usable_threads() == expected
+
+
+@needs_library
+def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(api, "usable_cores", lambda: 2)
+    monkeypatch.setattr(api, "translate_in_processes", lambda *request: started.append(request[3]) or iter(()))
+    lines, model = ["A dog"] * 2 * CHUNK_LINES, sightline.load(folder, "cpu")
+    model.translate_lines(lines, workers=0)
+    assert not started
+    for settings in ({"sample": True}, {"no_repeat_ngram": 2}, {"compute": "bfloat16"}):
+        model.translate_lines(lines, workers=0, **settings)
+    model.translate_lines(lines[:5], workers=4)
+    assert started == [2, 2, 2, 4]
+
+
+@pytest.mark.parametrize("numbers", [torch.float16, torch.bfloat16])  # the second are none that numpy has by itself
+def test_weights_that_somebody_converted_are_read_all_the_same(folder: Path, numbers: torch.dtype) -> None:
+    path = folder / "model.safetensors"
+    halved = {name: value.to(numbers) for name, value in load_file(path).items()}
+    save_file(halved, path)
+    read = parameters_of(sightline.load(folder, "cpu").network)
+    assert all(torch.equal(read[name], value.float()) for name, value in halved.items())
+
+
+def test_misfits_are_told_when_the_model_is_loaded(folder: Path) -> None:
+    write_weights(folder, parameters_of(network(replace(SMALL, d_ff=16))), "")
+    with pytest.raises(UserError, match="does not fit its configuration"):
+        sightline.load(folder, "cpu")
+
+
+@needs_library
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sightline; assert sightline.load({0!r}).translate(['A dog'], compute='int8', shortlist=True)[0].text",
+        "from sightline.cli import main; assert main(['translate', {0!r}, {1!r}, '-o', {2!r}, '--workers', '1']) == 0",
+        "from sightline.cli import main; assert main(['translate', {0!r}, {1!r}, '-o', {2!r}, '--format=jsonl']) == 0",
+    ],
+    ids=["load", "command", "json"],
+)
+def test_translating_does_without_torch(folder: Path, tmp_path: Path, code: str) -> None:
+    """A single sentence is answered at once: importing torch alone takes ten times as long."""
+    (tmp_path / "in.txt").write_text("A dog runs.\n" * 1200, encoding="utf-8")
+    code = code.format(str(folder), str(tmp_path / "in.txt"), str(tmp_path / "out.txt"))
+    code += "; import sys; print('torch' in sys.modules, file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.strip().splitlines()[-1:]) == (0, ["False"]), ran.stderr
