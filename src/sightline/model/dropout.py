@@ -13,7 +13,7 @@ from jaxtyping import Float, Int16
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.native.library import library
+from sightline.native.library import training_library
 
 _LEVELS = 1 << 16
 
@@ -46,7 +46,7 @@ class _CheapDropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, p: float) -> Tensor:
         dropped = min(max(round(p * _LEVELS), 1), _LEVELS - 1)
         ctx.dropped, ctx.scale = dropped, _LEVELS / (_LEVELS - dropped)
-        if library() and _in_order(x) and (residual is None or _in_order(residual)):
+        if training_library() and _in_order(x) and (residual is None or _in_order(residual)):
             ctx.seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
             return _drop(x, residual, ctx.seed, dropped, ctx.scale)
         ctx.seed = None
@@ -74,7 +74,7 @@ def _in_order(x: Tensor) -> bool:
 def _drop(x: Tensor, residual: Tensor | None, seed: int, dropped: int, scale: float) -> Tensor:
     out = torch.empty_like(x)
     at = None if residual is None else residual.data_ptr()
-    library().sightline_drop(x.data_ptr(), at, seed, dropped, scale, x.numel(), out.data_ptr())  # pyright: ignore
+    training_library().sightline_drop(x.data_ptr(), at, seed, dropped, scale, x.numel(), out.data_ptr())  # pyright: ignore
     return out
 
 

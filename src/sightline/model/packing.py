@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.native.library import Inputs, PackedShape, library
+from sightline.native.library import Inputs, PackedShape, training_library
 
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
 LANES = 8  # widths of heads are multiples of it
@@ -48,7 +48,7 @@ def can_pack(weight: Tensor, widths: tuple[int, ...], *masks: Bool[Tensor, "batc
     """Whether sentences of which `masks` say what is real can be packed, for attention with this weight and widths."""
     suited = weight.dtype == torch.float32 and weight.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     short = all(mask.size(1) <= LONGEST for mask in masks)
-    return suited and short and not any(width % LANES for width in widths) and library() is not None
+    return suited and short and not any(width % LANES for width in widths) and training_library() is not None
 
 
 def packed_attention(
@@ -113,5 +113,5 @@ def _inputs(q: Tensor, kv: Tensor | None, n_heads: int, widths: tuple[int, int])
 
 
 def _call(name: str, *arguments: Any) -> None:
-    if getattr(library(), f"sightline_{name}")(*arguments):
+    if getattr(training_library(), f"sightline_{name}")(*arguments):
         raise MemoryError("no memory for attention")

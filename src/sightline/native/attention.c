@@ -2,6 +2,8 @@
 
 #include "attention.h"
 
+#include "team.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,27 +173,57 @@ static void scale_row(float *x, int n, float factor) {
     for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), by));
 }
 
-int sightline_attend(const Packing *p, const Inputs *in, float *weights, float *out) {
+/* A pass over some sentences of a batch. `weights` are those of the first sentence. */
+typedef struct Pass {
+    const Packing *packing;
+    const Inputs *in, *gradients;
+    const float *out_gradient;
+    float *weights, *out;
+    int failed;
+} Pass;
+
+/* Where the weights of a sentence begin. */
+static float *weights_of(const Pass *pass, int64_t sentence) {
+    const Packing *p = pass->packing;
+    int64_t before = 0;
+    for (int64_t s = 0; s < sentence; s++)
+        before += (int64_t)(p->queries[s + 1] - p->queries[s]) * rounded(p->keys[s + 1] - p->keys[s]);
+    return pass->weights + before * p->heads;
+}
+
+static void attend_sentences(void *data, int64_t begin, int64_t end) {
+    Pass *pass = data;
+    const Packing *p = pass->packing;
+    const Inputs *in = pass->in;
     const int widest = rounded(longest(p)), out_width = p->heads * p->d_v;
-    float *keys = aligned_alloc(64, 4 * (size_t)(p->d_k * widest + 16) / 64 * 64 + 64);
-    if (!keys) return -1;
+    float *weights = weights_of(pass, begin), *keys = aligned_alloc(64, (4 * (size_t)p->d_k * widest + 127) / 64 * 64);
+    if (!keys) {
+        pass->failed = -1;
+        return;
+    }
     const float scale = 1 / sqrtf(p->d_k);
-    for (int s = 0; s < p->sentences; s++) {
+    for (int64_t s = begin; s < end; s++) {
         const int64_t q0 = p->queries[s], k0 = p->keys[s];
         const int rows = p->queries[s + 1] - q0, length = p->keys[s + 1] - k0, width = rounded(length);
         for (int h = 0; h < p->heads; h++, weights += (int64_t)rows * width) {
             const float *q = in->q + q0 * in->q_stride + h * p->d_k, *v = in->v + k0 * in->v_stride + h * p->d_v;
+            float *out = pass->out + q0 * out_width + h * p->d_v;
             transpose(in->k + k0 * in->k_stride + h * p->d_k, in->k_stride, length, p->d_k, keys);
             multiply(rows, q, in->q_stride, keys, width, p->d_k, weights, width, width);
             for (int r = 0; r < rows; r++) {
                 scale_row(weights + (int64_t)r * width, width, scale);
                 softmax(weights + (int64_t)r * width, p->causal ? r + 1 : length, width);
             }
-            multiply(rows, weights, width, v, in->v_stride, length, out + q0 * out_width + h * p->d_v, out_width, p->d_v);
+            multiply(rows, weights, width, v, in->v_stride, length, out, out_width, p->d_v);
         }
     }
     free(keys);
-    return 0;
+}
+
+int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, float *out) {
+    Pass pass = {packing, inputs, NULL, NULL, weights, out, 0};
+    share(packing->sentences, attend_sentences, &pass);
+    return pass.failed;
 }
 
 /* By softmax: the gradient of scores, in the place of that of weights, times `scale`. */
@@ -209,35 +241,46 @@ static void scores_gradient(const float *weights, float *gradient, int width, fl
 
 /* With P the weights and G the gradient of P V: that of V is P^T G, of P it is G V^T, of the scores it is
    S = P (dP - rowsum(P dP)), of Q it is S K and of K it is S^T Q. */
-int sightline_attend_backward(const Packing *p, const Inputs *in, const float *weights, const float *out_gradient,
-                              const Inputs *gradients) {
+static void attend_sentences_backward(void *data, int64_t begin, int64_t end) {
+    Pass *pass = data;
+    const Packing *p = pass->packing;
+    const Inputs *in = pass->in;
     const int widest = rounded(longest(p)), out_width = p->heads * p->d_v;
-    const float scale = 1 / sqrtf(p->d_k);
+    const float scale = 1 / sqrtf(p->d_k), *weights = weights_of(pass, begin);
     const int64_t square = (int64_t)widest * widest;
     float *values = aligned_alloc(64, (4 * (size_t)(p->d_v * widest + 2 * square) + 127) / 64 * 64);
-    if (!values) return -1;
+    if (!values) {
+        pass->failed = -1;
+        return;
+    }
     float *s = values + p->d_v * widest, *turned = s + square;
-    for (int i = 0; i < p->sentences; i++) {
+    for (int64_t i = begin; i < end; i++) {
         const int64_t q0 = p->queries[i], k0 = p->keys[i];
         const int rows = p->queries[i + 1] - q0, length = p->keys[i + 1] - k0, width = rounded(length);
         const int side = rounded(rows);
         for (int h = 0; h < p->heads; h++, weights += (int64_t)rows * width) {
-            const float *g = out_gradient + q0 * out_width + h * p->d_v;
+            const float *g = pass->out_gradient + q0 * out_width + h * p->d_v;
             const float *q = in->q + q0 * in->q_stride + h * p->d_k, *k = in->k + k0 * in->k_stride + h * p->d_k;
-            float *gq = gradients->q + q0 * gradients->q_stride + h * p->d_k;
-            float *gk = gradients->k + k0 * gradients->k_stride + h * p->d_k;
-            float *gv = gradients->v + k0 * gradients->v_stride + h * p->d_v;
+            float *gq = pass->gradients->q + q0 * pass->gradients->q_stride + h * p->d_k;
+            float *gk = pass->gradients->k + k0 * pass->gradients->k_stride + h * p->d_k;
+            float *gv = pass->gradients->v + k0 * pass->gradients->v_stride + h * p->d_v;
             transpose(weights, width, rows, width, turned);
-            multiply(length, turned, side, g, out_width, rows, gv, gradients->v_stride, p->d_v);
+            multiply(length, turned, side, g, out_width, rows, gv, pass->gradients->v_stride, p->d_v);
             transpose(in->v + k0 * in->v_stride + h * p->d_v, in->v_stride, length, p->d_v, values);
             multiply(rows, g, out_width, values, width, p->d_v, s, width, width);
             for (int r = 0; r < rows; r++)
                 scores_gradient(weights + (int64_t)r * width, s + (int64_t)r * width, width, scale);
-            multiply(rows, s, width, k, in->k_stride, length, gq, gradients->q_stride, p->d_k);
+            multiply(rows, s, width, k, in->k_stride, length, gq, pass->gradients->q_stride, p->d_k);
             transpose(s, width, rows, width, turned);
-            multiply(length, turned, side, q, in->q_stride, rows, gk, gradients->k_stride, p->d_k);
+            multiply(length, turned, side, q, in->q_stride, rows, gk, pass->gradients->k_stride, p->d_k);
         }
     }
     free(values);
-    return 0;
+}
+
+int sightline_attend_backward(const Packing *packing, const Inputs *inputs, const float *weights,
+                              const float *out_gradient, const Inputs *gradients) {
+    Pass pass = {packing, inputs, gradients, out_gradient, (float *)weights, NULL, 0};
+    share(packing->sentences, attend_sentences_backward, &pass);
+    return pass.failed;
 }

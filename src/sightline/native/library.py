@@ -158,6 +158,7 @@ def library() -> ctypes.CDLL | None:
         ("places", c_int64, (c_void_p,)),
         ("forget", None, (c_void_p, c_int64)),
         ("search", c_int, (c_void_p,) * 7),
+        ("team", None, (c_void_p, c_void_p)),
         ("drop", None, (c_void_p, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p)),
         ("softmax", None, (c_void_p, c_int64, c_int64, c_void_p)),
         ("attend", c_int, (c_void_p,) * 4),
@@ -165,6 +166,18 @@ def library() -> ctypes.CDLL | None:
     ):
         function = getattr(loaded, f"sightline_{name}")
         function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+@cache
+def training_library() -> ctypes.CDLL | None:
+    """The library, which from now on shares the passes of a training step among torch's own threads.
+
+    For whoever has imported torch: its OpenMP runtime is found among the functions of the process, on Linux.
+    """
+    loaded, process = library(), ctypes.CDLL(None)
+    if loaded and hasattr(process, "GOMP_parallel") and hasattr(process, "omp_get_max_threads"):
+        loaded.sightline_team(*(ctypes.cast(x, c_void_p) for x in (process.GOMP_parallel, process.omp_get_max_threads)))
     return loaded
 
 

@@ -1,8 +1,12 @@
 /* Passes over large tensors of a training step that torch makes in several: dropout (5.4) and the softmax of logits. */
 
 #include "attention.h"
+#include "team.h"
 
 #include <math.h>
+#include <stddef.h>
+
+#define STRETCH 16384 /* elements that one generator draws for */
 
 /* --- Dropout --- */
 
@@ -45,33 +49,67 @@ static inline void drop_eight(const float *x, const float *residual, __m256i dra
     _mm256_storeu_ps(out, value);
 }
 
-/* out = residual + scale * x, but for `dropped` of 65536 draws of the generator seeded with `seed` the residual alone,
-   or 0 if that is NULL. The same seed drops the same. */
-EXPORT void sightline_drop(const float *x, const float *residual, int64_t seed, int dropped, float scale, int64_t n, float *out) {
-    Generator g = generator((uint64_t)seed);
-    const __m256 factor = _mm256_set1_ps(scale);
-    const __m256i below = _mm256_set1_epi32(dropped - 1), low = _mm256_set1_epi32(0xffff);
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        const __m256i draws = next(&g);
-        drop_eight(x + i, residual ? residual + i : 0, _mm256_srli_epi32(draws, 16), below, factor, out + i);
-        drop_eight(x + i + 8, residual ? residual + i + 8 : 0, _mm256_and_si256(draws, low), below, factor, out + i + 8);
+typedef struct Drop {
+    const float *x, *residual;
+    float *out, scale;
+    int64_t seed, n;
+    int dropped;
+} Drop;
+
+/* Some stretches, each with a generator of its own. */
+static void drop_stretches(void *data, int64_t begin, int64_t end) {
+    const Drop *d = data;
+    const __m256 factor = _mm256_set1_ps(d->scale);
+    const __m256i below = _mm256_set1_epi32(d->dropped - 1), low = _mm256_set1_epi32(0xffff);
+    for (int64_t s = begin; s < end; s++) {
+        const int64_t first = s * STRETCH, n = d->n - first < STRETCH ? d->n - first : STRETCH;
+        const float *x = d->x + first, *residual = d->residual ? d->residual + first : NULL;
+        float *out = d->out + first;
+        Generator g = generator((uint64_t)d->seed + (uint64_t)s * 0xd1342543de82ef95u);
+        int64_t i = 0;
+        for (; i + 16 <= n; i += 16) {
+            const __m256i draws = next(&g), high = _mm256_srli_epi32(draws, 16), rest = _mm256_and_si256(draws, low);
+            drop_eight(x + i, residual ? residual + i : NULL, high, below, factor, out + i);
+            drop_eight(x + i + 8, residual ? residual + i + 8 : NULL, rest, below, factor, out + i + 8);
+        }
+        uint16_t last[16];
+        _mm256_storeu_si256((__m256i *)last, next(&g));
+        for (int j = 0; i < n; i++, j++)
+            out[i] = (residual ? residual[i] : 0) + (last[j] >= d->dropped ? x[i] * d->scale : 0);
     }
-    uint16_t last[16];
-    _mm256_storeu_si256((__m256i *)last, next(&g));
-    for (int j = 0; i < n; i++, j++) out[i] = (residual ? residual[i] : 0) + (last[j] >= dropped ? x[i] * scale : 0);
+}
+
+/* out = residual + scale * x, but for `dropped` of 65536 draws, which follow from `seed`, the residual alone, or 0 if
+   that is NULL. The same seed drops the same. */
+EXPORT void sightline_drop(const float *x, const float *residual, int64_t seed, int dropped, float scale, int64_t n,
+                           float *out) {
+    Drop d = {x, residual, out, scale, seed, n, dropped};
+    share((n + STRETCH - 1) / STRETCH, drop_stretches, &d);
 }
 
 /* --- Loss --- */
 
-/* Rows (rows, n) of logits become probabilities; the logarithm of each row's sum of exponentials. */
-EXPORT void sightline_softmax(float *x, int64_t rows, int64_t n, float *normalizers) {
-    for (int64_t r = 0; r < rows; r++, x += n) {
+typedef struct Softmax {
+    float *x, *normalizers;
+    int64_t n;
+} Softmax;
+
+static void softmax_rows(void *data, int64_t begin, int64_t end) {
+    const Softmax *s = data;
+    const int64_t n = s->n;
+    for (int64_t r = begin; r < end; r++) {
+        float *x = s->x + r * n;
         const float most = maximum(x, n), sum = exponentials(x, n, most);
         const __m256 factor = _mm256_set1_ps(1 / sum);
         int64_t i = 0;
         for (; i + 8 <= n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), factor));
         for (; i < n; i++) x[i] /= sum;
-        normalizers[r] = most + logf(sum);
+        s->normalizers[r] = most + logf(sum);
     }
+}
+
+/* Rows (rows, n) of logits become probabilities; the logarithm of each row's sum of exponentials. */
+EXPORT void sightline_softmax(float *x, int64_t rows, int64_t n, float *normalizers) {
+    Softmax s = {x, normalizers, n};
+    share(rows, softmax_rows, &s);
 }

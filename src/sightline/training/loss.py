@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.native.library import library
+from sightline.native.library import training_library
 
 CHUNK_ROWS = 1024  # rows of logits that exist at once
 
@@ -118,7 +118,7 @@ def _logits(h: Tensor, weight: Tensor) -> Tensor:
 
 def _softmax(logits: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     """The probabilities, in the place of the logits unless those are to be kept, and each row's log normaliser."""
-    native = library()
+    native = training_library()
     if native and not keep and logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.is_contiguous():
         normalizers = logits.new_empty(len(logits))
         native.sightline_softmax(logits.data_ptr(), *logits.shape, normalizers.data_ptr())

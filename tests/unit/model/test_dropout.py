@@ -11,7 +11,7 @@ from sightline.native.library import library
 def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every promise is kept with the compiled library and without it."""
     if request.param == "torch":
-        monkeypatch.setattr("sightline.model.dropout.library", lambda: None)
+        monkeypatch.setattr("sightline.model.dropout.training_library", lambda: None)
     elif library() is None:
         pytest.skip("there is no compiled library here")
 

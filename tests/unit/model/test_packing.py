@@ -9,6 +9,7 @@ from sightline.model.attention import scaled_dot_product_attention
 from sightline.model.build import build_model
 from sightline.model.packing import LONGEST, Packing, can_pack, packed_attention, starts
 from sightline.native.library import library
+from sightline.training.loss import sequence_loss
 
 pytestmark = pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
 
@@ -102,7 +103,7 @@ def test_otherwise_the_padded_model_is_used(why: str, monkeypatch: pytest.Monkey
     if why == "long":
         monkeypatch.setattr("sightline.model.packing.LONGEST", 11)
     if why == "no library":
-        monkeypatch.setattr("sightline.model.packing.library", lambda: None)
+        monkeypatch.setattr("sightline.model.packing.training_library", lambda: None)
     monkeypatch.setattr("sightline.model.attention.packed_attention", None)
     torch.testing.assert_close(
         model.without_padding(src, tgt_in, src_mask, tgt_mask), model(src, tgt_in, src_mask)[tgt_mask]
@@ -120,3 +121,21 @@ def test_can_pack() -> None:
 
 def test_starts() -> None:
     assert starts(torch.tensor([[True, True], [True, False], [True, True]])).tolist() == [0, 2, 3, 5]
+
+
+def test_threads_change_nothing() -> None:
+    """Sentences, rows and stretches are shared out; what each yields is the same, and so is what dropout drops."""
+    model = build_model(config(dropout=0.3)).train()
+    src, tgt_in, src_mask, tgt_mask = (x.repeat(40, 1) for x in batch())
+    results = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        try:
+            torch.manual_seed(1)
+            hidden = model.without_padding(src, tgt_in, src_mask, tgt_mask)
+            loss = sequence_loss(hidden[None], model.output.weight, tgt_in[tgt_mask], 0.1).objective
+            (gradient,) = torch.autograd.grad(loss, [model.src_embeddings.tokens.weight])
+        finally:
+            torch.set_num_threads(1)
+        results.append((hidden.detach(), loss.detach(), gradient))
+    torch.testing.assert_close(*results, **CLOSE)

@@ -61,8 +61,8 @@ def test_in_float32_by_the_compiled_library_or_torch(vocab: int, monkeypatch: py
     targets = torch.randint(vocab, (ROWS,))
     expected = cross_entropy(hidden, weight, targets, 0.1)
     wanted = torch.autograd.grad(expected, [hidden, weight])
-    for native in (module.library(), None):
-        monkeypatch.setattr(module, "library", lambda native=native: native)
+    for native in (module.training_library(), None):
+        monkeypatch.setattr(module, "training_library", lambda native=native: native)
         loss = sequence_loss(hidden, weight, targets, 0.1)
         torch.testing.assert_close(loss.objective, expected, rtol=1e-5, atol=1e-5)
         assert loss.nll.item() == pytest.approx(cross_entropy(hidden, weight, targets, 0.0).item(), rel=1e-5)

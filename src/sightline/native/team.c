@@ -1,0 +1,38 @@
+/* See team.h. The library links no OpenMP of its own: a second one beside torch's would have its threads wait for work on
+   the very cores that torch computes on. */
+
+#include "team.h"
+
+#include <stdatomic.h>
+
+#define PARTS 4 /* for each thread: one that was held up leaves the rest to others */
+
+typedef void (*Parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
+
+static Parallel run_parallel;
+static int (*team_size)(void);
+
+typedef struct Shares {
+    int64_t count, parts;
+    atomic_llong taken;
+    Work work;
+    void *data;
+} Shares;
+
+void sightline_team(void *parallel, void *size) {
+    team_size = (int (*)(void))size;
+    run_parallel = (Parallel)parallel;
+}
+
+static void take_parts(void *data) {
+    Shares *s = data;
+    for (int64_t p; (p = atomic_fetch_add(&s->taken, 1)) < s->parts;)
+        s->work(s->data, s->count * p / s->parts, s->count * (p + 1) / s->parts);
+}
+
+void share(int64_t count, Work work, void *data) {
+    const int threads = run_parallel ? team_size() : 1;
+    Shares shares = {count, threads < 2 ? 1 : (int64_t)PARTS * threads, 0, work, data};
+    if (threads < 2 || count < 2) work(data, 0, count);
+    else run_parallel(take_parts, &shares, threads, 0);
+}
