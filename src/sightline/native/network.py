@@ -116,6 +116,7 @@ class Network:
             decoder_norm=self._norm("decoder.norm"),
             output=self.output.address,
         )
+        self.vocabulary = {side: len(parameters[f"{side}_embeddings.tokens.weight"]) for side in ("src", "tgt")}
         del self._parameters
 
     def start(self, sources: Sequence[Sequence[int]]) -> "Decoding":
@@ -131,6 +132,13 @@ class Network:
             return self.start(sources).search(options, *bounds)
         barred = np.where(few.allowed, np.float32(0), np.float32(-np.inf))
         return self.start(sources).search(options, *bounds, few.ids, barred)
+
+    def check_pieces(self, pieces: Ints, side: str) -> None:
+        """A `UserError` for ids that the table of the source ("src") or the target ("tgt") does not have."""
+        known = self.vocabulary[side]
+        if pieces.size and not (pieces.min() >= 0 and pieces.max() < known):
+            strange = int(pieces.max() if pieces.max() >= known else pieces.min())
+            raise UserError(f"piece {strange} is none of the model's {known}: the tokenizer is that of another model")
 
     def know_positions(self, length: int) -> None:
         """Make sure that positions up to `length` have their codes; a `UserError` if there are not that many."""
@@ -245,6 +253,7 @@ class Decoding:
         pieces = np.array([piece for source in sources for piece in source], np.int32)
         self.network = network
         self.sentences = len(sources)
+        network.check_pieces(pieces, "src")
         network.know_positions(int(lengths.max()))
         self.address = _made(
             _library().sightline_start(byref(network.structure), _at(pieces), _at(lengths), len(lengths))
@@ -270,6 +279,7 @@ class Decoding:
                 places among these ids.
             barred: (sentences, n), 0 or -inf for what a sentence may not write of them.
         """
+        self.network.check_pieces(prefix[prefix >= 0], "tgt")
         longest = int(max_length.max())
         self.network.know_positions(longest)
         n = self.sentences * settings.n_best
@@ -321,6 +331,7 @@ class Decoding:
             sentences: (rows,), whose output each is.
             paths: (rows, room) in int32, of places up to and with those of `tokens`: `places` and those after it.
         """
+        self.network.check_pieces(tokens, "tgt")
         self.network.know_positions(int(positions.max()) + 1)
         hidden = np.empty((len(tokens), self.network.d_model), np.float32)
         of_rows = [np.ascontiguousarray(x, np.int32) for x in (tokens, positions, sentences)]

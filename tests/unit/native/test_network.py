@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -197,3 +198,14 @@ def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
     assert not torch.equal(ours, old)
     with torch.no_grad():
         close(ours, copy.deepcopy(model).double()(padded(SOURCES)[0], tgt_in, padded(SOURCES)[1]))
+
+
+@pytest.mark.parametrize("strange", [12, -1])
+def test_ids_beyond_the_vocabulary_are_refused(build: Build, strange: int) -> None:
+    """C would read whatever stands beyond the table."""
+    network = NativeTransformer(build(), "float32").network
+    with pytest.raises(UserError, match=f"piece {strange} is none of the model's 12"):
+        network.start([[5, strange, 2]])
+    decoding, zeros = network.start([[5, 2]]), np.zeros(1, np.int32)
+    with pytest.raises(UserError, match=f"piece {strange} is none"):
+        decoding.step(np.array([strange]), zeros, zeros, np.zeros((1, 8), np.int32))
