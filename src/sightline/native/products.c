@@ -79,45 +79,58 @@ static int64_t place(const Linear *layer, int output, int input) {
     return panel + (int64_t)(input / 4) * PANEL * 4 + (output % PANEL) * 4 + input % 4;
 }
 
-/* The sum in 16 bits that an input's products go to. */
-static int sum_of(int input) { return input / GROUP * 2 + input / 2 % 2; }
+/* The level of each of eight weights. */
+INLINE __m256 rounded_levels(__m256 weights, float inverse) {
+    __m256 scaled = _mm256_mul_ps(weights, _mm256_set1_ps(inverse));
+    return _mm256_round_ps(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 
-/* The largest sum of weights of one sign that meet, each weight rounded to whole scales if there is one. */
-static double heaviest(const float *weight, int d_in, double scale, double *sums) {
-    int count = 2 * ((d_in + GROUP - 1) / GROUP);
-    double most = 0;
-    for (int sign = -1; sign < 2; sign += 2) {
-        memset(sums, 0, count * sizeof(double));
-        for (int i = 0; i < d_in; i++) {
-            double w = sign * (scale ? rint(weight[i] / scale) : weight[i]);
-            if (w > 0) sums[sum_of(i)] += w;
-        }
-        for (int s = 0; s < count; s++) most = fmax(most, sums[s]);
+/* The largest sum of levels of one sign that meet in 16 bits: of the first and third, or the second and fourth pair of
+   each eight inputs of a group. `weight` has `depth` numbers, a multiple of GROUP. */
+static float heaviest(const float *weight, int depth, float inverse) {
+    __m256 most = _mm256_setzero_ps();
+    for (int i = 0; i < depth; i += GROUP) {
+        __m256 a = rounded_levels(_mm256_loadu_ps(weight + i), inverse);
+        __m256 b = rounded_levels(_mm256_loadu_ps(weight + i + 8), inverse), none = _mm256_setzero_ps();
+        __m256 above = _mm256_add_ps(_mm256_max_ps(a, none), _mm256_max_ps(b, none));
+        __m256 below = _mm256_add_ps(_mm256_min_ps(a, none), _mm256_min_ps(b, none));
+        __m256 pairs = _mm256_hadd_ps(above, _mm256_sub_ps(none, below));
+        most = _mm256_max_ps(most, _mm256_add_ps(pairs, _mm256_permute2f128_ps(pairs, pairs, 1)));
     }
-    return most;
+    float sums[8], largest = 0;
+    _mm256_storeu_ps(sums, most);
+    for (int i = 0; i < 8; i++) largest = MAX(largest, sums[i]);
+    return largest;
 }
 
 /* The finest scale with which an output's levels keep within their bounds. */
-static double finest_scale(const float *weight, int d_in, double *sums) {
-    double largest = 1e-30;
-    for (int i = 0; i < d_in; i++) {
+static float finest_scale(const float *weight, int depth) {
+    float largest = 1e-30f;
+    for (int i = 0; i < depth; i++) {
         if (!isfinite(weight[i])) return NAN; /* and so will the output be */
-        largest = fmax(largest, fabs(weight[i]));
+        largest = MAX(largest, fabsf(weight[i]));
     }
-    double scale = fmax(largest / 127, heaviest(weight, d_in, 0, sums) / MOST);
-    while (heaviest(weight, d_in, scale, sums) > MOST) scale *= 1.002;
+    float scale = largest / 127;
+    scale *= MAX(1, heaviest(weight, depth, 1 / scale) / (MOST + 4)); /* with half a level for each of eight to spare */
+    while (heaviest(weight, depth, 1 / scale) > MOST) scale *= 1.002f;
     return scale;
 }
 
-static void pack_levels(Linear *layer, int output, const float *weight, double *sums) {
-    double scale = finest_scale(weight, layer->d_in, sums);
+/* `padded` has room for the depth of the layer, `levels` too. */
+static void pack_levels(Linear *layer, int output, const float *weight, float *padded, int8_t *levels) {
+    const int depth = layer->depth;
+    memcpy(padded, weight, 4 * (size_t)layer->d_in);
+    for (int i = layer->d_in; i < depth; i++) padded[i] = 0;
+    const float scale = finest_scale(padded, depth);
     int32_t total = 0;
-    for (int i = 0; i < layer->d_in; i++) {
-        int8_t level = isnan(scale) ? 0 : (int8_t)rint(weight[i] / scale);
-        layer->levels[place(layer, output, i)] = level;
-        total += level;
+    for (int i = 0; i < depth; i += 8) {
+        float eight[8];
+        _mm256_storeu_ps(eight, rounded_levels(_mm256_loadu_ps(padded + i), 1 / scale));
+        for (int j = 0; j < 8; j++) levels[i + j] = isfinite(scale) ? (int8_t)eight[j] : 0, total += levels[i + j];
     }
-    layer->scales[output] = (float)scale;
+    int8_t *to = layer->levels + place(layer, output, 0);
+    for (int i = 0; i < depth; i += 4) memcpy(to + (int64_t)i * PANEL, levels + i, 4);
+    layer->scales[output] = scale;
     layer->shifts[output] = layer->zero * total;
 }
 
@@ -130,18 +143,18 @@ static void pack_values(Linear *layer, int output, const float *weight) {
    never negative. */
 Linear *sightline_linear(const float *weight, const float *bias, int d_out, int d_in, int int8, int after_relu) {
     Linear *layer = blank(d_out, d_in, int8, after_relu ? 0 : 64);
-    double *sums = malloc(sizeof(double) * 2 * (d_in / GROUP + 1));
-    if (layer && sums) {
-        for (int o = 0; o < d_out; o++) {
-            if (int8) pack_levels(layer, o, weight + (int64_t)o * d_in, sums);
-            else pack_values(layer, o, weight + (int64_t)o * d_in);
-        }
-        if (bias) memcpy(layer->bias, bias, 4 * (size_t)d_out);
-    } else {
+    float *padded = layer ? malloc(5 * (size_t)layer->depth + 64) : NULL;
+    if (!padded) {
         sightline_linear_free(layer);
-        layer = NULL;
+        return NULL;
     }
-    free(sums);
+    for (int o = 0; o < d_out; o++) {
+        const float *row = weight + (int64_t)o * d_in;
+        if (int8) pack_levels(layer, o, row, padded, (int8_t *)(padded + layer->depth));
+        else pack_values(layer, o, row);
+    }
+    if (bias) memcpy(layer->bias, bias, 4 * (size_t)d_out);
+    free(padded);
     return layer;
 }
 
