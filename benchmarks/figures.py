@@ -11,12 +11,16 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 def bars(
     path: Path, panels: Mapping[str, Mapping[str, tuple[float, float, float]]], label: str, limit: float | None = None
 ) -> Path:
-    """Horizontal bars, one panel side by side for each entry; a value is (low, median, high). Returns the .png."""
+    """Horizontal bars, a panel for each entry, three in a row; a value is (low, median, high). Returns the .png."""
     plt = _pyplot()
     count = max(len(panel) for panel in panels.values())
-    width = max(4.0 * len(panels), 5.0)
-    figure, axes = plt.subplots(1, len(panels), figsize=(width, 1.2 + 0.32 * count), squeeze=False)
-    for axis, (title, panel) in zip(axes[0], panels.items(), strict=True):
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    size = max(4.6 * columns, 5.0), (1.2 + 0.32 * count) * rows
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, (title, panel) in zip(axes.flat, panels.items(), strict=False):
         names = list(panel)[::-1]
         low, median, high = zip(*(panel[name] for name in names), strict=True)
         errors = [
@@ -26,7 +30,7 @@ def bars(
         colours = [COLOURS[0] if name.startswith("ours") else COLOURS[1] for name in names]
         axis.barh(names, median, xerr=errors, color=colours, error_kw={"ecolor": "#444444", "capsize": 2})
         axis.set_xlim(0, limit)
-        axis.set_title(title)
+        axis.set_title(title, fontsize="medium")
         axis.set_xlabel(label)
     return _save(figure, path)
 
