@@ -50,12 +50,13 @@ def decode_by_steps(
         start = start_decoding(model, chosen, forced, config, special, max_len, shortlist)
         return with_ids(_search(start, chosen, config), start.few)
 
-    with _evaluating(model):
+    with evaluating(model):
         yield from _in_turn(decode, [len(source) for source in sources], config)
 
 
 @contextmanager
-def _evaluating(model: EncoderDecoder) -> Iterator[None]:
+def evaluating(model: EncoderDecoder) -> Iterator[None]:
+    """Inside, the model is in evaluation mode."""
     was_training = model.training
     model.train(False)
     try:

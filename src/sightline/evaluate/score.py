@@ -7,7 +7,6 @@ one has a score too.
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,8 @@ from torch import Tensor
 from sightline.data.batch import Batch, Tokens, collate
 from sightline.data.batching import cut
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.engine import EncoderDecoder
+from sightline.decode.contract import EncoderDecoder
+from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 
 
@@ -89,7 +89,7 @@ def score_pairs(
     """
     scores: dict[int, PairScore] = {}
     device = next(model.parameters()).device
-    with _without_dropout(model), torch.inference_mode():
+    with evaluating(model), torch.inference_mode():
         for rows in _batches(pairs, batch_tokens):
             batch = collate([pairs[row] for row in rows], pad_id, bos_id, eos_id)
             log_probs = _target_log_probs(model, batch.to(device)).tolist()
@@ -112,13 +112,3 @@ def _batches(pairs: Sequence[tuple[Tokens, Tokens]], batch_tokens: int) -> Itera
     order = np.argsort(longer, kind="stable")
     for rows in reversed(cut(order, longer[order], batch_tokens)):
         yield rows.tolist()
-
-
-@contextmanager
-def _without_dropout(model: EncoderDecoder) -> Iterator[None]:
-    was_training = model.training
-    model.train(False)
-    try:
-        yield
-    finally:
-        model.train(was_training)

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sightline.native.library import Inputs, PackedShape, training_library
+from sightline.native.network import LANES
 
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
-LANES = 8  # widths of heads are multiples of it
 
 
 @dataclass(frozen=True)

@@ -287,16 +287,6 @@ class Decoding:
         token_log_probs = np.zeros((n, longest), np.float32)
         log_probs, scores = np.zeros(n, np.float32), np.zeros(n, np.float32)
         min_length, max_length, prefix = (np.ascontiguousarray(x, np.int32) for x in (min_length, max_length, prefix))
-        suppressed = (c_int32 * c.MOST_SUPPRESSED)(*settings.suppressed)
-        options = c.Options(
-            settings.beam_size,
-            settings.n_best,
-            settings.bos_id,
-            settings.eos_id,
-            len(settings.suppressed),
-            suppressed,
-            settings.length_penalty,
-        )
         limits = c.Limits(_at(min_length), _at(max_length), _at(prefix), prefix.shape[1])
         found = c.Found(_at(tokens), _at(lengths), _at(token_log_probs), _at(log_probs), _at(scores), longest)
         output = self.network.output if ids is None else self.network.output.rows(ids)
@@ -308,19 +298,17 @@ class Decoding:
                 output.address,
                 _at(ids),
                 _at(barred),
-                byref(options),
+                byref(_options(settings)),
                 byref(limits),
                 byref(found),
             )
         )
-        columns = zip(lengths.tolist(), log_probs.tolist(), scores.tolist(), strict=True)
-        ranked = [
-            _found(tokens[i, :end].tolist(), token_log_probs[i, :end].tolist(), log_prob, score, settings.eos_id)
-            if end
-            else None
-            for i, (end, log_prob, score) in enumerate(columns)
-        ]
-        return [[f for f in ranked[i : i + settings.n_best] if f] for i in range(0, n, settings.n_best)]
+        ranked: list[list[Found]] = [[] for _ in range(self.sentences)]
+        for i in np.flatnonzero(lengths):
+            written, chances = tokens[i, : lengths[i]].tolist(), token_log_probs[i, : lengths[i]].tolist()
+            hypothesis = _found(written, chances, float(log_probs[i]), float(scores[i]), settings.eos_id)
+            ranked[i // settings.n_best].append(hypothesis)
+        return ranked
 
     def step(self, tokens: Ints, positions: Ints, sentences: Ints, paths: Ints) -> Floats:
         """Hidden states (rows, d_model) after one more position of `rows` hypotheses.
@@ -355,6 +343,18 @@ class Decoding:
     def __del__(self) -> None:
         if getattr(self, "address", None):
             _library().sightline_end(self.address)
+
+
+def _options(settings: SearchSettings) -> c.Options:
+    return c.Options(
+        settings.beam_size,
+        settings.n_best,
+        settings.bos_id,
+        settings.eos_id,
+        len(settings.suppressed),
+        (c_int32 * c.MOST_SUPPRESSED)(*settings.suppressed),
+        settings.length_penalty,
+    )
 
 
 def _found(tokens: list[int], token_log_probs: list[float], log_prob: float, score: float, eos_id: int) -> Found:
