@@ -54,7 +54,11 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _complete(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    return _of_library(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")))
+    """What the file says but for the padding and the cutting stored in it, which were those of somebody's batch."""
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return _of_library(tokenizer)
 
 
 def _of_library(tokenizer: Any) -> Vocabulary:

@@ -54,6 +54,17 @@ def test_a_complete_tokenizer_wins_over_other_files(tmp_path: Path) -> None:
     assert (vocabulary.id_of("dog"), vocabulary.id_of("cat")) == (0, None)
 
 
+def test_padding_and_cutting_stored_in_a_tokenizer_are_not_obeyed(tmp_path: Path) -> None:
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"dog": 0, "?": 1, "[PAD]": 2}, unk_token="?"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.enable_padding(length=3, pad_id=2)
+    tokenizer.enable_truncation(3)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    vocabulary = read_vocabulary(tmp_path, {})
+    assert vocabulary.encode("dog") == [0]
+    assert vocabulary.encode("dog cat dog cat dog") == [0, 1, 0, 1, 0]
+
+
 @pytest.mark.parametrize(("lower", "expected"), [(True, [2, 6, 5, 7, 3]), (False, [2, 1, 5, 7, 3])])
 def test_word_pieces(lower: bool, expected: list[int], tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "a", "##s"]))
