@@ -77,7 +77,8 @@ class TrainConfig:
 
     seed: int = 1  # of everything random: parameters, dropout, batches
     max_steps: int = 100_000  # optimiser updates (section 5.2)
-    tokens_per_batch: int = 25_000  # rows x longest side of a batch, pieces (section 5.1)
+    tokens_per_batch: int = 25_000  # pieces: rows x longest side (section 5.1), or target pieces if drawn at random
+    batching: str = "auto"  # "random", "bucketed" (by length) or "auto": random where padding costs nothing (CPU)
     accumulate: int = 1  # batches per update
     learning_rate: float = 0.0  # peak; 0 = the paper's, (d_model * warmup_steps) ** -0.5 (section 5.3)
     warmup_steps: int = 4000  # updates of linear rise
@@ -161,6 +162,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "data.normalization": ("none", "nfc", "nfkc"),
     "train.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
     "train.precision": ("auto", "float32", "bf16"),
+    "train.batching": ("auto", "random", "bucketed"),
     "train.best_metric": ("loss", "bleu", "accuracy", "macro_f1"),
     "decode.compute": ("float32", "int8", "bfloat16", "float16"),
 }
@@ -192,7 +194,9 @@ _TASKS = {  # settings that mean something to these tasks only; "decode." stands
     ("model.pooling",): ("classify", "forecast"),
     ("model.n_decoder_layers", "model.attention", "model.input_feeding", "model.reverse_source"): ("translate",),
     ("model.decoder_heads", "model.cross_heads"): ("translate",),
-    ("model.tied_embeddings", "data.max_length_ratio", "data.bpe_dropout", "train.r_drop"): ("translate",),
+    ("model.tied_embeddings", "data.max_length_ratio", "data.bpe_dropout", "train.r_drop", "train.batching"): (
+        "translate",
+    ),
     ("train.validate_bleu", "train.alignment_weight", "train.alignment_layer", "decode."): ("translate",),
     ("data.tokenizer", "data.subword", "data.vocab_size", "data.normalization"): ("translate", "classify"),
     ("data.lowercase", "data.max_length", "train.label_smoothing"): ("translate", "classify"),

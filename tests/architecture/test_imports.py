@@ -60,6 +60,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "architectures",
             "model_directory",
             "pooled_directory",
+            "device",
             "config",
         }
     ),

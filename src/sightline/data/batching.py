@@ -1,9 +1,11 @@
 """Fourth stage of the pipeline: which pairs form a batch, and the endless stream of batches that training
 reads.
 
-Section 5.1 of the paper: pairs of similar length are batched together, each batch up to a number of tokens.
-The plan of an epoch is a pure function of (seed, epoch), so a place in the data is a few numbers. Not
-here: tensors (`batch.py`).
+Section 5.1 of the paper batches pairs of similar length, because padding costs. What it does not say is what that
+costs in turn: the pairs of a batch are alike, so its gradient is noisier than that of as many pairs drawn at random.
+Where padding costs nothing (`model/packing.py`) batches are therefore drawn at random; elsewhere they are bucketed by
+length, but only within a window of some batches. The plan of an epoch is a pure function of (seed, epoch), so a place
+in the data is a few numbers. Not here: tensors (`batch.py`).
 """
 
 import queue
@@ -31,11 +33,19 @@ Place = tuple[int, int, int]  # epoch, planned batches done with, batches given 
 AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
 
 PART = 1 << 20  # pairs planned at once, some fifty bytes each: beyond it memory does not grow with the corpus
+BUCKETS = 16  # batches' worth of pairs that are sorted together; more pad less and make the pairs of a batch more alike
+ROOM = 16  # rows x longest side of a random batch, as a multiple of its budget: what its ids and masks take
 WINDOW = 32  # planned batches whose pairs are arranged anew under BPE-dropout; more pad less and wait longer
 
 
 def plan_epoch(
-    src_lengths: Lengths, tgt_lengths: Lengths, tokens_per_batch: int, seed: int, epoch: int, part: int = PART
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    tokens_per_batch: int,
+    seed: int,
+    epoch: int,
+    bucketed: bool = True,
+    part: int = PART,
 ) -> Iterator[list[Rows]]:
     """The batches of one epoch as `plan_batches` has them, planned for about `part` pairs at a time.
 
@@ -44,7 +54,7 @@ def plan_epoch(
     """
     n_parts = -(-len(src_lengths) // part)
     if n_parts <= 1:
-        yield plan_batches(src_lengths, tgt_lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
+        yield plan_batches(src_lengths, tgt_lengths, tokens_per_batch, seed, epoch, bucketed, largest_first=epoch == 0)
         return
     order = np.random.default_rng([seed, epoch]).permutation(n_parts).tolist()
     if epoch == 0:
@@ -54,7 +64,7 @@ def plan_epoch(
         generator = np.random.default_rng([seed, epoch, i])
         first = epoch == 0 and i == order[0]
         lengths = src_lengths[i::n_parts], tgt_lengths[i::n_parts]
-        yield [rows * n_parts + i for rows in arrange(*lengths, tokens_per_batch, generator, largest_first=first)]
+        yield [rows * n_parts + i for rows in arrange(*lengths, tokens_per_batch, generator, bucketed, first)]
 
 
 def plan_batches(
@@ -63,6 +73,7 @@ def plan_batches(
     tokens_per_batch: int,
     seed: int,
     epoch: int,
+    bucketed: bool = True,
     largest_first: bool = False,
 ) -> list[Rows]:
     """The batches of one epoch, as rows of the corpus: every pair once, in an order drawn from (seed, epoch).
@@ -70,11 +81,13 @@ def plan_batches(
     Args:
         src_lengths: pieces of every source, end marks included.
         tgt_lengths: the same for the targets.
-        tokens_per_batch: rows x longest side of a batch stays within this; a pair that is longer on its own
-            gets a batch of its own.
-        largest_first: the batch with the most cells comes first, so that memory trouble shows at once.
+        tokens_per_batch: what stays within this is rows x longest side of a batch with `bucketed`, and otherwise the
+            target pieces of a batch; a pair that is longer on its own gets a batch of its own.
+        bucketed: pairs of similar length together; otherwise they are drawn at random.
+        largest_first: the batch that needs the most memory comes first, so that trouble shows at once.
     """
-    return arrange(src_lengths, tgt_lengths, tokens_per_batch, np.random.default_rng([seed, epoch]), largest_first)
+    generator = np.random.default_rng([seed, epoch])
+    return arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, largest_first)
 
 
 def arrange(
@@ -82,31 +95,50 @@ def arrange(
     tgt_lengths: Lengths,
     tokens_per_batch: int,
     generator: np.random.Generator,
+    bucketed: bool = True,
     largest_first: bool = False,
 ) -> list[Rows]:
-    """All rows in batches of similar lengths, as `plan_batches` has them, by the draws of `generator`."""
-    shuffled = generator.permutation(len(src_lengths))
-    src, tgt = src_lengths[shuffled], tgt_lengths[shuffled]
-    longest = np.maximum(src, tgt)
-    # Sorting closer, by both sides, saves padding and spoils learning: the pairs of a batch become too much alike.
-    order = np.lexsort((src, longest))
-    batches = cut(shuffled[order], longest[order], tokens_per_batch)
+    """All rows in batches, as `plan_batches` has them, by the draws of `generator`."""
+    longest = np.maximum(src_lengths, tgt_lengths)
+    order = generator.permutation(len(longest))
+    if bucketed:
+        order = sort_in_windows(order, longest, BUCKETS * tokens_per_batch)
+    room = tokens_per_batch if bucketed else ROOM * tokens_per_batch
+    batches = cut(order, tgt_lengths[order], longest[order], tokens_per_batch, room)
     plan = [batches[i] for i in generator.permutation(len(batches))]
     if largest_first:
-        cells = [len(rows) * (int(src_lengths[rows].max()) + int(tgt_lengths[rows].max())) for rows in plan]
-        plan.insert(0, plan.pop(int(np.argmax(cells))))
+        plan.insert(0, plan.pop(int(np.argmax([extent(rows, src_lengths, tgt_lengths, bucketed) for rows in plan]))))
     return plan
 
 
-def cut(order: Rows, longest: Lengths, budget: int) -> list[Rows]:
-    """Cut rows sorted by ascending length into the longest stretches with rows x longest <= budget."""
+def sort_in_windows(order: Rows, longest: Lengths, window: int) -> Rows:
+    """`order` with every stretch of some `window` pieces sorted by length, up and down in turns; ties stay as drawn.
+
+    >>> sort_in_windows(np.arange(6), np.array([3, 1, 2, 1, 3, 2]), window=6).tolist()
+    [1, 2, 0, 4, 5, 3]
+    """
+    longest = longest[order]
+    windows = (np.cumsum(longest, dtype=np.int64) - 1) // window
+    return order[np.lexsort((np.where(windows % 2, -longest.astype(np.int64), longest), windows))]
+
+
+def cut(order: Rows, pieces: Lengths, longest: Lengths, budget: int, room: int) -> list[Rows]:
+    """Cut rows into the longest stretches whose pieces sum to `budget` at most, with rows x longest <= `room`."""
+    ends = np.concatenate([[0], np.cumsum(pieces, dtype=np.int64)])
     batches, start = [], 0
     while start < len(order):
-        widths = longest[start : start + max(1, budget // int(longest[start]))]
-        fitting = int(np.searchsorted(widths * np.arange(1, len(widths) + 1), budget, side="right"))
+        stop = int(np.searchsorted(ends, ends[start] + budget, side="right")) - 1
+        widths = np.maximum.accumulate(longest[start : max(stop, start + 1)]).astype(np.int64)
+        fitting = int(np.searchsorted(widths * np.arange(1, len(widths) + 1), room, side="right"))
         batches.append(order[start : start + max(1, fitting)])
         start += max(1, fitting)
     return batches
+
+
+def extent(rows: Rows, src_lengths: Lengths, tgt_lengths: Lengths, padded: bool) -> int:
+    """Positions that are computed for a batch, of both sides."""
+    src, tgt = src_lengths[rows], tgt_lengths[rows]
+    return len(rows) * (int(src.max()) + int(tgt.max())) if padded else int(src.sum()) + int(tgt.sum())
 
 
 def validation_batches(corpus: PreparedCorpus, tokenizer: Tokenizer, tokens_per_batch: int) -> Iterator[Batch]:
@@ -200,12 +232,13 @@ class BatchStream(EndlessStream[Batch]):
         config: DataConfig,
         tokens_per_batch: int,
         seed: int,
+        bucketed: bool = True,
         state: Mapping[str, int] | None = None,
         prefetch: int = 8,
         pin: bool = False,
     ) -> None:
         super().__init__(
-            lambda start: walk(corpus, tokenizer, config, tokens_per_batch, seed, start), state, prefetch, pin
+            lambda start: walk(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start), state, prefetch, pin
         )
 
 
@@ -226,6 +259,7 @@ def walk(
     config: DataConfig,
     tokens_per_batch: int,
     seed: int,
+    bucketed: bool,
     start: Place,
 ) -> Iterator[tuple[Place, Batch]]:
     """Batches from a place on, each with the place after it; only epoch 0 starts largest first."""
@@ -233,7 +267,7 @@ def walk(
     lengths = corpus.src_lengths, corpus.tgt_lengths
     for now in count(epoch):
         end = 0
-        for plan in plan_epoch(*lengths, tokens_per_batch, seed, now):
+        for plan in plan_epoch(*lengths, tokens_per_batch, seed, now, bucketed):
             first, end = end, end + len(plan)
             if end <= position:
                 continue
@@ -244,7 +278,8 @@ def walk(
             for begin in range(max(first, position), end, WINDOW):
                 behind = min(begin + WINDOW, end)
                 rows = np.concatenate(plan[begin - first : behind - first])
-                parts = list(window_batches(corpus, tokenizer, config, tokens_per_batch, seed, now, begin, rows))
+                place = (now, begin)
+                parts = list(window_batches(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, place, rows))
                 for given, batch in enumerate(parts[offset:], start=offset + 1):
                     yield (now, begin, given) if given < len(parts) else (now, behind, 0), batch
                 offset = 0
@@ -257,15 +292,16 @@ def window_batches(
     config: DataConfig,
     tokens_per_batch: int,
     seed: int,
-    epoch: int,
-    begin: int,
+    bucketed: bool,
+    place: tuple[int, int],
     rows: Rows,
 ) -> Iterator[Batch]:
-    """The pairs of the window that begins at a planned batch, segmented with BPE-dropout and then batched."""
+    """The pairs of the window at a `place`, epoch and planned batch, segmented with BPE-dropout and then batched."""
+    epoch, begin = place
     pairs = [dropped_pair(corpus, tokenizer, config, row, seed, epoch) for row in rows.tolist()]
     src_lengths, tgt_lengths = (np.array([len(pair[side]) for pair in pairs]) + 1 for side in (0, 1))
     generator = np.random.default_rng([seed, epoch, begin])
-    for part in arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, largest_first=epoch == begin == 0):
+    for part in arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, epoch == begin == 0):
         chosen = [pairs[i] for i in part.tolist()]
         yield collate(chosen, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, rows[part])
 

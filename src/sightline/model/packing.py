@@ -47,8 +47,12 @@ def starts(mask: Bool[Tensor, "batch length"]) -> Int[Tensor, " sentences_and_en
 def can_pack(weight: Tensor, widths: tuple[int, ...], *masks: Bool[Tensor, "batch _"]) -> bool:
     """Whether sentences of which `masks` say what is real can be packed, for attention with this weight and widths."""
     suited = weight.dtype == torch.float32 and weight.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    short = all(mask.size(1) <= LONGEST for mask in masks)
-    return suited and short and not any(width % LANES for width in widths) and training_library() is not None
+    return suited and packs(widths, max(mask.size(1) for mask in masks))
+
+
+def packs(widths: tuple[int, ...], longest: int) -> bool:
+    """Whether sentences of up to `longest` positions can be packed on a CPU, in float32, for heads of these widths."""
+    return longest <= LONGEST and not any(width % LANES for width in widths) and training_library() is not None
 
 
 def packed_attention(

@@ -153,7 +153,8 @@ class Classifier:
         tokens = [row[: self.config.data.max_length - 1] for row in pieces]
         lengths = np.array([len(row) + 1 for row in tokens])
         order = np.argsort(lengths, kind="stable")
-        rows = cut(order, lengths[order], self.config.decode.batch_tokens)
+        budget = self.config.decode.batch_tokens
+        rows = cut(order, lengths[order], lengths[order], budget, room=budget)
         batches = (self._batch([tokens[i] for i in part.tolist()]) for part in rows)
         probabilities = _logits(self.network, batches, self.device).softmax(1).tolist()
         found = dict(zip(order.tolist(), probabilities, strict=True))

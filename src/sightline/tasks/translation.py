@@ -16,11 +16,13 @@ from sightline.data.links import links_of_corpus
 from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
+from sightline.device import device_name
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
+from sightline.model.packing import packs
 from sightline.model.parameters import load_parameters, parameters_of
 from sightline.model.transformer import Transformer
-from sightline.model_directory import ModelDirectory, read_model_directory
+from sightline.model_directory import CONFIG, ModelDirectory, read_model_directory, read_settings
 from sightline.tasks.alignment import alignment_objective, supervised_layer
 from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
 from sightline.training.step import Objective, translation_objective, validation_loss
@@ -58,8 +60,9 @@ class TranslationJob:
 
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> BatchStream:
         train = self.config.train
-        tokens = train.tokens_per_batch
-        return BatchStream(self.train, self.tokenizer, self.config.data, tokens, train.seed, state, pin=pin)
+        bucketed = train.batching == "bucketed"
+        budget = train.tokens_per_batch
+        return BatchStream(self.train, self.tokenizer, self.config.data, budget, train.seed, bucketed, state, pin=pin)
 
     def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
         """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
@@ -101,9 +104,22 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
         "key": digest(prepared.key, links.values.tolist(), links.ends.tolist()) if links else prepared.key,
         "valid_key": validating.key,
     }
-    config = replace(config, model=model)
+    config = replace(config, model=model, train=replace(config.train, batching=_batching(request, config, folder)))
     about = {"corpus": corpus}
     return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, bleu_signature())
+
+
+def _batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
+    """`train.batching` with "auto" decided: as the run began, at random where nothing is computed for padding."""
+    if config.train.batching != "auto":
+        return config.train.batching
+    if request.resume and (folder / CONFIG).is_file():
+        return read_settings(folder)[0].train.batching
+    model, train = config.model, config.train
+    plain = train.precision != "bf16" and not train.compile and not train.alignment_weight
+    widths = (width or model.d_model // model.n_heads for width in (model.d_k, model.d_v))
+    packed = plain and model.architecture == "transformer" and device_name(request.device) == "cpu"
+    return "random" if packed and packs(tuple(widths), config.data.max_length) else "bucketed"
 
 
 def _links(

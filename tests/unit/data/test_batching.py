@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sightline.config import DataConfig
 from sightline.data import batching
 from sightline.data.batch import Batch
-from sightline.data.batching import BatchStream, plan_batches, plan_epoch, validation_batches
+from sightline.data.batching import ROOM, BatchStream, plan_batches, plan_epoch, validation_batches
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from sightline.data.tokenizer import Tokenizer
@@ -30,30 +30,61 @@ def columns(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     return src, tgt
 
 
-@given(LENGTHS, st.integers(1, 200), st.integers(0, 9), st.integers(0, 9), st.booleans())
-def test_each_pair_once_and_the_budget_kept(lengths, budget, seed, epoch, largest_first):
+@given(LENGTHS, st.integers(1, 200), st.integers(0, 9), st.integers(0, 9), st.booleans(), st.booleans())
+def test_each_pair_once_and_the_budget_kept(lengths, budget, seed, epoch, bucketed, largest_first):
     src, tgt = columns(lengths)
-    plan = plan_batches(src, tgt, budget, seed, epoch, largest_first)
+    plan = plan_batches(src, tgt, budget, seed, epoch, bucketed, largest_first)
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
     for rows in plan:
-        assert len(rows) == 1 or len(rows) * max(src[rows].max(), tgt[rows].max()) <= budget
-    again = plan_batches(src, tgt, budget, seed, epoch, largest_first)
+        assert len(rows) == 1 or size(src[rows], tgt[rows], bucketed) <= budget
+    again = plan_batches(src, tgt, budget, seed, epoch, bucketed, largest_first)
     assert [rows.tolist() for rows in again] == [rows.tolist() for rows in plan]
     if largest_first:
-        cells = [len(rows) * (src[rows].max() + tgt[rows].max()) for rows in plan]
+        sides = [(src[rows], tgt[rows]) for rows in plan]
+        cells = [len(s) * (s.max() + t.max()) if bucketed else s.sum() + t.sum() for s, t in sides]
         assert cells[0] == max(cells)
 
 
-@given(LENGTHS, st.integers(1, 200), st.integers(0, 9), st.integers(0, 3), st.integers(1, 30))
-def test_parts_of_an_epoch_are_spread_over_the_corpus(lengths, budget, seed, epoch, part):
+def size(src: np.ndarray, tgt: np.ndarray, bucketed: bool) -> int:
+    """What the budget limits."""
+    return len(src) * max(src.max(), tgt.max()) if bucketed else tgt.sum()
+
+
+def test_random_batches_have_room_for_few_long_pairs_only():
+    lengths = np.tile([1] * 300 + [400], 20)
+    plan = plan_batches(lengths, lengths, 500, seed=1, epoch=0, bucketed=False)
+    assert max(len(rows) * lengths[rows].max() for rows in plan) <= ROOM * 500
+    assert max(len(rows) for rows in plan) > 20  # which is a limit for company of long pairs
+
+
+@pytest.mark.parametrize(("bucketed", "fewest", "most"), [(True, 2, 12), (False, 30, 60)])
+def test_a_batch_has_many_lengths(bucketed, fewest, most):
+    """Sorted over the whole corpus, a batch of these has one or two lengths, and learning is slower for it."""
+    src, tgt = random_lengths(20_000)
+    plan = plan_batches(src, tgt, 2000, seed=1, epoch=0, bucketed=bucketed)
+    distinct = [len(np.unique(src[rows])) for rows in plan if len(rows) > 30]
+    assert fewest < np.mean(distinct) < most
+
+
+def test_the_company_of_a_length_differs_within_an_epoch():
+    """In every window pairs of other lengths meet: no batch holds what is alike in the whole corpus."""
+    src, tgt = random_lengths(20_000)
+    plan = plan_batches(src, tgt, 2000, seed=1, epoch=0)
+    medians = [np.median(src[rows]) for rows in plan]
+    assert len({tuple(sorted(set(src[rows].tolist()))) for rows in plan}) > len(plan) / 4
+    assert np.ptp(medians) > 40
+
+
+@given(LENGTHS, st.integers(1, 200), st.integers(0, 9), st.integers(0, 3), st.booleans(), st.integers(1, 30))
+def test_parts_of_an_epoch_are_spread_over_the_corpus(lengths, budget, seed, epoch, bucketed, part):
     src, tgt = columns(lengths)
-    plans = list(plan_epoch(src, tgt, budget, seed, epoch, part))
+    plans = list(plan_epoch(src, tgt, budget, seed, epoch, bucketed, part))
     rows = [np.concatenate(plan) for plan in plans]
     assert sorted(np.concatenate(rows).tolist()) == list(range(len(lengths)))
     assert all(len(some) <= part and len(set((some % len(plans)).tolist())) == 1 for some in rows)
     for batch in (batch for plan in plans for batch in plan):
-        assert len(batch) == 1 or len(batch) * max(src[batch].max(), tgt[batch].max()) <= budget
-    again = [batch.tolist() for plan in plan_epoch(src, tgt, budget, seed, epoch, part) for batch in plan]
+        assert len(batch) == 1 or size(src[batch], tgt[batch], bucketed) <= budget
+    again = [batch.tolist() for plan in plan_epoch(src, tgt, budget, seed, epoch, bucketed, part) for batch in plan]
     assert again == [batch.tolist() for plan in plans for batch in plan]
     if epoch == 0:
         assert max(src[rows[0]].max(), tgt[rows[0]].max()) == max(src.max(), tgt.max())
@@ -84,7 +115,7 @@ def test_batches_are_full_and_hardly_padded():
     src, tgt = random_lengths(5000)
     plan = plan_batches(src, tgt, 2000, seed=1, epoch=0)
     cells = sum(len(rows) * (src[rows].max() + tgt[rows].max()) for rows in plan)
-    assert 1 - (src.sum() + tgt.sum()) / cells < 0.08
+    assert 1 - (src.sum() + tgt.sum()) / cells < 0.1
     assert len(plan) < 1.1 * np.maximum(src, tgt).sum() / 2000
 
 
@@ -181,7 +212,7 @@ def test_dropout_changes_with_epoch_and_seed_but_never_in_validation(corpus):
     config = replace(CONFIG, bpe_dropout=0.3)
 
     def epoch_sources(seed: int, epoch: int) -> dict[int, list[int]]:
-        with BatchStream(prepared, tokenizer, config, 60, seed, {"epoch": epoch, "position": 0}) as stream:
+        with BatchStream(prepared, tokenizer, config, 60, seed, state={"epoch": epoch, "position": 0}) as stream:
             rows: dict[int, list[int]] = {}
             while len(rows) < len(prepared):
                 batch = next(stream)
