@@ -45,7 +45,7 @@ def compiled(c: ModelConfig, weights: Weights, compute: str) -> Network:
     def positions(length: int) -> tuple[Any, Any]:
         if c.positions == "learned":
             return weights["src_embeddings.positions.table"], weights["tgt_embeddings.positions.table"]
-        table = sinusoids(length, c.d_model)
+        table = sinusoids(0, length, c.d_model)
         return table, table
 
     return Network(parameters, Shape(*heads, norm_first=c.norm_position == "pre"), positions, compute == "int8")

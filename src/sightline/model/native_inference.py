@@ -130,7 +130,7 @@ def _through(layer: Linear, x: Tensor) -> Tensor:
 def _positions(embeddings: Embeddings, length: int) -> Any:
     if isinstance(embeddings.positions, LearnedPositions):
         return embeddings.positions.table.detach().numpy()
-    return sinusoids(length, embeddings.tokens.embedding_dim)
+    return sinusoids(0, length, embeddings.tokens.embedding_dim)
 
 
 def _shape(model: Transformer) -> Shape:

@@ -5,17 +5,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.errors import UserError
+from sightline.native import positions
 
 
 def sinusoids(start: int, length: int, d_model: int) -> Float[Tensor, "length d_model"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same, for `length` positions.
-
-    Computed in float64 and rounded once, so that a position has the same code whatever the length.
-    """
-    position = torch.arange(start, start + length, dtype=torch.float64).unsqueeze(1)
-    rate = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    angle = position * rate
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
+    """The table of `native.positions` as a tensor: there is one, so all that computes has the same codes."""
+    return torch.from_numpy(positions.sinusoids(start, length, d_model))
 
 
 class SinusoidalPositions(nn.Module):

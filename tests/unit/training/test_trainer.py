@@ -159,7 +159,9 @@ def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
     for run in (small, large):
         run.trainer.run()
     assert_different(small.start, small.parameters())
-    torch.testing.assert_close(small.parameters(), large.parameters(), rtol=1e-9, atol=1e-10)
+    for name, value in small.parameters().items():  # a key's bias has no gradient but rounding, which Adam divides
+        atol = 1e-7 if name.endswith("k_proj.bias") else 1e-10  # by eps = 1e-9
+        torch.testing.assert_close(value, large.parameters()[name], rtol=1e-9, atol=atol)
     losses = [[line["loss"] for line in run.log()] for run in (small, large)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
