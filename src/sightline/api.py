@@ -387,7 +387,7 @@ def train(
     train: Sequence[str | Path],
     valid: Sequence[str | Path],
     out: str | Path,
-    recipe: str | Path = "small",
+    recipe: str | Path = "",
     settings: Mapping[str, Any] | Sequence[str] = (),
     resume: bool = False,
     device: str = "auto",
@@ -404,10 +404,10 @@ def train(
             classify `.tsv` files of texts and labels, to forecast `.csv` files.
         valid: the same for validation; to forecast it may be empty, then the latest rows validate.
         out: the model directory to write.
-        recipe: name of a recipe or path of a `.toml` file.
+        recipe: name of a recipe or path of a `.toml` file; "" is "small", or with `init` that model's own settings.
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
-        init: a model directory to start from; its shape and tokenizer win over those of the recipe.
+        init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree.
         task: "translate", "classify" or "forecast"; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
 
@@ -419,7 +419,7 @@ def train(
     pairs = settings.items() if isinstance(settings, Mapping) else None
     listed = [f"{key}={value}" for key, value in pairs] if pairs is not None else list(settings)
     request = TrainRequest(
-        recipe=str(recipe),
+        recipe=str(recipe) or ("" if init else "small"),
         train=[str(path) for path in train],
         valid=[str(path) for path in valid],
         out=str(out),

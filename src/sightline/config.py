@@ -345,8 +345,8 @@ def from_dict(tables: Mapping[str, Any], origin: str, base: RunConfig | None = N
     return config
 
 
-def load_recipe(name: str) -> RunConfig:
-    """The recipe of that name, or the one in the TOML file at that path."""
+def load_recipe(name: str, base: RunConfig | None = None) -> RunConfig:
+    """The recipe of that name, or the one in the TOML file at that path; what it does not say is as in `base`."""
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.is_file():
         if name.endswith(".toml"):
@@ -356,7 +356,7 @@ def load_recipe(name: str) -> RunConfig:
         tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: not valid TOML: {error}") from None
-    return from_dict(tables, name)
+    return from_dict(tables, name, base)
 
 
 def recipe_names() -> list[str]:

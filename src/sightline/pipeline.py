@@ -18,11 +18,11 @@ from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.model.parameters import count_parameters
 from sightline.model_card import model_card
-from sightline.model_directory import CONFIG, read_settings, write_settings, write_weights
+from sightline.model_directory import CONFIG, read_settings, settings_for, write_settings, write_weights
 from sightline.tasks.classification import classification_job
 from sightline.tasks.forecasting import forecast_job
 from sightline.tasks.job import Job, TrainRequest, say
-from sightline.tasks.translation import translation_job
+from sightline.tasks.translation import continuing, translation_job
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.metrics import check_tensorboard
@@ -86,13 +86,39 @@ def train_model(request: TrainRequest) -> str:
 
 def _config(request: TrainRequest) -> RunConfig:
     """The configuration asked for, checked as far as it can be without the data."""
-    task = [f"model.task={request.task}"] if request.task else []
-    config = check(apply_settings(load_recipe(request.recipe), [*request.settings, *task]))
+    config = check(_starting(request) if request.init else _fresh(request))
     if request.alignments and config.model.task != "translate":
         raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
     if not request.valid and config.model.task != "forecast":
         raise UserError("--valid is required: the files to validate on; only a time series can be split by itself")
     return config
+
+
+def _fresh(request: TrainRequest) -> RunConfig:
+    """The configuration of a run without `request.init`."""
+    if not request.recipe:
+        raise UserError("--recipe is required: the settings to train with; only --init MODEL brings its own")
+    recipe = load_recipe(request.recipe)
+    config = apply_settings(recipe, request.settings)
+    if request.task in ("", recipe.model.task):
+        return config
+    config = apply_settings(config, [f"model.task={request.task}"])
+    try:
+        return check(config)
+    except UserError as error:
+        raise UserError(f"--task {request.task} with --recipe {request.recipe}: {error}") from None
+
+
+def _starting(request: TrainRequest) -> RunConfig:
+    """The configuration of a run that starts from a model."""
+    task = request.task or (_fresh(request).model.task if request.recipe else "translate")
+    if task != "translate":
+        raise UserError(f"--init is for translation models, and the task is to {task}: leave one of the two out")
+    try:
+        start, _ = settings_for("translate", request.init)
+    except UserError as error:
+        raise UserError(f"--init {error}") from None
+    return continuing(request, start)
 
 
 def _trainer(request: TrainRequest, job: Job, about: Mapping[str, Any], device: torch.device) -> Trainer:
@@ -126,7 +152,9 @@ def _about(request: TrainRequest) -> dict[str, Any]:
         "sightline": sightline.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "recipe": Path(request.recipe).stem,
+        "recipe": Path(request.recipe).stem
+        if request.recipe
+        else read_settings(Path(request.init))[1].get("recipe", ""),
         "init": Path(request.init).absolute().name if request.init else "",
     }
 

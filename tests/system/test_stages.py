@@ -1,6 +1,7 @@
 """From one model to the next: a run that starts from a model, and a corpus that a model writes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,24 @@ import sightline
 from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.decode.translator import Translation
 from sightline.distill import distill
+
+START = ["train", "--device", "cpu"]
+GENTLE = """
+[model]
+dropout = 0.2
+
+[data]
+vocab_size = 4000
+max_length = 100
+
+[train]
+max_steps = 1
+tokens_per_batch = 500
+validate_bleu = 0
+
+[decode]
+beam_size = 2
+"""
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +42,62 @@ def files(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> li
 def test_a_run_starts_from_a_model(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "more"
     settings = ["train.max_steps=3", "train.log_every=1", "train.threads=1", "train.learning_rate=1e-5"]
-    settings += ["train.tokens_per_batch=500", "train.validate_bleu=0", "model.d_model=64", "model.dropout=0.0"]
-    command = ["train", "--recipe", "tiny", *files, "--device", "cpu", "--set", *settings]
-    assert cli(*command, "--init", model_path, "--out", out).code == 0
+    settings += ["train.tokens_per_batch=500", "train.validate_bleu=0", "model.dropout=0.1"]
+    assert cli(*START, *files, "--set", *settings, "--init", model_path, "--out", out).code == 0
     first, more = sightline.load(model_path, "cpu"), sightline.load(out, "cpu")
-    assert more.config.model == first.config.model  # dropout is 0 in both; the recipe's shape gave way
+    assert more.config.model == replace(first.config.model, dropout=0.1)
+    assert more.config.train.warmup_steps == first.config.train.warmup_steps == 50  # without a recipe: the model's
     assert (out / "tokenizer.json").read_bytes() == (model_path / "tokenizer.json").read_bytes()
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert lines[0]["nll"] < 0.5  # a fresh model starts at ln(280) = 5.6
-    assert model_path.name in (out / "README.md").read_text()
+    assert f"| recipe | toy from the weights of `{model_path.name}`" in (out / "README.md").read_text()
     assert more.translate(["a b c"], beam_size=1)[0].text == "a b c"
+
+
+def test_a_recipe_without_a_shape_is_for_any_model(
+    model_path: Path, files: list[str], cli: Any, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "gentle.toml"
+    recipe.write_text(GENTLE, encoding="utf-8")
+    ran = cli(*START, "--recipe", recipe, *files, "--init", model_path, "--out", tmp_path / "out")
+    assert ran.code == 0
+    assert f"data.vocab_size = 4000 of {recipe} does not apply: the tokenizer is that of {model_path}\n" in ran.err
+    first, more = sightline.load(model_path, "cpu").config, sightline.load(tmp_path / "out", "cpu").config
+    assert more.model == replace(first.model, dropout=0.2)
+    assert (more.train.max_steps, more.train.warmup_steps, more.decode.beam_size) == (1, 4000, 2)  # 4000: the default
+    assert (more.data.vocab_size, more.data.max_length) == (280, 100)
+    assert "| recipe | gentle from the weights of " in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--recipe", "small"], "--recipe small: model.d_model = 256, but the model in --init"),
+        (["--recipe", "lstm"], "--recipe lstm: model.architecture = recurrent, but the model in --init"),
+        (["--set", "model.d_model=64"], "--set model.d_model=64: the shape is that of --init"),
+        (["--set", "data.vocab_size=300"], "--set data.vocab_size=300: the tokenizer is that of --init"),
+        (["--set", "data.tokenizer=x.json"], "--set data.tokenizer=x.json: the tokenizer is that of --init"),
+        (["--special", "<2de>"], "--special <2de>: cannot be added to the tokenizer of --init"),
+    ],
+)
+def test_what_a_model_cannot_become(
+    more: list[str], expected: str, model_path: Path, files: list[str], cli: Any, tmp_path: Path
+) -> None:
+    told = cli(*START, *more, *files, "--init", model_path, "--out", tmp_path / "out").complaint
+    assert expected in told
+    assert str(model_path) in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_special_pieces_of_another_tokenizer(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
+    tokenizer = f"data.tokenizer={model_path / 'tokenizer.json'}"
+    run = [*START, "--recipe", "tiny", *files, "--set", tokenizer, "--special", "<2de>", "--out", tmp_path / "out"]
+    assert "--special <2de>: cannot be added to the tokenizer data.tokenizer = " in cli(*run).complaint
 
 
 def test_a_run_does_not_start_from_what_is_no_model(files: list[str], cli: Any, tmp_path: Path) -> None:
     ran = cli("train", "--recipe", "tiny", *files, "--init", tmp_path / "none", "--out", tmp_path / "out")
-    assert "no such model directory" in ran.complaint
+    assert f"--init {tmp_path / 'none'}: no such model directory" in ran.complaint
     assert not (tmp_path / "out").exists()
 
 

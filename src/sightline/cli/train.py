@@ -11,7 +11,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("train", help="train a model on aligned text files, or for another task")
     tasks = CHOICES["model.task"]
     parser.add_argument("--task", choices=tasks, default="", help="what to train for (default: the recipe's)")
-    parser.add_argument("--recipe", required=True, help=f"{', '.join(recipe_names())}, or a .toml file")
+    recipe = f"{', '.join(recipe_names())}, or a .toml file; with --init it may be left out: that model's own settings"
+    parser.add_argument("--recipe", default="", help=recipe)
     files = "source and target file, or one .tsv, .jsonl or hf:DATASET; to classify .tsv files of texts and labels, to "
     files += "forecast .csv files; several in a row; each also .gz"
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)

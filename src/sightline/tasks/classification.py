@@ -72,8 +72,6 @@ class ClassificationJob:
 
 def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
     """Read, check and tokenise everything a classifier is trained on."""
-    if request.init:
-        raise UserError("--init is for translation models; a classifier starts from fresh parameters")
     _check_length(config)
     train, valid = spool(labelled_corpora(request.train)), spool(labelled_corpora(request.valid))
     labels = learn_labels(train)

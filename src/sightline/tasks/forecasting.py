@@ -61,7 +61,7 @@ class ForecastJob:
 
 def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> ForecastJob:
     """Read, check, split and standardise the series; the statistics are those of the training rows alone."""
-    if request.init or request.special:
+    if request.special:
         raise UserError("--init and --special are for texts; a forecaster has neither tokenizer nor a model before it")
     data, limit = config.data, longest_sequence(config.model)
     if limit is not None and data.window > limit:

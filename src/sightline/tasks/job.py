@@ -13,6 +13,7 @@ from sightline.config import RunConfig
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import learn_tokenizer
 from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
 from sightline.model_directory import TOKENIZER
 from sightline.training.step import Objective
 from sightline.training.trainer import Stream
@@ -22,7 +23,7 @@ from sightline.training.trainer import Stream
 class TrainRequest:
     """What to train, on what, and where to."""
 
-    recipe: str  # name or path of a .toml file
+    recipe: str  # name or path of a .toml file; "" with `init` = the settings of that model
     train: Sequence[str]  # files, as `sightline.data.corpus.parse_corpora` takes them
     valid: Sequence[str]
     out: str
@@ -80,11 +81,24 @@ def choose_tokenizer(
 ) -> Tokenizer:
     """The run's own where it goes on, the one asked for, or one learnt on the training texts."""
     if request.resume and (folder / TOKENIZER).is_file():
-        return Tokenizer.load(folder / TOKENIZER)
+        return check_special(request.special, Tokenizer.load(folder / TOKENIZER), f"of --resume {folder}")
     if config.data.tokenizer:
-        return Tokenizer.load(config.data.tokenizer)
+        tokenizer = Tokenizer.load(config.data.tokenizer)
+        return check_special(request.special, tokenizer, f"data.tokenizer = {config.data.tokenizer}")
     say(request, f"learning {config.data.vocab_size:,} {config.data.subword} pieces")
     return learn_tokenizer(train, config.data, request.special, sources_only=sources_only)
+
+
+def check_special(special: Sequence[str], tokenizer: Tokenizer, origin: str) -> Tokenizer:
+    """The tokenizer itself if all of `special` are pieces of it; nothing can be added to one that exists."""
+    missing = [token for token in special if token not in tokenizer.declared.values()]
+    if missing:
+        there = ", ".join(tokenizer.declared.values()) or "none"
+        raise UserError(
+            f"--special {missing[0]}: cannot be added to the tokenizer {origin}, whose declared pieces are: {there}; "
+            "leave it out, or train a model with a tokenizer of its own"
+        )
+    return tokenizer
 
 
 def file_names(paths: Sequence[str]) -> list[str]:

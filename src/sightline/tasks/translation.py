@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sightline.architectures import Network, build_network
-from sightline.config import RunConfig, check, longest_sequence
+from sightline.config import RunConfig, apply_settings, flatten, load_recipe, longest_sequence
 from sightline.data.batching import BatchStream, validation_batches
 from sightline.data.corpus import Corpus, parse_corpora
 from sightline.data.links import links_of_corpus
@@ -24,7 +24,7 @@ from sightline.model.parameters import load_parameters, parameters_of
 from sightline.model.transformer import Transformer
 from sightline.model_directory import CONFIG, ModelDirectory, read_model_directory, read_settings
 from sightline.tasks.alignment import alignment_objective, supervised_layer
-from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
+from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, say
 from sightline.training.step import Objective, translation_objective, validation_loss
 
 
@@ -86,7 +86,8 @@ class TranslationJob:
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
     """Read, tokenise and check everything a translator is trained on."""
     start = read_model_directory(request.init) if request.init else None
-    config = check(continuing(config, start.config)) if start else config
+    if start:
+        check_special(request.special, start.tokenizer, f"of --init {request.init}")
     train, valid = spool(parse_corpora(request.train)), spool(parse_corpora(request.valid))
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train)
     prepared = prepare(train, tokenizer, config.data, progress=request.show)
@@ -133,12 +134,40 @@ def _links(
     return links_of_corpus(request.alignments, corpora, prepared) if request.alignments else None
 
 
-def continuing(config: RunConfig, start: RunConfig) -> RunConfig:
-    """`config` for a model that exists: its shape and its tokenizer's settings are given, dropout is not."""
-    model = replace(start.model, dropout=config.model.dropout)
-    tokenizer = ("subword", "vocab_size", "normalization", "lowercase")
-    data = replace(config.data, tokenizer="", **{name: getattr(start.data, name) for name in tokenizer})
-    return replace(config, model=model, data=data)
+OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
+
+
+def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
+    """The configuration of a run that starts from a model: recipe and settings, as far as the model allows.
+
+    Shape and tokenizer are the model's, dropout is not. Without a recipe everything else is the model's too.
+
+    Raises:
+        UserError: a setting, or [model] of the recipe, asks for another shape or tokenizer.
+    """
+    given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER}
+    base = RunConfig(model=start.model, data=replace(RunConfig().data, **given))
+    config = load_recipe(request.recipe, base) if request.recipe else start
+    for key, wanted, there in _differences(config, start):
+        if key.startswith("model."):
+            raise UserError(
+                f"--recipe {request.recipe}: {key} = {wanted}, but the model in --init {request.init} has {there}; "
+                "leave --recipe out for the model's own settings, which --set changes, or give a recipe that agrees"
+            )
+        say(request, f"{key} = {wanted} of {request.recipe} does not apply: the tokenizer is that of {request.init}")
+    config = apply_settings(replace(config, data=replace(config.data, **given)), request.settings)
+    for key, wanted, _ in _differences(config, start):
+        what = "shape" if key.startswith("model.") else "tokenizer"
+        raise UserError(f"--set {key}={wanted}: the {what} is that of --init {request.init}; leave one of the two out")
+    return config
+
+
+def _differences(config: RunConfig, start: RunConfig) -> list[tuple[str, Any, Any]]:
+    """Settings that come with a model and are others in `config`: key, value there, value of the model."""
+    fixed = ("model.", *(f"data.{name}" for name in OF_THE_TOKENIZER))
+    wanted, there = flatten(config), flatten(start)
+    keys = [key for key in wanted if key.startswith(fixed) and key != "model.dropout"]
+    return [(key, wanted[key], there[key]) for key in keys if wanted[key] != there[key]]
 
 
 def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Tokenizer, valid: PreparedCorpus) -> None:
