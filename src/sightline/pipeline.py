@@ -25,6 +25,7 @@ from sightline.tasks.job import Job, TrainRequest, say
 from sightline.tasks.translation import continuing, translation_job
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
+from sightline.training.lock import locked
 from sightline.training.metrics import check_tensorboard
 from sightline.training.trainer import CHECKPOINTS, Stream, Trainer
 
@@ -57,12 +58,17 @@ def train_model(request: TrainRequest) -> str:
     """
     config = _config(request)
     folder, device = Path(request.out), choose_device(request.device)
-    _refuse_to_overwrite(folder, request.resume)
+    _check_place(folder)
     if request.tensorboard:
         check_tensorboard()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     keep_freed_memory()
+    with locked(folder):
+        _refuse_to_overwrite(folder, request.resume)
+        return _train(request, config, folder, device)
 
+
+def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch.device) -> str:
     job = TASKS[config.model.task](request, config, folder)
     config = check(job.config)
     about = {**_about(request), **job.about}
@@ -159,11 +165,14 @@ def _about(request: TrainRequest) -> dict[str, Any]:
     }
 
 
-def _refuse_to_overwrite(folder: Path, resume: bool) -> None:
+def _check_place(folder: Path) -> None:
     place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not (place.is_dir() and os.access(place, os.W_OK)):
         what = "is not writable" if place.is_dir() else "is a file"
         raise UserError(f"--out {folder}: {place} {what}; name another folder")
+
+
+def _refuse_to_overwrite(folder: Path, resume: bool) -> None:
     if not resume and (checkpoint_paths(folder / CHECKPOINTS) or (folder / CONFIG).exists()):
         raise UserError(f"--out {folder}: holds a model already; add --resume to go on with it or name another folder")
 

@@ -152,6 +152,21 @@ def test_kill_9_before_the_first_checkpoint_and_in_mid_epoch(
 
 
 @pytest.mark.slow
+def test_two_trainings_into_one_folder(whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    program = start(out)
+    wait_for_step(program, out, 3)
+    for more in ([], ["--resume"]):
+        told = cli(*command, "--out", out, *more).complaint
+        assert f"--out {out}: process {program.pid} on this machine trains into it" in told
+    program.kill()
+    program.wait()
+    assert cli(*command, "--out", out, "--resume").code == 0
+    assert_same_run(out, whole)
+    assert not (out / ".lock").exists()
+
+
+@pytest.mark.slow
 def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
     whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path
 ) -> None:

@@ -1,0 +1,140 @@
+"""One training a folder: the lock is held by real processes, outlived, taken over, and another host's respected."""
+
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from sightline.errors import UserError
+from sightline.training import lock as module
+from sightline.training.lock import LOCK, locked
+
+HOLDER = """
+import sys
+from pathlib import Path
+from sightline.training.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def holder(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that holds the lock until its standard input ends."""
+    command = [sys.executable, "-c", HOLDER, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(UserError) as caught, locked(folder):
+        pass
+    return str(caught.value)
+
+
+def leave(folder: Path, process: int, host: str) -> Path:
+    """A lock as a process leaves it that had no time to remove it."""
+    (folder / LOCK).write_text(json.dumps({"process": process, "host": host}), encoding="utf-8")
+    return folder / LOCK
+
+
+def test_a_running_process_keeps_others_out(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        expected = f"--out {tmp_path}: process {process.pid} on this machine trains into it; wait for it, stop it, or"
+        assert refusal(tmp_path).startswith(expected)
+        process.communicate("")  # it ends, and lets go
+    assert not (tmp_path / LOCK).exists()
+    with locked(tmp_path):
+        assert (tmp_path / LOCK).exists()
+
+
+def test_what_a_killed_process_leaves_is_taken_over(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        process.kill()
+        process.wait()
+        assert json.loads((tmp_path / LOCK).read_text())["process"] == process.pid
+    with locked(tmp_path):
+        assert json.loads((tmp_path / LOCK).read_text()) == {"process": os.getpid(), "host": socket.gethostname()}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_that_another_program_has_now_is_no_owner(tmp_path: Path) -> None:
+    leave(tmp_path, os.getppid(), socket.gethostname())
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b"[]", b"\x00" * 9])
+def test_a_torn_lock_is_nobodys(tmp_path: Path, torn: bytes) -> None:
+    (tmp_path / LOCK).write_bytes(torn)
+    with locked(tmp_path):
+        pass
+
+
+def test_another_hosts_lock_is_named_and_how_to_remove_it(tmp_path: Path) -> None:
+    path = leave(tmp_path, 7, "elsewhere")
+    before = path.read_bytes()
+    told = refusal(tmp_path)
+    assert told.startswith(f"--out {tmp_path}: process 7 on elsewhere trains into it; ")
+    assert told.endswith(f"remove its lock: rm {path}")
+    assert path.read_bytes() == before
+    path.unlink()
+    with locked(tmp_path):
+        pass
+
+
+def test_twice_in_one_process_is_refused_too(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        assert f"process {os.getpid()} on this machine" in refusal(tmp_path)
+        assert (tmp_path / LOCK).exists()
+
+
+def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), locked(tmp_path / "new" / "deep"):
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+    with locked(tmp_path / "kept"):
+        (tmp_path / "kept" / "file").touch()
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["file"]
+
+
+def test_a_lock_that_was_removed_and_taken_by_another_stays(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with locked(tmp_path):
+            (tmp_path / LOCK).unlink()
+            stack.enter_context(locked(tmp_path))
+        assert (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize("missing", ["no fcntl", "no locks on this file system"])
+def test_without_locks_of_the_system_the_file_counts(
+    tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unable:
+        LOCK_EX = LOCK_NB = 0
+
+        @staticmethod
+        def flock(descriptor: int, how: int) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(module, "fcntl", None if missing == "no fcntl" else Unable)
+    with locked(tmp_path):
+        assert f"process {os.getpid()} on this machine" in refusal(tmp_path)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    leave(tmp_path, ended.pid, socket.gethostname())
+    with locked(tmp_path):
+        pass
