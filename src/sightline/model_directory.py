@@ -115,6 +115,12 @@ def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> Non
 def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration of a model directory, and what else its config.json says."""
     tables = _read_json(folder / CONFIG)
+    if {"family", "model_type"} & tables.keys():
+        family = tables.get("family") or tables["model_type"]
+        raise UserError(
+            f"{folder}: is a checkpoint of a family ({family}), and this needs a model that `sightline train` made; "
+            "such a folder is for translate, generate, fill, embed, label, transcribe, score, info and import"
+        )
     if tables.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: format {tables.get('format')!r} is not {FORMAT}; another version made it")
     sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}

@@ -30,7 +30,7 @@ def parse_count(text: str, n_heads: int) -> int:
     number = text.removesuffix("%")
     try:
         count = round(n_heads * float(number) / 100) if text.endswith("%") else int(number)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise UserError(f"--heads {text}: write a share of all heads, such as 30%, or a number of heads") from None
     if not 0 < count < n_heads:
         raise UserError(f"--heads {text}: that is {count} of {n_heads} heads; remove at least one and leave one")

@@ -56,7 +56,7 @@ def test_heat_map_in_the_terminal(cli: Cli, model_path: Path, monkeypatch: pytes
     assert any("█" in line or "▓" in line for line in ran.lines[1:-1])
 
 
-@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])
+@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")])
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
 def test_picture_by_its_ending(cli: Cli, model_path: Path, tmp_path: Path, name: str, start: bytes, part: str) -> None:
     pytest.importorskip("matplotlib")
@@ -76,6 +76,10 @@ def test_prefix_and_beam_are_used(cli: Cli, model_path: Path) -> None:
     [
         (["--layer", 7, "--format", "text"], "layer 7 does not exist: they go from 0 to 0"),
         (["--head", 9, "--format", "text"], "head 9 does not exist"),
+        (["-o", "a.gif"], "-o a.gif: files end in .htm, .txt, .html, .png, .svg, .pdf, .json"),
+        (["-o", "a.png", "--format", "svg"], "-o a.png: ends as png does, but --format is svg"),
+        (["-o", "-", "--format", "pdf"], "a picture (pdf) is written into a file"),
+        (["--layer", 9], "--layer is for pictures and text"),
         (["-o", "nowhere/a.png"], "its folder does not exist"),
         (["-o", "nowhere/a.html"], "its folder does not exist"),
         (["--prefix", "a", "--target", "b"], "prefix"),

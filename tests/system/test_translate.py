@@ -130,6 +130,11 @@ def test_alternatives_stand_on_one_line(model_path: Path, cli: Any) -> None:
     assert len(set(columns[0])) == 3
 
 
+def test_the_beam_is_as_wide_as_the_list(model_path: Path, cli: Any) -> None:
+    (line,) = cli("translate", model_path, "--n-best", 7, stdin=b"a b c\n").lines
+    assert len(set(line.split("\t"))) == 7
+
+
 def test_a_sentence_is_translated_alone_as_in_a_batch(copying: tuple[sightline.Model, Path]) -> None:
     model, _ = copying
     lines = ["a", "b c d e f", "x y z", "a b c d e f a b c", "j i"]
@@ -175,10 +180,12 @@ def test_bad_input_leaves_no_output_behind(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--beam-size", 0], "decode.beam_size = 0: must be greater than 0"),
-        (["--n-best", 9, "--beam-size", 2], "decode.n_best = 9 is more than decode.beam_size = 2"),
-        (["--temperature", -1, "--sample"], "decode.temperature = -1.0"),
-        (["--top-p", 2, "--sample"], "decode.top_p = 2.0"),
+        (["--beam-size", 0], "--beam-size 0: must be greater than 0"),
+        (["--n-best", 9, "--beam-size", 2], "--n-best 9 is more than --beam-size 2"),
+        (["--temperature", -1, "--sample"], "--temperature -1.0"),
+        (["--top-p", 2, "--sample"], "--top-p 2.0"),
+        (["--top-k", 3], "--top-k is for sampling: add --sample"),
+        (["a b c"], "a b c: no such file; for a text itself: echo 'a b c' | sightline translate MODEL"),
         (["absent.txt"], "absent.txt: no such file"),
         (["."], ".: is a folder"),
     ],

@@ -15,7 +15,7 @@ import pytest
 
 import sightline
 from sightline import api, cli
-from sightline.cli.files import output
+from sightline.cli.files import lines_of, output
 from sightline.cli.options import decode_overrides
 from sightline.cli.translate import format_translation
 from sightline.config import DecodeConfig
@@ -32,7 +32,6 @@ def settings(*values: str) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        ([], "required: COMMAND; see `sightline --help`"),
         (["tranlate", "m"], "unknown command 'tranlate'; did you mean 'translate'?"),
         (["--verbose"], "required: COMMAND"),
         (["translate"], "required: MODEL; see `sightline translate --help`"),
@@ -98,6 +97,46 @@ def test_a_bad_recipe_file_is_named(
     assert hint in err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "bert", "--source", "a", "--reference", "b"],
+        ["align", "bert", "--source", "a", "--target", "b"],
+        ["prune", "bert", "--heads", "1", "--source", "a", "--target", "b", "-o", "x"],
+        ["distill", "bert", "--train", "a", "b", "-o", "x.jsonl"],
+        ["shortlist", "bert", "--train", "a", "b"],
+        ["inspect", "bert", "text"],
+        ["explore", "bert"],
+        ["explore", "bert", "--against", "bert"],
+        ["export", "bert", "--to", "hf", "x"],
+        ["classify", "bert", "a"],
+        ["forecast", "bert", "a"],
+        [*TRAIN, "--init", "bert"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_for_our_own_models_says_so_of_a_checkpoint(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(name).write_text("a b\nc d\n", encoding="utf-8")
+    Path("bert").mkdir()
+    Path("bert/config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    assert cli.main(arguments) == 2
+    assert "bert: is a checkpoint of a family (bert), and this needs a model that `sightline train` made" in (
+        capsys.readouterr().err
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "bert"]
+
+
+@pytest.mark.parametrize("command", ["translate", "classify", "embed"])
+@pytest.mark.parametrize("text", ["A dog runs.", "dog", "a " * 3000])
+def test_a_text_in_the_place_of_a_file_is_told_the_way(command: str, text: str) -> None:
+    with pytest.raises(UserError, match=f"no such file; for a text itself: echo .* | sightline {command} MODEL"):
+        lines_of(text, command)
+
+
 def test_debug_shows_the_traceback() -> None:
     with pytest.raises(UserError):
         cli.main(["--debug", "info", "absent"])
@@ -148,9 +187,10 @@ COMMANDS = [
 ]
 
 
-def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--help"])
+        cli.main(arguments)
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert all(re.search(rf"^    {command}\b", out, re.MULTILINE) for command in COMMANDS)
@@ -164,11 +204,19 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith(f"usage: sightline {command} ")
 
 
-@pytest.mark.parametrize("command", ["translate", "evaluate"])
-def test_every_decoding_setting_is_an_option(command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "unread"),
+    [
+        ("translate", set()),
+        ("distill", {"draft_length"}),
+        ("evaluate", {"n_best", "draft_length"}),
+        ("inspect", {"n_best", "draft_length", "batch_tokens"}),
+    ],
+)
+def test_every_decoding_setting_is_an_option_where_it_is_read(command: str, unread: set[str]) -> None:
     _, commands = cli.build_parser()
-    explained = {option for action in commands[command]._actions if action.help for option in action.option_strings}
-    assert explained >= {"--" + field.name.replace("_", "-") for field in fields(DecodeConfig)}
+    explained = {action.dest for action in commands[command]._actions if action.help and action.option_strings}
+    assert {field.name for field in fields(DecodeConfig)} - explained == unread
 
 
 def test_options_not_given_leave_the_setting_of_the_model() -> None:

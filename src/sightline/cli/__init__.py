@@ -1,7 +1,7 @@
 """The command line: a module for each group of subcommands, which parse, call and print. Logic lives elsewhere.
 
 A module has `add(commands)`, which registers its subcommands; `COMMANDS` lists the modules. `options.py` and `files.py`
-hold what several share.
+hold what several share, `rules.py` what a command line may not say.
 
 Output goes to standard output, everything said to the user to standard error. A mistake of the user's is one line and
 exit code 2. Torch is imported by the commands that need it, so that help is instant.
@@ -29,6 +29,7 @@ from sightline.cli import (
     train,
     translate,
 )
+from sightline.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
 from sightline.errors import UserError, unknown
 
 # In the order of the help.
@@ -46,15 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 2 for a mistake of the user's, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
+    flags: dict[str, str] = {}
     try:
-        options = parse([argument for argument in arguments if argument != "--debug"])
+        options = parse([argument for argument in arguments if argument != "--debug"] or ["--help"])
+        flags = getattr(options, "flags", flags)
         options.run(options)
         sys.stdout.flush()
         return 0
     except UserError as error:
         if debug:
             raise
-        print(f"sightline: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"sightline: error: {in_flags(' '.join(str(error).split()), flags)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("sightline: interrupted", file=sys.stderr)
@@ -65,7 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line; `UserError` suggests the nearest valid command or option."""
+    """The options of a command line, with those that were typed as `flags`.
+
+    `UserError` suggests the nearest valid command or option, and refuses what would be left unread or overwritten.
+    """
     parser, commands = build_parser()
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise unknown("command", arguments[0], commands)
@@ -75,6 +81,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.5)
         hint = f"; did you mean '{near[0]}'?" if near else f"; see `sightline {options.command} --help`"
         raise UserError(f"sightline {options.command} has no use for '{rest[0]}'{hint}")
+    parser = commands[options.command]
+    options.flags = typed_flags(parser, options)
+    refuse_meaningless(options.command, options.flags, options)
+    refuse_overwriting(parser, options)
     return options
 
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sightline.cli.files import aligned, output
-from sightline.cli.options import load_model, model_options
+from sightline.cli.files import aligned, in_file, output
+from sightline.cli.options import load_model, model_options, output_option
 
 
 def add(commands: Any) -> None:
@@ -18,16 +18,14 @@ def add(commands: Any) -> None:
 def _align_options(commands: Any) -> None:
     parser = commands.add_parser("align", help="which source word each target word of given translations comes from")
     model_options(parser)
-    parser.add_argument("--source", required=True, metavar="FILE")
-    parser.add_argument("--target", required=True, metavar="FILE")
-    parser.add_argument("-o", "--output", default="-", help="file of links (i-j) to write (default: standard output)")
+    parser.add_argument("--source", type=in_file, required=True, metavar="FILE", help="texts that were translated")
+    parser.add_argument("--target", type=in_file, required=True, metavar="FILE", help="their translations")
+    output_option(parser, "file of links (i-j) to write")
     reverse = "a model of the other direction; links of both are joined (grow-diag)"
     parser.add_argument("--reverse", metavar="MODEL", help=reverse)
-    choose = (
-        "links of these pairs, people's or another aligner's: find the attention that comes closest, and keep that "
-    )
+    choose = "links of these pairs, people's or another aligner's: find the attention that comes closest, and keep "
     choose += "that choice in the model directory"
-    parser.add_argument("--choose", metavar="LINKS", help=choose)
+    parser.add_argument("--choose", type=in_file, metavar="LINKS", help=choose)
     parser.set_defaults(run=run_align)
 
 
@@ -63,8 +61,10 @@ def _prune_options(commands: Any) -> None:
     model_options(parser)
     heads = "how many heads to leave out: a share of all, such as 30%%, or a number; every attention keeps one"
     parser.add_argument("--heads", required=True, metavar="SHARE", help=heads)
-    parser.add_argument("--source", required=True, metavar="FILE", help="text by which to judge what matters")
-    parser.add_argument("--target", required=True, metavar="FILE", help="its translation")
+    parser.add_argument(
+        "--source", type=in_file, required=True, metavar="FILE", help="text by which to judge what matters"
+    )
+    parser.add_argument("--target", type=in_file, required=True, metavar="FILE", help="its translation")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="model directory to write")
     parser.set_defaults(run=run_prune)
 

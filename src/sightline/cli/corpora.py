@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import output, progress
-from sightline.cli.options import decode_options, decode_overrides, load_model, model_options, workers_option
+from sightline.cli.files import in_file, out_file, output, progress
+from sightline.cli.options import decode_options, decode_overrides, load_model, model_options, whole, workers_option
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def _distill_options(commands: Any) -> None:
     parser = commands.add_parser("distill", help="write a model's translations of a corpus, to train a smaller one on")
     model_options(parser)
     files = "the corpus, as `sightline train` takes it"
-    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
-    parser.add_argument("-o", "--output", required=True, metavar="FILE.jsonl", help="corpus to write")
+    parser.add_argument("--train", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
+    parser.add_argument("-o", "--output", type=out_file, required=True, metavar="FILE.jsonl", help="corpus to write")
     interpolate = "take the translation of the n-best list that is closest to the reference, not the likeliest"
     parser.add_argument("--interpolate", action="store_true", help=interpolate)
     workers_option(parser)
-    decode_options(parser)
+    decode_options(parser, without=("draft_length",), n_best="translations to choose from with --interpolate")
     parser.set_defaults(run=run_distill)
 
 
@@ -44,7 +44,7 @@ def run_distill(options: argparse.Namespace) -> None:
     if not options.output.endswith(".jsonl"):
         raise UserError(f"-o {options.output}: give it the ending .jsonl, by which `sightline train` knows the format")
     model = load_model(options)
-    overrides = decode_overrides(options)
+    overrides = decode_overrides(options, model.decode_config)
     if options.interpolate and "n_best" not in overrides:
         overrides["n_best"] = overrides.get("beam_size", model.decode_config.beam_size)
 
@@ -61,11 +61,11 @@ def _shortlist_options(commands: Any) -> None:
     parser = commands.add_parser("shortlist", help="learn which pieces translate which, for translate --shortlist")
     parser.add_argument("model", metavar="MODEL", help="model directory, which the shortlist is written into")
     files = "the training data, as `sightline train` takes it"
-    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
+    parser.add_argument("--train", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
     candidates = "target pieces for each source piece (default: %(default)s)"
-    parser.add_argument("--candidates", type=int, default=CANDIDATES, metavar="N", help=candidates)
+    parser.add_argument("--candidates", type=whole(1), default=CANDIDATES, metavar="N", help=candidates)
     frequent = "most frequent target pieces, allowed everywhere (default: %(default)s)"
-    parser.add_argument("--frequent", type=int, default=FREQUENT, metavar="M", help=frequent)
+    parser.add_argument("--frequent", type=whole(1), default=FREQUENT, metavar="M", help=frequent)
     parser.set_defaults(run=run_shortlist)
 
 
@@ -76,8 +76,6 @@ def run_shortlist(options: argparse.Namespace) -> None:
     from sightline.data.shortlist import learn_shortlist
     from sightline.model_directory import read_model_directory, write_shortlist
 
-    if options.candidates < 1 or options.frequent < 1:
-        raise UserError("--candidates and --frequent must be at least 1")
     directory = read_model_directory(options.model)
     corpus = prepare(spool(parse_corpora(options.train)), directory.tokenizer, directory.config.data)
     shortlist = learn_shortlist(corpus, directory.tokenizer.vocab_size, options.candidates, options.frequent)

@@ -5,9 +5,17 @@ import json
 import sys
 from typing import Any
 
-from sightline.cli.files import aligned, output
+from sightline.cli.files import aligned, in_file, out_file, output
 from sightline.cli.generate import is_family_model, score_text
-from sightline.cli.options import decode_options, decode_overrides, load_model, model_options
+from sightline.cli.options import (
+    EITHER,
+    decode_options,
+    decode_overrides,
+    load_model,
+    model_options,
+    output_option,
+    whole,
+)
 from sightline.errors import UserError
 
 
@@ -20,13 +28,13 @@ def add(commands: Any) -> None:
 
 def _score_options(commands: Any) -> None:
     parser = commands.add_parser("score", help="how probable a model finds given translations, or a text")
-    model_options(parser)
+    model_options(parser, what=EITHER)
     source = "texts that were translated; of a language model the one text to score"
-    parser.add_argument("--source", required=True, metavar="FILE", help=source)
-    parser.add_argument("--target", metavar="FILE", help="their translations")
+    parser.add_argument("--source", type=in_file, required=True, metavar="FILE", help=source)
+    parser.add_argument("--target", type=in_file, metavar="FILE", help="their translations")
     stride = "of a language model: tokens between two windows; fewer take longer (default: half a window)"
-    parser.add_argument("--stride", type=int, default=0, metavar="N", help=stride)
-    parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
+    parser.add_argument("--stride", type=whole(1), default=0, metavar="N", help=stride)
+    output_option(parser)
     parser.set_defaults(run=run_score)
 
 
@@ -58,17 +66,17 @@ def _evaluate_options(commands: Any) -> None:
     parser = commands.add_parser("evaluate", help=what)
     model_options(parser, needed=False)
     source = "text to translate; of a classifier texts and labels (.tsv), of a forecaster a .csv file"
-    parser.add_argument("--source", metavar="FILE", help=source)
+    parser.add_argument("--source", type=in_file, metavar="FILE", help=source)
     reference = "one or several references, for a translation model"
-    parser.add_argument("--reference", default=[], nargs="+", metavar="FILE", help=reference)
+    parser.add_argument("--reference", type=in_file, default=[], nargs="+", metavar="FILE", help=reference)
     parser.add_argument("--against", metavar="MODEL", help="another model, compared by paired bootstrap")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     multi30k = "add the tokenised, lowercased BLEU of the Multi30k literature; LANG is the target language"
     parser.add_argument("--multi30k", metavar="LANG", help=multi30k)
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU (default: %(default)s)")
-    parser.add_argument("--save", metavar="FILE", help="keep the translations")
+    parser.add_argument("--save", type=out_file, metavar="FILE", help="keep the translations")
     _alignment_options(parser)
-    decode_options(parser)
+    decode_options(parser, without=("n_best", "draft_length"))
     parser.set_defaults(run=run_evaluate)
 
 
@@ -76,11 +84,13 @@ def _alignment_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("alignment of words")
     gold = "gold links, i-j sure and ipj possible: the alignment error rate of the model's attention on --source and "
     gold += "--target, or of --hypothesis"
-    group.add_argument("--alignments", metavar="GOLD", help=gold)
-    group.add_argument("--target", metavar="FILE", help="translation of --source that the links belong to")
+    group.add_argument("--alignments", type=in_file, metavar="GOLD", help=gold)
+    group.add_argument(
+        "--target", type=in_file, metavar="FILE", help="translation of --source that the links belong to"
+    )
     group.add_argument("--reverse", metavar="MODEL", help="a model of the other direction, to join links of both")
     hypothesis = "links to score (Pharaoh format), of whichever aligner; needs no MODEL"
-    group.add_argument("--hypothesis", metavar="LINKS", help=hypothesis)
+    group.add_argument("--hypothesis", type=in_file, metavar="LINKS", help=hypothesis)
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
@@ -93,19 +103,14 @@ def run_evaluate(options: argparse.Namespace) -> None:
     if options.alignments:
         _evaluate_alignment(options)
         return
-    stray = next((name for name in ("hypothesis", "target", "reverse") if getattr(options, name)), None)
-    if stray:
-        raise UserError(f"--{stray} belongs to --alignments: name the file of gold links")
     if not (options.model and options.source):
         raise UserError("MODEL and --source are required, or --alignments with --hypothesis")
     if task_of(options.model) == "translate":
         _evaluate_translator(options)
         return
-    given = ["--reference"] if options.reference else []
-    given += [f"--{name}" for name in ("against", "multi30k", "save") if getattr(options, name)]
-    given += ["--" + name.replace("_", "-") for name in decode_overrides(options)]
-    if given:
-        raise UserError(f"{given[0]} is for translation models; {options.model} needs --source alone")
+    stray = [flag for name, flag in options.flags.items() if name not in ("model", "source", "device", "json")]
+    if stray:
+        raise UserError(f"{stray[0]} is for translation models; {options.model} needs --source alone")
     report = load(options.model, options.device).evaluate([options.source])
     print(json.dumps(report.as_json(), indent=2) if options.json else report.render())
 
@@ -118,9 +123,8 @@ def _evaluate_translator(options: argparse.Namespace) -> None:
     sources, *references = aligned(options.source, *options.reference)
     model = load_model(options)
     other = load_model(options, options.against) if options.against else None
-    report = evaluate_model(
-        model, sources, references, other, options.multi30k, options.tokenize, decode_overrides(options)
-    )
+    overrides = decode_overrides(options, model.decode_config)
+    report = evaluate_model(model, sources, references, other, options.multi30k, options.tokenize, overrides)
     if options.save:
         with output(options.save) as file:
             file.writelines(f"{line}\n" for line in report.hypotheses)
@@ -149,7 +153,7 @@ def _evaluate_alignment(options: argparse.Namespace) -> None:
 
 def _info_options(commands: Any) -> None:
     parser = commands.add_parser("info", help="what a model is and how it was made")
-    model_options(parser)
+    model_options(parser, what=EITHER)
     parser.set_defaults(run=run_info)
 
 

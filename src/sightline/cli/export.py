@@ -4,6 +4,8 @@ import argparse
 import sys
 from typing import Any
 
+from sightline.cli.files import in_file
+
 
 def add(commands: Any) -> None:
     """Register the command."""
@@ -16,7 +18,7 @@ def add(commands: Any) -> None:
     int8 = "weights in int8, for ctranslate2 and onnx: a third of the size, and not quite the same translations"
     parser.add_argument("--int8", action="store_true", help=int8)
     text = "lines to compare translations on (default: a few texts of the model's own words)"
-    parser.add_argument("--text", metavar="FILE", help=text)
+    parser.add_argument("--text", type=in_file, metavar="FILE", help=text)
     parser.set_defaults(run=run_export)
 
 

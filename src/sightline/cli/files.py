@@ -1,6 +1,7 @@
 """Files in and out for the commands: aligned lines, output that appears when complete, progress."""
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,26 @@ from typing import TextIO, TypeVar
 from sightline.errors import UserError
 
 Item = TypeVar("Item")
+
+
+def in_file(path: str) -> str:
+    """The type of an option that names a file to read; by it `rules.refuse_overwriting` knows them."""
+    return path
+
+
+def out_file(path: str) -> str:
+    """The type of an option that names a file to write."""
+    return path
+
+
+def lines_of(path: str, verb: str) -> Iterator[str]:
+    """The lines of a text file or of standard input, blank ones too; `UserError` where a text stands for a file."""
+    from sightline.data.corpus import read_lines
+
+    if path != "-" and not os.path.exists(path) and (" " in path or not Path(path).suffix):
+        said = path if len(path) < 40 else f"{path[:40]}..."
+        raise UserError(f"{said}: no such file; for a text itself: echo {shlex.quote(said)} | sightline {verb} MODEL")
+    return read_lines(path, allow_empty=True)
 
 
 def aligned(*paths: str) -> list[list[str]]:

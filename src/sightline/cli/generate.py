@@ -8,8 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import output
-from sightline.cli.options import decode_overrides, model_options
+from sightline.cli.files import in_file, lines_of, out_file, output
+from sightline.cli.options import FAMILY, decode_overrides, input_option, model_options, whole
+from sightline.cli.rules import refuse_unread
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def is_family_model(path: str) -> bool:
 
 def _generate_options(commands: Any) -> None:
     parser = commands.add_parser("generate", help="let a language model write on, or rewrite a text")
-    model_options(parser)
+    model_options(parser, what=FAMILY)
     prompts = "text to write on from, or to rewrite; several are written at once (default: lines of standard input)"
     parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=prompts)
     parser.add_argument("--chat", action="store_true", help="each PROMPT is what a user says to a chat model")
@@ -105,15 +106,16 @@ def _generate_options(commands: Any) -> None:
 def run_generate(options: argparse.Namespace) -> None:
     """Write, for a single prompt piece by piece."""
     model = family_model(options, "generate", "write text")
-    settings = generation_settings(options) | _wishes(options, model)
+    settings, wishes = generation_settings(options), _wishes(options, model)
+    refuse_unread(settings, model.generation)
     prompts = options.prompts or [line.removesuffix("\n") for line in sys.stdin]
     texts = [[{"role": "user", "content": text}] if options.chat else text for text in prompts]
     if len(texts) == 1 and options.format == "text" and _is_certain(model, settings):
-        for piece in model.stream(texts[0], **settings):
+        for piece in model.stream(texts[0], **settings, **wishes):
             print(piece, end="", flush=True)
         print()
         return
-    for written in model.generate(texts, **settings):
+    for written in model.generate(texts, **settings, **wishes):
         print(format_output(written, options.format), flush=True)
 
 
@@ -147,19 +149,17 @@ def format_output(written: "Output", style: str) -> str:
 
 def translate_lines(options: argparse.Namespace) -> None:
     """`sightline translate` with a checkpoint of a family: line in, line out."""
-    from sightline.data.corpus import read_lines
-
-    given = {name for name, value in decode_overrides(options).items() if value is not None}
-    stray = sorted(given - {*HELP, "sample"})
+    stray = sorted(decode_overrides(options).keys() - {*HELP, "sample"})
     stray += [name for name in ("alignment", "prefix", "draft", "workers") if getattr(options, name)]
     if stray:
         raise UserError(f"--{stray[0].replace('_', '-')} is for models that Sightline has trained")
     model = family_model(options, "translate", "translate")
     languages = {"source_language": options.source_language, "target_language": options.target_language}
-    lines = iter(read_lines(options.input, allow_empty=True))
+    settings = decode_overrides(options, model.generation)
+    lines = iter(lines_of(options.input, "translate"))
     with output(options.output) as file:
         while chunk := list(islice(lines, 1000)):
-            for written in model.translate(chunk, **languages, **decode_overrides(options)):
+            for written in model.translate(chunk, **languages, **settings):
                 file.write(format_output(written, options.format).replace("\n", "\t") + "\n")
 
 
@@ -182,10 +182,16 @@ def score_text(options: argparse.Namespace) -> None:
 
 def _fill_options(commands: Any) -> None:
     parser = commands.add_parser("fill", help="fill in what is masked in a text (BERT and its relatives)")
-    model_options(parser)
+    model_options(parser, what=FAMILY)
     parser.add_argument("text", metavar="TEXT", help="with [MASK] or <mask>, as the model writes it")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="guesses for each mask (default: %(default)s)")
+    parser.add_argument(
+        "--top", type=whole(1), default=5, metavar="N", help="guesses for each mask (default: %(default)s)"
+    )
     parser.set_defaults(run=run_fill)
+
+
+def top_option(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--top", type=whole(1), default=5, metavar="N", help=f"{what} (default: %(default)s)")
 
 
 def run_fill(options: argparse.Namespace) -> None:
@@ -201,15 +207,15 @@ def print_ranked(groups: list[list[tuple[float, str]]]) -> None:
 
 def _embed_options(commands: Any) -> None:
     parser = commands.add_parser("embed", help="turn lines of text into vectors (BERT and its relatives)")
-    model_options(parser)
-    parser.add_argument("input", nargs="?", default="-", help="text file, also .gz (default: standard input)")
+    model_options(parser, what=FAMILY)
+    input_option(parser)
     out = "a .npy file, float32 (lines, width), or lines of JSON (default: those, on standard output)"
-    parser.add_argument("-o", "--output", default="-", help=out)
+    parser.add_argument("-o", "--output", type=out_file, default="-", help=out)
     pooling = "mean of all tokens' states, or the first one's (default: %(default)s)"
     parser.add_argument("--pooling", choices=("mean", "first"), default="mean", help=pooling)
     length = "leave vectors as long as they are (default: length 1, so that products are cosines)"
     parser.add_argument("--no-normalize", dest="normalize", action="store_false", help=length)
-    parser.add_argument("--batch-size", type=int, default=16, metavar="N", help="lines computed with at once")
+    parser.add_argument("--batch-size", type=whole(1), default=16, metavar="N", help="lines computed with at once")
     parser.set_defaults(run=run_embed)
 
 
@@ -217,10 +223,8 @@ def run_embed(options: argparse.Namespace) -> None:
     """A vector for each line."""
     import numpy as np
 
-    from sightline.data.corpus import read_lines
-
     model = family_model(options, "embed", "embed texts")
-    lines = read_lines(options.input, allow_empty=True)
+    lines = lines_of(options.input, "embed")
     if options.output.endswith(".npy"):
         vectors = np.concatenate(list(_embedded(model, lines, options)))
         _save_array(Path(options.output), vectors)
@@ -252,9 +256,9 @@ def _save_array(path: Path, vectors: Any) -> None:
 
 def _label_options(commands: Any) -> None:
     parser = commands.add_parser("label", help="say what a picture shows (ViT and its relatives)")
-    model_options(parser)
-    parser.add_argument("picture", metavar="IMAGE", help="image file: PNG, JPEG, ...")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="labels (default: %(default)s)")
+    model_options(parser, what=FAMILY)
+    parser.add_argument("picture", type=in_file, metavar="IMAGE", help="image file: PNG, JPEG, ...")
+    top_option(parser, "labels")
     parser.set_defaults(run=run_label)
 
 
@@ -266,8 +270,8 @@ def run_label(options: argparse.Namespace) -> None:
 
 def _transcribe_options(commands: Any) -> None:
     parser = commands.add_parser("transcribe", help="write down what is said in a recording (Whisper)")
-    model_options(parser)
-    parser.add_argument("sound", metavar="AUDIO", help="sound file: WAV, FLAC, ...")
+    model_options(parser, what=FAMILY)
+    parser.add_argument("sound", type=in_file, metavar="AUDIO", help="sound file: WAV, FLAC, ...")
     parser.add_argument("--language", default="", metavar="CODE", help="what is spoken, such as en (default: detected)")
     tasks = ("transcribe", "translate")
     parser.add_argument("--task", choices=tasks, default=tasks[0], help="translate: into English")

@@ -7,14 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import output
-from sightline.cli.options import decode_options, decode_overrides, load_model, model_options
+from sightline.cli.files import out_file, output
+from sightline.cli.options import decode_options, decode_overrides, load_model, model_options, whole
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
     from sightline.inspect.record import AttentionRecord, Trace
 
-FORMATS = ("html", "png", "svg", "text", "json")
+FORMATS = ("html", "png", "svg", "pdf", "text", "json")
+ENDINGS = {".htm": "html", ".txt": "text"} | {f".{name}": name for name in FORMATS if name != "text"}
+PICTURES = ("png", "svg", "pdf")
 PARTS = ("cross", "encoder", "decoder")
 
 
@@ -28,9 +30,9 @@ def _inspect_options(commands: Any) -> None:
     parser = commands.add_parser("inspect", help="show what a model looks at while it translates a text")
     model_options(parser)
     parser.add_argument("text", metavar="TEXT", help="one sentence to translate; - reads it from standard input")
-    where = "file to write (default: attention.html, .png or .svg; text and json to standard output)"
-    parser.add_argument("-o", "--output", default="", metavar="FILE", help=where)
-    style = "html: a page to explore; png, svg: a picture of one layer; text: the same in the terminal; json: all "
+    where = "file to write (default: attention.html, .png, .svg or .pdf; text and json to standard output)"
+    parser.add_argument("-o", "--output", type=out_file, default="", metavar="FILE", help=where)
+    style = "html: a page to explore; png, svg, pdf: a picture of one layer; text: the same in the terminal; json: all "
     style += "numbers (default: as the output file ends, else html)"
     parser.add_argument("--format", choices=FORMATS, default="", help=style)
     parser.add_argument("--target", metavar="TEXT", help="look at this translation (default: the model's own)")
@@ -38,17 +40,17 @@ def _inspect_options(commands: Any) -> None:
     group = parser.add_argument_group("what pictures and text show")
     group.add_argument("--part", choices=PARTS, default="cross", help="which attention (default: %(default)s)")
     group.add_argument("--layer", type=int, default=-1, metavar="N", help="from 0; -1 is the last (default)")
-    group.add_argument("--head", type=int, metavar="N", help="from 0 (default: their mean, and each beside it)")
-    decode_options(parser)
+    group.add_argument("--head", type=whole(0), metavar="N", help="from 0 (default: their mean, and each beside it)")
+    decode_options(parser, without=("n_best", "draft_length", "batch_tokens"))
     parser.set_defaults(run=run_inspect)
 
 
 def run_inspect(options: argparse.Namespace) -> None:
     """Translate one text and write down what the model looked at."""
-    style = _format_of(options)
+    style = format_of(options)
     text = sys.stdin.read() if options.text == "-" else options.text
     model = load_model(options)
-    overrides = decode_overrides(options) | {"prefix": options.prefix}
+    overrides = decode_overrides(options, model.decode_config) | {"prefix": options.prefix}
     if style in ("html", "json"):
         record = model.attend(text, options.target, **overrides)
         trace = model.trace(text, options.target, **overrides)
@@ -59,9 +61,18 @@ def run_inspect(options: argparse.Namespace) -> None:
         _draw(options, style, record)
 
 
-def _format_of(options: argparse.Namespace) -> str:
-    ending = Path(options.output).suffix.lstrip(".").replace("htm", "html").replace("htmll", "html")
-    return options.format or {"txt": "text"}.get(ending, ending if ending in FORMATS else "html")
+def format_of(options: argparse.Namespace) -> str:
+    """The format asked for, or that of the output file's ending; `UserError` where they contradict each other."""
+    ending = Path(options.output).suffix.lower()
+    by_ending = ENDINGS.get(ending, "")
+    if ending and not by_ending and not options.format:
+        raise UserError(f"-o {options.output}: files end in {', '.join(ENDINGS)}; for another name give --format")
+    if options.format and by_ending not in ("", options.format):
+        raise UserError(f"-o {options.output}: ends as {by_ending} does, but --format is {options.format}")
+    style = options.format or by_ending or "html"
+    if options.output == "-" and style in PICTURES:
+        raise UserError(f"-o -: a picture ({style}) is written into a file; name one")
+    return style
 
 
 def _write_all(options: argparse.Namespace, style: str, record: "AttentionRecord", trace: "Trace") -> None:

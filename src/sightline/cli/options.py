@@ -1,9 +1,12 @@
 """Options that several commands share, and what they stand for."""
 
 import argparse
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from sightline.cli.files import in_file, out_file
+from sightline.cli.rules import refuse_unread
 from sightline.config import CHOICES, DecodeConfig
 
 if TYPE_CHECKING:
@@ -31,11 +34,30 @@ DECODE_HELP = {
 }
 
 
-def decode_options(parser: argparse.ArgumentParser) -> None:
-    """An option for every field of `DecodeConfig`; those not given leave the model's own setting."""
+def whole(least: int) -> Callable[[str], int]:
+    """The type of an option for a whole number of at least so much."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number} is less than {least}")
+        return number
+
+    parse.__name__ = "int"  # argparse names it where a text is no number
+    return parse
+
+
+def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (), **texts: str) -> None:
+    """An option for every field of `DecodeConfig` but those that a command has no use for.
+
+    Those not given leave the model's own setting. What a value must be is the library's to say. `texts` explain those
+    that mean something else here.
+    """
     group = parser.add_argument_group("decoding (default: the model's own settings)")
     for field in fields(DecodeConfig):
-        name, text = "--" + field.name.replace("_", "-"), DECODE_HELP[field.name]
+        if field.name in without:
+            continue
+        name, text = "--" + field.name.replace("_", "-"), {**DECODE_HELP, **texts}[field.name]
         if field.type is bool:
             group.add_argument(name, action="store_true", default=None, help=text)
         else:
@@ -43,19 +65,37 @@ def decode_options(parser: argparse.ArgumentParser) -> None:
             group.add_argument(name, type=field.type, choices=choices, metavar=None if choices else "N", help=text)
 
 
-def decode_overrides(options: argparse.Namespace) -> dict[str, Any]:
-    given = {field.name: getattr(options, field.name) for field in fields(DecodeConfig)}
-    return {name: value for name, value in given.items() if value is not None}
+def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str, Any]:
+    """What was given of `decode_options`; `UserError` for what a model whose own settings are `usual` leaves unread."""
+    settings = {field.name: getattr(options, field.name, None) for field in fields(DecodeConfig)}
+    given = {name: value for name, value in settings.items() if value is not None}
+    if usual is not None:
+        refuse_unread(given, usual)
+    return given
 
 
-def model_options(parser: argparse.ArgumentParser, needed: bool = True) -> None:
-    parser.add_argument("model", metavar="MODEL", nargs=None if needed else "?", help="model directory")
+OWN = "model directory"
+FAMILY = "folder in the Hugging Face layout, or what `sightline import` made of it"
+EITHER = f"{OWN}, or {FAMILY}"
+
+
+def model_options(parser: argparse.ArgumentParser, needed: bool = True, what: str = OWN) -> None:
+    parser.add_argument("model", metavar="MODEL", nargs=None if needed else "?", help=what)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+
+
+def input_option(parser: argparse.ArgumentParser) -> None:
+    text = "text file, also .gz (default: standard input)"
+    parser.add_argument("input", nargs="?", type=in_file, default="-", help=text)
+
+
+def output_option(parser: argparse.ArgumentParser, what: str = "file to write") -> None:
+    parser.add_argument("-o", "--output", type=out_file, default="-", help=f"{what} (default: standard output)")
 
 
 def workers_option(parser: argparse.ArgumentParser) -> None:
     workers = "processes that share the lines (default: as many as pay on this machine)"
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help=workers)
+    parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=workers)
 
 
 def load_model(options: argparse.Namespace, path: str | None = None) -> "Model":

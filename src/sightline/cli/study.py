@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from sightline.cli.options import whole
+
 
 def add(commands: Any) -> None:
     """Register the command."""
@@ -12,7 +14,7 @@ def add(commands: Any) -> None:
     only = "measure these claims alone, for example sequential or order"
     parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help=only)
     seeds = "repeat each measurement so often (default: what each claim needs)"
-    parser.add_argument("--seeds", type=int, default=0, metavar="N", help=seeds)
+    parser.add_argument("--seeds", type=whole(1), default=0, metavar="N", help=seeds)
     data = "folder of the corpora multi30k, tatoeba and lm, each used where it is there"
     parser.add_argument("--data", metavar="DIR", help=data)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")

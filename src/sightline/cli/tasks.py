@@ -4,8 +4,8 @@ import argparse
 import json
 from typing import Any
 
-from sightline.cli.files import output
-from sightline.cli.options import model_options
+from sightline.cli.files import in_file, lines_of, output
+from sightline.cli.options import input_option, model_options, output_option
 
 
 def add(commands: Any) -> None:
@@ -17,8 +17,8 @@ def add(commands: Any) -> None:
 def _classify_options(commands: Any) -> None:
     parser = commands.add_parser("classify", help="find the label of every line, with a model of --task classify")
     model_options(parser)
-    parser.add_argument("input", nargs="?", default="-", help="text file, also .gz (default: standard input)")
-    parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
+    input_option(parser)
+    output_option(parser)
     style = "text: label, tab, probability; jsonl adds the probabilities of all labels (default: %(default)s)"
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=style)
     parser.set_defaults(run=run_classify)
@@ -27,12 +27,11 @@ def _classify_options(commands: Any) -> None:
 def run_classify(options: argparse.Namespace) -> None:
     """Line in, label out."""
     from sightline.api import load_classifier
-    from sightline.data.corpus import read_lines
     from sightline.data.prepared import chunks
 
     model = load_classifier(options.model, options.device)
     with output(options.output) as file:
-        for lines in chunks(read_lines(options.input, allow_empty=True)):
+        for lines in chunks(lines_of(options.input, "classify")):
             for found in model.classify(lines):
                 text = f"{found.label}\t{found.probability:.4f}"
                 line = text if options.format == "text" else json.dumps(found.as_record(), ensure_ascii=False)
@@ -42,8 +41,10 @@ def run_classify(options: argparse.Namespace) -> None:
 def _forecast_options(commands: Any) -> None:
     parser = commands.add_parser("forecast", help="continue a time series, with a model of --task forecast")
     model_options(parser)
-    parser.add_argument("input", metavar="INPUT.csv", help="CSV file with the columns of the training; also .gz")
-    parser.add_argument("-o", "--output", default="-", help="CSV file to write (default: standard output)")
+    parser.add_argument(
+        "input", type=in_file, metavar="INPUT.csv", help="CSV file with the columns of the training; also .gz"
+    )
+    output_option(parser, "CSV file to write")
     parser.set_defaults(run=run_forecast)
 
 

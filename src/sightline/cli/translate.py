@@ -8,9 +8,18 @@ from contextlib import nullcontext
 from itertools import islice, tee
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import output, progress
+from sightline.cli.files import in_file, lines_of, out_file, output, progress
 from sightline.cli.generate import is_family_model, language_options, translate_lines
-from sightline.cli.options import decode_options, decode_overrides, load_model, model_options, workers_option
+from sightline.cli.options import (
+    EITHER,
+    decode_options,
+    decode_overrides,
+    input_option,
+    load_model,
+    model_options,
+    output_option,
+    workers_option,
+)
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,17 +30,17 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("translate", help="translate a file or standard input, line by line")
-    model_options(parser)
-    parser.add_argument("input", nargs="?", default="-", help="text file, also .gz (default: standard input)")
-    parser.add_argument("-o", "--output", default="-", help="file to write (default: standard output)")
+    model_options(parser, what=EITHER)
+    input_option(parser)
+    output_option(parser)
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl adds scores and pieces")
     alignment = "write which source word each target word comes from, as i-j: to a file of its own, a line each, or "
     alignment += "with '-' into the output, behind ' ||| ' or in jsonl as 'alignment'"
-    parser.add_argument("--alignment", default="", metavar="FILE", help=alignment)
+    parser.add_argument("--alignment", type=out_file, default="", metavar="FILE", help=alignment)
     parser.add_argument("--prefix", default="", help="what every translation must begin with")
     draft = "guess ahead, for a quicker answer to single sentences, the same as with --beam-size 1: 'input', "
     draft += "a smaller model's directory, or a translation memory (a file as `sightline train` takes it)"
-    parser.add_argument("--draft", default="", metavar="FROM", help=draft)
+    parser.add_argument("--draft", type=in_file, default="", metavar="FROM", help=draft)
     workers_option(parser)
     language_options(parser)
     decode_options(parser)
@@ -40,18 +49,16 @@ def add(commands: Any) -> None:
 
 def run_translate(options: argparse.Namespace) -> None:
     """Translate; line in, line out."""
-    from sightline.data.corpus import read_lines
-
     if is_family_model(options.model):
         translate_lines(options)
         return
     if options.source_language or options.target_language:
         raise UserError("--source-language and --target-language are for models of many languages; this one has two")
-    overrides = decode_overrides(options)
     model = load_model(options)
+    overrides = decode_overrides(options, model.decode_config)
     interactive = options.input == "-" and sys.stdin.isatty()
     chunk_lines = 1 if interactive else 1000
-    lines, again = tee(_stdin_lines() if interactive else read_lines(options.input, allow_empty=True))
+    lines, again = tee(_stdin_lines() if interactive else lines_of(options.input, "translate"))
     translations = model.translate_lines(
         lines,
         options.prefix,

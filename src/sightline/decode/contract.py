@@ -3,7 +3,7 @@
 Nothing here imports torch, so that a model that searches by itself answers without it (`engine`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,6 +30,16 @@ class PlainOptions:
     bos_id: int = 1
     eos_id: int = 2
     suppressed: tuple[int, ...] = (0, 1, 3)  # never written: padding, start mark, unknown
+
+
+def with_room(given: Mapping[str, Any], beam_size: int) -> dict[str, Any]:
+    """Settings of one call, in which a beam of usually `beam_size` is as wide as the n-best list unless they say.
+
+    >>> with_room({"n_best": 6}, 4)["beam_size"], with_room({"n_best": 6, "beam_size": 4}, 4)["beam_size"]
+    (6, 4)
+    """
+    n_best = given.get("n_best")
+    return {"beam_size": n_best, **given} if isinstance(n_best, int) and n_best > beam_size else dict(given)
 
 
 @dataclass(frozen=True)

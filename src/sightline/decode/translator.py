@@ -13,7 +13,7 @@ from typing import Any
 from sightline.config import DecodeConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, OwnSearch, SpecialIds
+from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, OwnSearch, SpecialIds, with_room
 from sightline.decode.engine import check_decoding, decode_tokens, is_plain
 from sightline.errors import UserError
 
@@ -210,11 +210,12 @@ class Translator:
 
 
 def override(config: DecodeConfig, overrides: dict[str, Any]) -> DecodeConfig:
-    """`config` with some settings replaced, all checked.
+    """`config` with some settings replaced, all checked. The beam is as wide as `n_best` asks unless `overrides` says.
 
-    >>> override(DecodeConfig(), {"beam_size": 1}).beam_size
-    1
+    >>> override(DecodeConfig(), {"beam_size": 1}).beam_size, override(DecodeConfig(), {"n_best": 9}).beam_size
+    (1, 9)
     """
+    overrides = with_room(overrides, config.beam_size)
     changed = from_dict({"decode": overrides}, "translate", RunConfig(decode=config))
     check_decoding(check(changed).decode)
     return changed.decode

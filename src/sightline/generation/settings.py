@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from sightline.decode.contract import with_room
 from sightline.decode.ending import PoolFilled
 from sightline.decode.sampling import SamplingOptions
 from sightline.decode.search import Rule, SearchOptions, Stop
@@ -48,7 +49,11 @@ class GenerationSettings:
     unused: tuple[str, ...] = ()  # what the file asks for and we do not have
 
     def changed(self, given: Mapping[str, Any]) -> "GenerationSettings":
-        """With what a caller says; `UserError` for what is unknown or makes no sense."""
+        """With what a caller says; `UserError` for what is unknown or makes no sense.
+
+        The beam is as wide as `n_best` asks unless the caller says how wide.
+        """
+        given = with_room(given, self.beam_size)
         own = [f.name for f in fields(self) if not f.name.endswith(("_id", "_ids")) and f.name not in INTERNAL]
         for name in given:
             if name not in own:
@@ -63,6 +68,10 @@ class GenerationSettings:
         for name, least in LEAST.items():
             if getattr(self, name) < least:
                 raise UserError(f"{name} = {getattr(self, name)}: must be at least {least}")
+        if self.min_new_tokens > self.max_new_tokens:
+            raise UserError(
+                f"min_new_tokens = {self.min_new_tokens} is more than max_new_tokens = {self.max_new_tokens}"
+            )
         if not (math.isfinite(self.temperature) and self.temperature > 0):
             raise UserError(f"temperature = {self.temperature}: must be greater than 0 and finite")
         if not 0 < self.top_p <= 1:
@@ -101,7 +110,7 @@ class GenerationSettings:
 INTERNAL = ("suppressed", "suppressed_first", "unused")
 LEAST = {
     "max_new_tokens": 1, "min_new_tokens": 0, "beam_size": 1, "n_best": 1, "no_repeat_ngram": 0, "top_k": 0,
-    "batch_size": 1,
+    "batch_size": 1, "seed": 0,
 }  # fmt: skip
 NEVER = -1  # an end mark nobody writes
 

@@ -31,6 +31,7 @@ TITLE = 0.45
 AXIS_NAME = 0.30
 SCALE = 0.75  # height of the strip with the colour scale
 GAP = 0.34  # between the panels of the heads; holds a panel's title
+DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out: same in, same out
 LARGEST = 8000  # pixels of a PNG's longer side, about
 OWN_FONT = "DejaVu Sans"  # comes with matplotlib
 LAST_OF_EUROPE = 0x52F  # Latin, Greek, Cyrillic: in that font
@@ -77,7 +78,7 @@ def save_attention(
     axes: tuple[str, str] = ("translation", "source"),
     style: str = "png",
 ) -> None:
-    """Write a picture, "png" or "svg": the mean of the heads large, each head beside it.
+    """Write a picture, "png", "svg" or "pdf": the mean of the heads large, each head beside it.
 
     `weights` are probabilities over the keys, for each head and query; a single head is drawn alone. A blank in front
     of a piece is not drawn; pieces without one, which continue the word before, are grey. `axes` names rows and
@@ -104,7 +105,7 @@ def save_attention(
             _draw_heads(figure, layout, weights)
         _draw_scale(figure, layout, image, len(weights))
         dpi = min(200.0, LARGEST / max(layout.width, layout.height))
-        figure.savefig(path, format=style, dpi=dpi, metadata={"Date": None} if style == "svg" else None)
+        figure.savefig(path, format=style, dpi=dpi, metadata=DATES.get(style))
 
 
 def _fonts(texts: Sequence[str]) -> list[str]:

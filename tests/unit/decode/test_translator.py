@@ -152,7 +152,7 @@ def test_lines_are_streamed(translator):
         ({"beam_sise": 2}, "did you mean 'beam_size'"),
         ({"beam_size": "four"}, "beam_size"),
         ({"beam_size": 0}, "beam_size"),
-        ({"n_best": 9}, "n_best = 9 is more than"),
+        ({"n_best": 9, "beam_size": 4}, "n_best = 9 is more than"),
         ({"top_p": 2.0}, "top_p"),
         ({"temperature": -1.0}, "temperature"),
         ({"length_penalty": -0.5}, "length_penalty"),

@@ -72,6 +72,23 @@ def test_several_samples_of_one_prompt(make: Make) -> None:
     assert [one.tokens for one in found[2]] == [one.tokens for one in (alone, *alone.alternatives)]
 
 
+def test_the_beam_is_as_wide_as_the_list_asked_for(make: Make) -> None:
+    model = make("gpt2")
+    (written,) = model.generate(["it"], n_best=3, max_new_tokens=4)
+    assert len(written.alternatives) == 2
+    with pytest.raises(UserError, match="n_best = 3 is more than beam_size = 2"):
+        model.generate(["it"], n_best=3, beam_size=2)
+
+
+def test_the_command_line_hands_a_prefix_and_languages_on(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    model = make("t5", {"task_specific_params": {"translation_en_to_de": {"prefix": "to German: "}}})
+    wishes = ["--prefix", "say: ", "--source-language", "en", "--target-language", "de", "--max-new-tokens", "4"]
+    for more in ([], ["--beam-size", "2"], ["--format", "jsonl"]):
+        assert main(["generate", str(model.path), "A text", *wishes, *more]) == 0
+    given = {"prefix": "say: ", "source_language": "en", "target_language": "de", "max_new_tokens": 4}
+    assert capsys.readouterr().out.startswith("".join(model.stream("A text", **given)) + "\n")
+
+
 def test_stop_strings_end_an_output_before_them(make: Make) -> None:
     model = make("gpt2")
     for settings in ({"sample": True, "temperature": 3.0}, {"beam_size": 2}):
@@ -118,7 +135,7 @@ def test_lengths_of_a_decoder_with_an_encoder_count_its_start_mark(make: Make) -
     [
         ({"beams": 2}, "unknown setting 'beams'"),
         ({"temperature": 0.0}, "temperature = 0.0: must be greater than 0"),
-        ({"n_best": 2}, "n_best = 2 is more than beam_size = 1"),
+        ({"n_best": 2, "beam_size": 1}, "n_best = 2 is more than beam_size = 1"),
         ({"max_new_tokens": 0}, "max_new_tokens = 0: must be at least 1"),
         ({"early_stopping": "soon"}, "early_stopping = 'soon'"),
         ({"stop": [""]}, "stop: an empty string"),

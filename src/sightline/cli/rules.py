@@ -1,0 +1,172 @@
+"""Flags beside each other, and files: what a command would leave unread, or overwrite, is refused before it begins.
+
+Silence about a flag is worse than a refusal. `RULES` has what the command line alone shows, `refuse_unread` what hangs
+on the settings of a model. Not here: the range of a single value (`options.whole`, and the library's own checks).
+"""
+
+import argparse
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sightline.cli.files import in_file, out_file
+from sightline.config import DecodeConfig
+from sightline.errors import UserError
+
+DECODING = tuple(field.name for field in fields(DecodeConfig))
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Flags, by the names of their values, that mean nothing where `holds`; `why` ends the line that says so."""
+
+    flags: Sequence[str]
+    holds: Callable[[argparse.Namespace], Any]
+    why: str
+
+
+def _few(options: argparse.Namespace) -> bool:
+    return not options.sample and 1 in (options.n_best, options.beam_size)
+
+
+def _shows_everything(options: argparse.Namespace) -> bool:
+    from sightline.cli.inspect import format_of
+
+    return format_of(options) in ("html", "json")
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "translate": (
+        Rule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),
+        Rule(
+            ("workers", "sample", "shortlist", "n_best", "batch_tokens"),
+            lambda o: o.draft,
+            "does not go with --draft, which is greedy search of one line at a time",
+        ),
+        Rule(("beam_size",), lambda o: o.draft and o.beam_size > 1, "does not go with --draft: it is greedy search"),
+    ),
+    "distill": (
+        Rule(("n_best",), lambda o: not o.interpolate, "is for --interpolate; without it the likeliest is written"),
+        Rule(("interpolate",), _few, "chooses among several translations: leave out --n-best 1 and --beam-size 1"),
+    ),
+    "align": (
+        Rule(("output", "reverse"), lambda o: o.choose, "does not go with --choose, which writes into MODEL alone"),
+    ),
+    "evaluate": (
+        Rule(("target", "reverse", "hypothesis"), lambda o: not o.alignments, "is for --alignments: name gold links"),
+        Rule(
+            ("reference", "against", "multi30k", "tokenize", "save", *DECODING),
+            lambda o: o.alignments,
+            "does not go with --alignments, which measures links, not translations",
+        ),
+        Rule(
+            ("model", "source", "target", "reverse", "device"),
+            lambda o: o.hypothesis,
+            "does not go with --hypothesis, whose links need no model",
+        ),
+    ),
+    "inspect": (
+        Rule(
+            ("part", "layer", "head"),
+            _shows_everything,
+            "is for pictures and text (-o FILE.png, --format text): a page, like json, has every layer and head",
+        ),
+        Rule(
+            ("prefix", *(name for name in DECODING if name != "max_source_length")),
+            lambda o: o.target is not None,
+            "does not go with --target: nothing is searched for where the translation is given",
+        ),
+    ),
+}
+
+
+def typed_flags(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, str]:
+    """The flags that say something else than their default, by the names of their values."""
+    return {
+        action.dest: action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
+        for action in parser._actions
+        if hasattr(options, action.dest) and getattr(options, action.dest) != action.default
+    }
+
+
+def refuse_meaningless(command: str, flags: Mapping[str, str], options: argparse.Namespace) -> None:
+    """`UserError` for the first flag that means nothing beside the others."""
+    for rule in RULES.get(command, ()):
+        for name in rule.flags:
+            if name in flags and rule.holds(options):
+                raise UserError(f"{flags[name]} {rule.why}")
+
+
+def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
+    """`UserError` for a setting that the kind of search leaves unread.
+
+    Args:
+        given: settings of the command line by name, of `DecodeConfig` or `GenerationSettings`.
+        usual: the model's own, an object of either; it says whether the model samples where nobody says so.
+    """
+    sample = given.get("sample", usual.sample)
+    stray = [name for name in SAMPLING if name in given and not sample]
+    if stray:
+        raise UserError(f"--{stray[0].replace('_', '-')} is for sampling: add --sample, or leave it out")
+    if sample and given.get("beam_size", 1) > 1:
+        raise UserError(
+            "--beam-size does not go with --sample: what is drawn is not searched for; --n-best draws several"
+        )
+
+
+def in_flags(message: str, flags: Mapping[str, str]) -> str:
+    """A message of the library in the words of the command line.
+
+    >>> in_flags("decode.n_best = 9 is more than decode.beam_size = 2", {"n_best": "--n-best"})
+    '--n-best 9 is more than decode.beam_size = 2'
+    """
+
+    def flag(found: re.Match[str]) -> str:
+        return f"{flags[found[1]]} " if found[1] in flags else found[0]
+
+    return re.sub(r"(?<![\w.])(?:decode\.)?(\w+) = ", flag, message)
+
+
+# --- files
+
+
+def refuse_overwriting(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """`UserError` where a command would write over a file that it reads, under whatever name, or one file twice."""
+    read, written = list(_files(parser, options, in_file)), list(_files(parser, options, out_file))
+    for flag, path in written:
+        same = next((other for _, other in read if _same(path, other)), None)
+        if same is not None:
+            what = "standard output" if path == "-" else f"{flag} {path}"
+            source = "standard input" if same == "-" else same
+            raise UserError(f"{what}: is the file that is read ({source}); write into another one")
+    places = [(flag, Path(path).resolve()) for flag, path in written if path != "-"]
+    for number, (flag, place) in enumerate(places):
+        for earlier, other in places[:number]:
+            if place == other:
+                raise UserError(f"{flag} {place}: {earlier} writes this file already; name another one")
+
+
+def _files(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, kind: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:
+        if action.type is kind:
+            value = getattr(options, action.dest)
+            flag = action.option_strings[0] if action.option_strings else ""
+            yield from ((flag, path) for path in (value if isinstance(value, list) else [value]) if path)
+
+
+def _same(written: str, read: str) -> bool:
+    """Whether both are one plain file; a device or a pipe may be read and written."""
+    try:
+        one = os.fstat(sys.stdout.fileno()) if written == "-" else os.stat(written)
+        other = os.fstat(sys.stdin.fileno()) if read == "-" else os.stat(read)
+    except (OSError, ValueError):  # no such file, or a stream without one
+        return False
+    return stat.S_ISREG(one.st_mode) and os.path.samestat(one, other)
