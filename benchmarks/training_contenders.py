@@ -46,14 +46,12 @@ def ours(size: Size) -> Step:
     optimizer = make_optimizer(model, train)
 
     def step(batch: Batch) -> float:
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         loss = batch_loss(model, weight, batch, PAD, train.label_smoothing, train.r_drop)
         (loss.objective / batch.n_target_tokens).backward()
         value = loss.objective.item() / batch.n_target_tokens
         assert math.isfinite(value) and gradient_norm(model).isfinite()
-        for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE
-        optimizer.step()
+        optimizer.step(LEARNING_RATE)
         return value
 
     return step

@@ -83,6 +83,7 @@ class TrainConfig:
     learning_rate: float = 0.0  # peak; 0 = the paper's, (d_model * warmup_steps) ** -0.5 (section 5.3)
     warmup_steps: int = 4000  # updates of linear rise
     schedule: str = "inverse_sqrt"  # after warm-up: "inverse_sqrt" (the paper), "cosine" or "linear" to 0, "constant"
+    optimizer: str = "adam"  # or "muon": orthogonalised momentum on the hidden matrices, Adam on the rest
     betas: tuple[float, float] = (0.9, 0.98)  # Adam
     eps: float = 1e-9  # Adam
     weight_decay: float = 0.0  # decoupled (AdamW); 0 = Adam as in the paper
@@ -162,6 +163,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "data.normalization": ("none", "nfc", "nfkc"),
     "train.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
     "train.precision": ("auto", "float32", "bf16"),
+    "train.optimizer": ("adam", "muon"),
     "train.batching": ("auto", "random", "bucketed"),
     "train.best_metric": ("loss", "bleu", "accuracy", "macro_f1"),
     "decode.compute": ("float32", "int8", "bfloat16", "float16"),

@@ -196,7 +196,7 @@ def test_later_setting_wins_and_the_rest_stays() -> None:
         ("max_steps=10", "--set: unknown key 'max_steps'; did you mean 'train.max_steps'?"),
         ("model.max_steps=10", "--set: unknown key 'model.max_steps'; did you mean 'train.max_steps'?"),
         ("train.max_step=10", "--set: unknown key 'train.max_step'; did you mean 'train.max_steps'?"),
-        ("quite.another=10", "--set: unknown key 'quite.another'"),
+        ("zzz.qqqqqqq=10", "--set: unknown key 'zzz.qqqqqqq'"),
         (
             "train.max_steps",
             "--set train.max_steps: write it as section.key=value, for example train.max_steps=1000",

@@ -30,15 +30,14 @@ def learn(
     optimizer = make_optimizer(model, schedule)
     model.train()
     for step in range(1, steps + 1):
-        optimizer.param_groups[0]["lr"] = learning_rate(step, rate, schedule)
-        optimizer.zero_grad()
+        model.zero_grad()
         value = loss()
         value.backward()
         norm = gradient_norm(model)
         if torch.isfinite(norm):
             if clip:
                 clip_gradients(model, norm, clip)
-            optimizer.step()
+            optimizer.step(learning_rate(step, rate, schedule))
         if each:
             each(step, value.item(), norm.item())
     model.eval()

@@ -1,18 +1,75 @@
-"""Adam (section 5.3), its update guarded, and its state as named tensors."""
+"""Adam (section 5.3) or Muon, an update guarded, and an optimiser's state as named tensors."""
+
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.config import TrainConfig
+from sightline.errors import UserError
+
+STATE = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")  # what Adam and Muon keep of a parameter
 
 
-def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
-    """Adam(W) over all parameters, in one fused kernel; the rate is set at every step by the trainer."""
+class Optimizer:
+    """One or more of torch's optimisers, each with parameters of its own, as one; the rate is set by the trainer."""
+
+    def __init__(self, *parts: torch.optim.Optimizer) -> None:
+        self.parts = parts
+
+    def step(self, rate: float) -> None:
+        """Update every parameter that has a gradient, at this learning rate."""
+        for part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = rate
+            part.step()
+
+    def tensors(self, model: nn.Module) -> dict[str, Tensor]:
+        """The state as `{"exp_avg.NAME": ..., "exp_avg_sq.NAME": ..., "step.NAME": ...}`, of Muon "momentum_buffer"."""
+        return {f"{kind}.{name}": value for name, _, state in self._states(model) for kind, value in state.items()}
+
+    def restore(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+        """The inverse of `tensors`."""
+        for name, parameter, state in self._states(model):
+            state.update({k: tensors[f"{k}.{name}"].to(parameter.device) for k in STATE if f"{k}.{name}" in tensors})
+
+    def _states(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter, dict[str, Tensor]]]:
+        """Name, parameter and what is kept of it."""
+        parts = {parameter: part for part in self.parts for group in part.param_groups for parameter in group["params"]}
+        for name, parameter in model.named_parameters():
+            yield name, parameter, parts[parameter].state[parameter]
+
+
+def make_optimizer(model: nn.Module, train: TrainConfig) -> Optimizer:
+    """Adam(W) over all parameters, in one fused kernel; with `train.optimizer` "muon", Muon on the hidden matrices.
+
+    Muon (https://kellerjordan.github.io/posts/muon) orthogonalises the momentum of a matrix. Its update is scaled to
+    the size of AdamW's (arXiv:2502.16982, section 2.2), so that both take one learning rate.
+    """
+    if train.optimizer == "adam":
+        return Optimizer(_adam(model.parameters(), train))
+    if not hasattr(torch.optim, "Muon"):
+        raise UserError(f"train.optimizer = muon needs torch 2.9 or newer, this is {torch.__version__}")
+    hidden = hidden_matrices(model)
+    if not hidden:
+        raise UserError("train.optimizer = muon: this network has no linear layers between its layers; use adam")
+    muon = torch.optim.Muon(hidden, lr=0.0, weight_decay=train.weight_decay, adjust_lr_fn="match_rms_adamw")
+    chosen = set(hidden)
+    return Optimizer(muon, _adam([p for p in model.parameters() if p not in chosen], train))
+
+
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """Weights of the linear layers but for the last, to the vocabulary: what Muon is meant for."""
+    last = getattr(model, "output", None)
+    return [m.weight for m in model.modules() if isinstance(m, nn.Linear) and m is not last]
+
+
+def _adam(parameters: Iterable[nn.Parameter], train: TrainConfig) -> torch.optim.Optimizer:
     settings = {"lr": 0.0, "betas": tuple(train.betas), "eps": train.eps, "fused": True}
     if train.weight_decay:
-        return torch.optim.AdamW(model.parameters(), weight_decay=train.weight_decay, **settings)
-    return torch.optim.Adam(model.parameters(), **settings)
+        return torch.optim.AdamW(parameters, weight_decay=train.weight_decay, **settings)
+    return torch.optim.Adam(parameters, **settings)
 
 
 def gradient_norm(model: nn.Module) -> Float[Tensor, ""]:
@@ -25,21 +82,3 @@ def clip_gradients(model: nn.Module, norm: Float[Tensor, ""], largest: float) ->
     """Scale all gradients so that their norm, now `norm`, is at most `largest`."""
     if norm > largest:
         torch._foreach_mul_([p.grad for p in model.parameters() if p.grad is not None], largest / (norm + 1e-6))
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The moments as `{"exp_avg.NAME": ..., "exp_avg_sq.NAME": ..., "step.NAME": ...}`."""
-    return {
-        f"{kind}.{name}": value
-        for name, parameter in model.named_parameters()
-        for kind, value in optimizer.state[parameter].items()
-    }
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """The inverse of `optimizer_tensors`."""
-    for name, parameter in model.named_parameters():
-        kinds = ("exp_avg", "exp_avg_sq", "step")
-        state = {kind: tensors[f"{kind}.{name}"] for kind in kinds if f"{kind}.{name}" in tensors}
-        if state:
-            optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}

@@ -36,8 +36,6 @@ from sightline.training.optimizer import (
     clip_gradients,
     gradient_norm,
     make_optimizer,
-    optimizer_tensors,
-    restore_optimizer,
 )
 from sightline.training.recompute import recompute_layers
 from sightline.training.schedule import learning_rate, peak_learning_rate
@@ -161,7 +159,7 @@ class Trainer:
         train, progress = self.config.train, self.progress
         n_targets = sum(batch.n_targets for batch in batches)
         self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         sums: list[Tensor] = []
         names: list[str] = []
         for batch in batches:
@@ -179,9 +177,7 @@ class Trainer:
             return
         if train.clip_norm:
             clip_gradients(self.model, norm, train.clip_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(progress.step, self._peak, train)
-        self.optimizer.step()
+        self.optimizer.step(learning_rate(progress.step, self._peak, train))
         self._advance_average()
         progress.skipped_in_a_row = 0
         progress.objective += objective
@@ -289,7 +285,7 @@ class Trainer:
     # Checkpoints
 
     def _save(self) -> None:
-        training = optimizer_tensors(self.optimizer, self.model)
+        training = self.optimizer.tensors(self.model)
         training |= {f"ema.{name}": value for name, value in self.average.items()}
         training["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
@@ -307,7 +303,7 @@ class Trainer:
         state = dict(checkpoint.state)
         self.progress = Progress(**{name: state[name] for name in asdict(Progress()) if name in state})
         _copy(checkpoint.model, self._parameters())
-        restore_optimizer(self.optimizer, self.model, checkpoint.training)
+        self.optimizer.restore(self.model, checkpoint.training)
         for name, value in self.average.items():
             value.copy_(checkpoint.training[f"ema.{name}"])
         torch.set_rng_state(checkpoint.training["random.cpu"])

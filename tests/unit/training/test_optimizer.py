@@ -1,19 +1,16 @@
-"""Adam by its formula, its state as named tensors, gradients measured and clipped."""
+"""Adam and Muon by their formulas, their state as named tensors, gradients measured and clipped."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config import TrainConfig
-from sightline.training.optimizer import (
-    clip_gradients,
-    gradient_norm,
-    make_optimizer,
-    optimizer_tensors,
-    restore_optimizer,
-)
+from sightline.config import ModelConfig, TrainConfig
+from sightline.errors import UserError
+from sightline.model.build import build_model
+from sightline.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer
 
 TRAIN = TrainConfig()
 
@@ -22,11 +19,10 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
 
 
-def update(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, rate: float = 0.01) -> None:
-    optimizer.zero_grad()
+def update(model: nn.Module, optimizer: Optimizer, x: Tensor, rate: float = 0.01) -> None:
+    model.zero_grad()
     model(x).square().sum().backward()
-    optimizer.param_groups[0]["lr"] = rate
-    optimizer.step()
+    optimizer.step(rate)
 
 
 def flat(model: nn.Module) -> Tensor:
@@ -40,8 +36,7 @@ def test_updates_are_adam_with_the_settings_of_the_paper() -> None:
     for step in (1, 2, 3):
         gradients = [3.0 * step, -0.5 * step]
         parameter["w"].grad = torch.tensor(gradients, dtype=torch.float64)
-        optimizer.param_groups[0]["lr"] = 0.1
-        optimizer.step()
+        optimizer.step(0.1)
         for i, g in enumerate(gradients):
             m[i] = 0.9 * m[i] + 0.1 * g
             v[i] = 0.98 * v[i] + 0.02 * g * g
@@ -55,21 +50,66 @@ def test_weight_decay_is_decoupled() -> None:
     optimizer = make_optimizer(model, TrainConfig(weight_decay=0.5))
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    optimizer.param_groups[0]["lr"] = 0.1
-    optimizer.step()
+    optimizer.step(0.1)
     torch.testing.assert_close(flat(model), before * (1 - 0.1 * 0.5))
 
 
-def test_a_restored_optimizer_goes_on_exactly() -> None:
+MUON = replace(TRAIN, optimizer="muon")
+needs_muon = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9 has no Muon")
+
+
+@needs_muon
+def test_muon_moves_along_the_nearest_orthogonal_matrix_and_adam_moves_the_rest() -> None:
+    """By the singular value decomposition; Muon's iteration leaves singular values between 0.5 and 1.5."""
+    model = nn.Sequential(nn.Linear(8, 6))
+    before, bias = model[0].weight.detach().clone(), model[0].bias.detach().clone()
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    make_optimizer(model, MUON).step(0.1)
+    u, _, vh = torch.linalg.svd(model[0].weight.grad, full_matrices=False)
+    moved = (before - model[0].weight.detach()) / (0.1 * 0.2 * 8**0.5)
+    inside = u.mT @ moved @ vh.mT
+    assert (inside - inside.diagonal().diag()).abs().max() < 0.1
+    assert inside.diagonal().min() > 0.5 and inside.diagonal().max() < 1.5
+    torch.testing.assert_close((bias - model[0].bias).abs(), torch.full_like(bias, 0.1))  # Adam's first step
+
+
+@needs_muon
+def test_muon_takes_the_hidden_matrices_of_the_transformer() -> None:
+    """Six of an encoder's layer, ten of a decoder's; neither embeddings nor the matrix to the vocabulary."""
+    config = ModelConfig(vocab_size=9, d_model=8, d_ff=8, n_heads=2, n_encoder_layers=2, n_decoder_layers=3)
+    for tied in ("all", "none"):
+        model = build_model(replace(config, tied_embeddings=tied))
+        hidden = hidden_matrices(model)
+        assert len(hidden) == 2 * 6 + 3 * 10
+        assert all(9 not in matrix.shape for matrix in hidden)
+        assert len(make_optimizer(model, MUON).parts) == 2
+
+
+def test_muon_is_refused_where_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.optim, "Muon", raising=False)
+    with pytest.raises(UserError, match=r"muon needs torch 2\.9"):
+        make_optimizer(network(), MUON)
+
+
+@pytest.mark.parametrize(
+    ("train", "kinds"),
+    [
+        (TRAIN, {"exp_avg", "exp_avg_sq", "step"}),
+        pytest.param(MUON, {"exp_avg", "exp_avg_sq", "step", "momentum_buffer"}, marks=needs_muon),
+    ],
+    ids=["adam", "muon"],
+)
+def test_a_restored_optimizer_goes_on_exactly(train: TrainConfig, kinds: set[str]) -> None:
     model, x = network(), torch.randn(7, 4, dtype=torch.float64)
-    optimizer = make_optimizer(model, TRAIN)
+    optimizer = make_optimizer(model, train)
     for _ in range(3):
         update(model, optimizer, x)
-    tensors = {name: value.clone() for name, value in optimizer_tensors(optimizer, model).items()}
-    assert {name.split(".")[0] for name in tensors} == {"exp_avg", "exp_avg_sq", "step"}
+    tensors = {name: value.clone() for name, value in optimizer.tensors(model).items()}
+    assert {name.split(".")[0] for name in tensors} == kinds
     twin = deepcopy(model)
-    other = make_optimizer(twin, TRAIN)
-    restore_optimizer(other, twin, tensors)
+    other = make_optimizer(twin, train)
+    other.restore(twin, tensors)
     for _ in range(2):
         update(model, optimizer, x)
         update(twin, other, x)
@@ -79,8 +119,8 @@ def test_a_restored_optimizer_goes_on_exactly() -> None:
 def test_restoring_before_the_first_update_restores_nothing() -> None:
     model = network()
     optimizer = make_optimizer(model, TRAIN)
-    assert optimizer_tensors(optimizer, model) == {}
-    restore_optimizer(optimizer, model, {})
+    assert optimizer.tensors(model) == {}
+    optimizer.restore(model, {})
     update(model, optimizer, torch.ones(1, 4, dtype=torch.float64))
 
 
