@@ -62,7 +62,8 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> Optimizer:
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     """Weights of the linear layers but for the last, to the vocabulary: what Muon is meant for."""
     last = getattr(model, "output", None)
-    return [m.weight for m in model.modules() if isinstance(m, nn.Linear) and m is not last]
+    layers = (m for m in model.modules() if isinstance(m, nn.Linear) and m is not last)
+    return [layer.get_parameter("weight") for layer in layers]
 
 
 def _adam(parameters: Iterable[nn.Parameter], train: TrainConfig) -> torch.optim.Optimizer:
