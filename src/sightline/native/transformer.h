@@ -1,5 +1,5 @@
 /* The Transformer of section 3 for inference: sources of any lengths side by side without padding, one target position
-   of every hypothesis at a time. Structures are filled in by transformer.py; keep both in step. */
+   of every hypothesis at a time. Structures are filled in by network.py; keep both in step. */
 
 #ifndef SIGHTLINE_TRANSFORMER_H
 #define SIGHTLINE_TRANSFORMER_H
