@@ -318,12 +318,17 @@ class Model:
         }
 
 
-def load(path: str | Path, device: str = "auto") -> Any:
+def load(path: str | Path, device: str = "auto", dtype: str = "auto") -> Any:
     """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout.
 
     Args:
         path: the folder; or OWNER/NAME of the Hugging Face hub, if it is in its cache, and hf:OWNER/NAME to fetch it.
         device: "auto", "cpu" or "cuda".
+        dtype: numbers that a model in the Hugging Face layout computes with: "float32", "float16" or "bfloat16". "auto"
+            is float32 on a CPU, elsewhere what the file has. Weights that are in the file as they are asked for are
+            mapped into memory, pages that processes share and the system may drop; others are converted, a copy of 4
+            bytes (half precision: 2) a parameter beside the file. Models that Sightline has trained are float32; what
+            they decode with is `translate(..., compute=...)`.
 
     Returns:
         A `Model`, which translates; of `--task classify` a `sightline.tasks.classification.Classifier`, of `--task
@@ -340,23 +345,29 @@ def load(path: str | Path, device: str = "auto") -> Any:
 
     folder = folder_of(path)
     if is_family(folder):
-        return _load_family(folder, device)
+        return _load_family(folder, device, dtype)
+    if dtype not in ("auto", "float32"):
+        raise UserError(
+            f"{path}: dtype = {dtype} is for the Hugging Face layout; this model takes translate(compute=...)"
+        )
     return {"translate": load_translator, "classify": load_classifier, "forecast": load_forecaster}[task_of(folder)](
         folder, device
     )
 
 
-def _load_family(folder: str | Path, device: str) -> Any:
+def _load_family(folder: str | Path, device: str, dtype: str) -> Any:
     """What only such a model needs is imported here: our own translators are not to wait for it."""
     from sightline.families.folder import read_family
+    from sightline.families.precision import dtype_for
     from sightline.generation.models import with_verbs
     from sightline.generation.permutation import PermutationModel
     from sightline.relatives.folder import is_xlnet, read_xlnet
 
     chosen = choose_device(device)
-    return (
-        PermutationModel.of(read_xlnet(folder, chosen)) if is_xlnet(folder) else with_verbs(read_family(folder, chosen))
-    )
+    numbers = dtype_for(dtype, chosen)
+    if is_xlnet(folder):
+        return PermutationModel.of(read_xlnet(folder, chosen, numbers))
+    return with_verbs(read_family(folder, chosen, numbers))
 
 
 def load_translator(path: str | Path, device: str = "auto") -> Model:

@@ -1,9 +1,10 @@
 """Every family computes what `transformers` computes, on tiny random checkpoints that `transformers` writes.
 
 A case is a class of transformers, the settings it is made with and the inputs it is given. All cases go through all
-tests: logits, last and inner hidden states, cached decoding, greedy search, and the way back.
+tests: logits, last and inner hidden states, cached decoding, greedy search, half precision, and the way back.
 """
 
+import copy
 import json
 import warnings
 from collections.abc import Iterator
@@ -182,10 +183,10 @@ class Pair:
         return self.ours.network
 
 
-def load_theirs(kind: str, folder: Path) -> Any:
+def load_theirs(kind: str, folder: Path, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return getattr(transformers, kind).from_pretrained(folder).eval()
+        return getattr(transformers, kind).from_pretrained(folder, **options).eval()
 
 
 def make_pair(case: Case, folder: Path) -> Pair:
@@ -387,3 +388,31 @@ def test_the_way_back(pair: Pair, tmp_path: Path) -> None:
     ours = sightline.load(tmp_path / "ours", "cpu")
     assert json.loads(json.dumps(ours.config.as_dict())) == json.loads(json.dumps(pair.ours.config.as_dict()))
     assert torch.equal(ours.network(*pair.inputs.values()), pair.network(*pair.inputs.values()))
+
+
+HALF = ("float16", "bfloat16")
+
+
+@pytest.mark.parametrize("precision", HALF)
+def test_a_file_in_half_precision_is_computed_in_float32(pair: Pair, precision: str, tmp_path: Path) -> None:
+    """As transformers computes the same file when asked to: what it rounded on writing is all that is lost."""
+    halved = save_in(precision, pair, tmp_path)
+    ours, theirs = sightline.load(halved, "cpu"), load_theirs(pair.case.kind, halved, dtype=torch.float32)
+    assert {parameter.dtype for parameter in ours.network.parameters()} == {torch.float32}
+    close(ours.network(*pair.inputs.values()), their_logits(theirs, **pair.inputs))
+
+
+@pytest.mark.parametrize("precision", HALF)
+def test_half_precision_where_it_is_asked_for(pair: Pair, precision: str) -> None:
+    """Every part of every family computes in it, and finds about the same."""
+    network = sightline.load(pair.folder, "cpu", dtype=precision).network
+    found = network(*pair.inputs.values())
+    assert found.dtype == getattr(torch, precision)
+    exact = pair.network(*pair.inputs.values()).flatten()
+    assert torch.cosine_similarity(found.float().flatten(), exact, dim=0) > 0.99
+
+
+def save_in(precision: str, pair: Pair, folder: Path) -> Path:
+    """The pair's checkpoint as transformers writes it in half precision."""
+    copy.deepcopy(pair.theirs).to(getattr(torch, precision)).save_pretrained(folder)
+    return folder

@@ -1,7 +1,8 @@
 """Read a folder in the Hugging Face layout: `config.json` and the tensors beside it.
 
-Tensors are mapped into memory, not copied: what a network has of them are views of the file. Nothing is loaded half:
-whatever does not fit is named in one `UserError`. Not here: tokenizers (`vocabulary`), writing (`export`).
+Tensors are mapped into memory, not copied: what a network has of them are views of the file, unless it computes with
+other numbers (`precision`). Nothing is loaded half: whatever does not fit is named in one `UserError`. Not here:
+tokenizers (`vocabulary`), writing (`export`).
 """
 
 import re
@@ -17,27 +18,32 @@ from torch import Tensor
 
 from sightline.errors import UserError, unknown
 from sightline.families.family import Family
-from sightline.families.layout import CONFIG, SHARDS, WEIGHTS, read_json
+from sightline.families.layout import CONFIG, read_json, weight_files
+from sightline.families.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
 from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
 from sightline.model.family_config import FamilyConfig
 
-PICKLED = "pytorch_model.bin"
+ARCHIVE = b"PK\x03\x04"  # how a zip file begins
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """What a folder holds, read and checked."""
 
-    network: FamilyNetwork  # in evaluation mode, on no device but the CPU, in the file's numbers
+    network: FamilyNetwork  # in evaluation mode, on no device but the CPU
     config: FamilyConfig
     hf_config: dict[str, Any]  # config.json as it was: tokenizers, generation and export need more than the network
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """The network of `folder` with its weights; `UserError` names everything that does not fit."""
+def read_checkpoint(folder: Path, dtype: torch.dtype | None = None) -> Checkpoint:
+    """The network of `folder` with its weights; `UserError` names everything that does not fit.
+
+    `dtype` are the numbers it is to compute with; None = the file's, of several the widest.
+    """
     values = read_json(folder / CONFIG)
+    refuse_quantised_config(folder, values)
     kind = values.get("model_type")
     if kind not in FAMILIES:
         raise unknown("model_type", str(kind), FAMILIES)
@@ -46,24 +52,27 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     except UserError as error:
         raise UserError(f"{folder}/{error}") from None
     tensors = open_tensors(folder)
-    return _assembled(FAMILIES[kind], config, tensors, values, str(folder))
+    network, config = _assembled(FAMILIES[kind], config, tensors, folder, dtype)
+    return Checkpoint(network, config, values)
 
 
 def _assembled(
-    family: Family, config: FamilyConfig, tensors: dict[str, Tensor], values: dict[str, Any], origin: str
-) -> Checkpoint:
+    family: Family, config: FamilyConfig, tensors: dict[str, Tensor], folder: Path, dtype: torch.dtype | None
+) -> tuple[FamilyNetwork, FamilyConfig]:
+    refuse_quantised(folder, {key: tensor for key, tensor in tensors.items() if not re.search(family.ignored, key)})
     tensors = _with_todays_names(tensors, family)
     config = _as_saved(config, tensors, family)
     tensors = _without_repeats(tensors, family, config)
     network = build_unfilled(config)
     shapes = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
     wanted = entries(family.table(config), config, shapes)
-    _refuse_misfits(wanted, tensors, shapes, family.ignored, origin)
+    _refuse_misfits(wanted, tensors, shapes, family.ignored, str(folder))
+    dtype = dtype or widest(tensors[entry.key] for entry in wanted)
     for entry in wanted:
-        for name, tensor in entry.to_own(tensors[entry.key]).items():
+        for name, tensor in entry.to_own(tensors[entry.key].to(dtype)).items():
             replace_parameter(network, name, tensor)
     tie_head(network, config)
-    return Checkpoint(network, config, values)
+    return network, config
 
 
 # --- Keys of files ---
@@ -103,7 +112,10 @@ def _keys_of(family: Family, config: FamilyConfig, name: str) -> str:
 
 def _differ(tensors: Mapping[str, Tensor], one: str, other: str) -> bool:
     """Whether both are there, and not the same."""
-    return one in tensors and other in tensors and not torch.equal(tensors[one], tensors[other])
+    if one not in tensors or other not in tensors:
+        return False
+    first, second = tensors[one], tensors[other]
+    return first.dtype != second.dtype or not torch.equal(first, second)
 
 
 def _without_repeats(tensors: dict[str, Tensor], family: Family, config: FamilyConfig) -> dict[str, Tensor]:
@@ -120,7 +132,7 @@ def _without_repeats(tensors: dict[str, Tensor], family: Family, config: FamilyC
 def _refuse_misfits(
     wanted: list[Entry], tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], ignored: str, origin: str
 ) -> None:
-    """Name every tensor that is missing, unexpected or misshapen, in one error."""
+    """Name every tensor that is missing, unexpected, misshapen or made of no fractions, in one error."""
     keys = {entry.key: entry.file_shape(shapes) for entry in wanted}
     problems = [f"missing {key}" for key in keys if key not in tensors]
     problems += [f"unexpected {key}" for key in tensors if key not in keys and not re.search(ignored, key)]
@@ -129,6 +141,8 @@ def _refuse_misfits(
         for key, shape in keys.items()
         if key in tensors and tuple(tensors[key].shape) != shape
     ]
+    strange = [key for key in keys if key in tensors and tensors[key].dtype not in READABLE]
+    problems += [f"{key} is {name_of(tensors[key].dtype)}, should be {name_of(torch.float32)}" for key in strange]
     if problems:
         more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
         raise UserError(f"{origin}: does not fit its {CONFIG}: {'; '.join(problems[:20])}{more}")
@@ -139,14 +153,9 @@ def _refuse_misfits(
 
 def open_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor of a folder by its key, mapped into memory."""
-    if (folder / WEIGHTS).is_file():
-        return _mapped(folder / WEIGHTS)
-    if (folder / SHARDS).is_file():
-        files = sorted(set(read_json(folder / SHARDS).get("weight_map", {}).values()))
-        return {key: tensor for name in files for key, tensor in _mapped(folder / name).items()}
-    if (folder / PICKLED).is_file():
-        return _unpickled(folder / PICKLED)
-    raise UserError(f"{folder}: has neither {WEIGHTS} nor {SHARDS} nor {PICKLED}")
+    files = weight_files(folder)
+    read = _mapped if files[0].suffix == ".safetensors" else _unpickled
+    return {key: tensor for file in files for key, tensor in read(file).items()}
 
 
 def _mapped(path: Path) -> dict[str, Tensor]:
@@ -158,9 +167,17 @@ def _mapped(path: Path) -> dict[str, Tensor]:
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:
-    """The tensors of an old file; torch's reader refuses whatever is more than tensors."""
+    """The tensors of an old file; torch's reader refuses whatever is more than tensors.
+
+    Files of before torch 1.6 are no archives and cannot be mapped: they are read into memory.
+    """
     warnings.warn(f"{path}: an old format, read without running any code in it; safetensors are safer", stacklevel=2)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        with path.open("rb") as file:
+            archive = file.read(len(ARCHIVE)) == ARCHIVE
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
     except Exception as error:  # of many kinds, all of them about this file
         raise UserError(f"{path}: cannot be read as tensors alone ({type(error).__name__})") from None
+    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        raise UserError(f"{path}: cannot be read as tensors alone; it holds something else beside them")
+    return tensors

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from sightline.errors import UserError
 from sightline.families.checkpoint import Checkpoint, open_tensors, read_checkpoint
 from sightline.families.layout import CONFIG, WEIGHTS, read_json
+from sightline.families.precision import refuse_quantised, widest
 from sightline.families.vocabulary import FILES as VOCABULARY_FILES
 from sightline.families.vocabulary import Vocabulary, read_vocabulary
 from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
@@ -47,11 +48,14 @@ class FamilyModel:
         return {"family": self.config.family, "parameters": parameters, **self.config.as_dict()}
 
 
-def read_family(path: str | Path, device: torch.device) -> FamilyModel:
-    """The model in `path`; `UserError` names what is missing, not understood or does not fit."""
+def read_family(path: str | Path, device: torch.device, dtype: torch.dtype | None = None) -> FamilyModel:
+    """The model in `path`; `UserError` names what is missing, not understood or does not fit.
+
+    `dtype` are the numbers it is to compute with; None = the file's, of several the widest.
+    """
     folder = Path(path)
     values = read_json(folder / CONFIG)
-    found = _read_ours(folder, values) if "family" in values else read_checkpoint(folder)
+    found = _read_ours(folder, values, dtype) if "family" in values else read_checkpoint(folder, dtype)
     return FamilyModel(found.network.to(device), found.config, found.hf_config, folder, device)
 
 
@@ -71,17 +75,19 @@ def write_family(folder: Path, model: FamilyModel) -> None:
     (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
-def _read_ours(folder: Path, values: dict[str, Any]) -> Checkpoint:
+def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> Checkpoint:
     if values.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
     config = family_config(values["family"], str(folder / CONFIG))
     network = build_unfilled(config)
     tensors, own = open_tensors(folder), dict(network.named_parameters())
+    refuse_quantised(folder, tensors)
     wrong = [name for name in {*own, *tensors} if name not in own or name not in tensors]
     wrong += [name for name in own if name in tensors and own[name].shape != tensors[name].shape]
     if wrong:
         raise UserError(f"{folder / WEIGHTS} does not fit its {CONFIG}: {', '.join(sorted(wrong)[:20])}")
+    dtype = dtype or widest(tensors.values())
     for name, tensor in tensors.items():
-        replace_parameter(network, name, tensor)
+        replace_parameter(network, name, tensor.to(dtype))
     tie_head(network, config)
     return Checkpoint(network, config, values.get("hf", {}))

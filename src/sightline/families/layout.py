@@ -7,6 +7,7 @@ from typing import Any
 from sightline.errors import UserError
 
 CONFIG, WEIGHTS, SHARDS = "config.json", "model.safetensors", "model.safetensors.index.json"
+PICKLED, PICKLED_SHARDS = "pytorch_model.bin", "pytorch_model.bin.index.json"  # before safetensors
 
 
 def is_family(path: str | Path) -> bool:
@@ -27,3 +28,33 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: must be a JSON object")
     return value
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of tensors in `folder`, all safetensors or all pickled; `UserError` where there are none."""
+    for whole, shards in ((WEIGHTS, SHARDS), (PICKLED, PICKLED_SHARDS)):
+        if (folder / whole).is_file():
+            return [folder / whole]
+        if (folder / shards).is_file():
+            return sorted({folder / name for name in _weight_map(folder / shards).values()})
+    raise UserError(f"{folder}: has neither {WEIGHTS} nor {SHARDS} nor {PICKLED} nor {PICKLED_SHARDS}")
+
+
+def file_of(folder: Path, key: str) -> Path:
+    """The file of `folder` that holds the tensor called `key`."""
+    files = weight_files(folder)
+    if len(files) == 1:
+        return files[0]
+    shards = SHARDS if (folder / SHARDS).is_file() else PICKLED_SHARDS
+    return folder / _weight_map(folder / shards).get(key, shards)
+
+
+def _weight_map(path: Path) -> dict[str, str]:
+    """Which file holds which tensor, as the index at `path` says."""
+    found = read_json(path).get("weight_map")
+    if not isinstance(found, dict) or not found or not all(isinstance(name, str) for name in found.values()):
+        raise UserError(f"{path}: has no 'weight_map' from the names of tensors to those of files")
+    missing = sorted({name for name in found.values() if not (path.parent / name).is_file()})
+    if missing:
+        raise UserError(f"{path}: names {missing[0]}, which is missing; fetch the whole checkpoint")
+    return found

@@ -18,8 +18,8 @@ from sightline.data.image import Preprocessing, preprocessing_from_hf, read_imag
 from sightline.decode.search import Hypothesis
 from sightline.decode.streaming import growing_text
 from sightline.errors import UserError, unknown
-from sightline.families.checkpoint import read_json
 from sightline.families.folder import FamilyModel
+from sightline.families.layout import read_json
 from sightline.families.vocabulary import Vocabulary
 from sightline.generation.chat import Messages, mark_of, render_chat, tokenizer_settings, without_mark
 from sightline.generation.embed import POOLINGS, Encoder, embed

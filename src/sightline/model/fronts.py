@@ -36,8 +36,9 @@ class TokenFront(nn.Module):
     def sum(
         self, tokens: Int[Tensor, "rows length"], places: Int[Tensor, "#rows length"]
     ) -> Float[Tensor, "rows length width"]:
-        """The embeddings added up."""
-        return self.tokens(tokens) * self.scale + self.positions(tokens, places)
+        """The embeddings added up, in the numbers of the table: computed positions are float32."""
+        x = self.tokens(tokens) * self.scale
+        return (x + self.positions(tokens, places)).to(x.dtype)
 
     def real(self, mask: Bool[Tensor, "rows length"] | None) -> Bool[Tensor, "rows length"] | None:
         """Which positions of the output are real, where `mask` says it of the input."""
@@ -87,7 +88,7 @@ class PatchFront(nn.Module):
         shape, wanted = tuple(pixels.shape[1:]), (self.patches.in_channels, *self.size)
         if shape != wanted:
             raise UserError(f"a picture of (channels, height, width) {shape} is not {wanted}: resize it")
-        patches = self.patches(pixels).flatten(2).transpose(1, 2)
+        patches = self.patches(pixels.to(self.patches.weight.dtype)).flatten(2).transpose(1, 2)
         prefix = [vector.expand(len(pixels), 1, -1) for vector in self.prefix]
         return torch.cat([*prefix, patches], 1) + self.positions
 
@@ -110,7 +111,7 @@ class AudioFront(nn.Module):
 
     def forward(self, mel: Float[Tensor, "batch n_mels frames"]) -> Float[Tensor, "batch length d_model"]:
         """One vector for two frames; `UserError` for a recording that is too long."""
-        x = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2)
+        x = F.gelu(self.conv2(F.gelu(self.conv1(mel.to(self.conv1.weight.dtype))))).transpose(1, 2)
         if x.size(1) > len(self.positions):
             limit = 2 * len(self.positions)
             raise UserError(f"a recording of {mel.size(2)} frames is longer than the model's {limit}: cut it")

@@ -20,8 +20,11 @@ class RMSNorm(nn.Module):
 
 
 class ShiftedRMSNorm(RMSNorm):
-    """(1 + w) * x / sqrt(mean(x^2) + eps), as Gemma writes it, so that weight decay pulls towards the identity."""
+    """(1 + w) * x / sqrt(mean(x^2) + eps), as Gemma writes it, so that weight decay pulls towards the identity.
+
+    Computed in float32, or 1 would swallow what half precision knows of w.
+    """
 
     def forward(self, x: Float[Tensor, "*any width"]) -> Float[Tensor, "*any width"]:
         """Same shape in and out."""
-        return F.rms_norm(x, self.weight.shape, 1.0 + self.weight, self.eps)
+        return F.rms_norm(x.float(), self.weight.shape, 1.0 + self.weight.float(), self.eps).to(x.dtype)

@@ -77,7 +77,8 @@ def halved_sinusoids(
 class SinusoidalPlaces(nn.Module):
     """Sines and cosines in halves; any length, no parameters. Place p has the angles of p + `offset`, place -1 zeros.
 
-    `codes` makes the table of a number of positions (`halved_sinusoids`).
+    They are float32 whatever the network computes with: who adds them rounds the sum. `codes` makes the table of a
+    number of positions (`halved_sinusoids`).
     """
 
     def __init__(self, codes: Callable[[int], Float[Tensor, "length d_model"]], offset: int) -> None:
@@ -143,11 +144,9 @@ class Rotary(nn.Module):
     The product of a query and a key then depends on their distance alone. One module serves all layers.
     """
 
-    rates: Float[Tensor, " pairs"]
-
     def __init__(self, rates: Float[Tensor, " pairs"]) -> None:
         super().__init__()
-        self.register_buffer("rates", rates, persistent=False)
+        self._rates = rates  # no buffer: rounded to half precision, they would turn far positions by another angle
         self.register_buffer("cos", torch.empty(0, 2 * len(rates)), persistent=False)
         self.register_buffer("sin", torch.empty(0, 2 * len(rates)), persistent=False)
 
@@ -157,17 +156,16 @@ class Rotary(nn.Module):
         """`x` turned; its first position is `start`."""
         end = start + x.size(2)
         if end > len(self.cos):
-            self._grow(max(64, end, 2 * len(self.cos)))
+            self._grow(max(64, end, 2 * len(self.cos)), x.device)
         cos, sin = (table[start:end].to(x.dtype) for table in (self.cos, self.sin))
         turned, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
         first, second = turned.chunk(2, -1)
         turned = turned * cos + torch.cat([-second, first], -1) * sin
         return torch.cat([turned, rest], -1) if rest.size(-1) else turned
 
-    def _grow(self, length: int) -> None:
+    def _grow(self, length: int, device: torch.device) -> None:
         with torch.inference_mode(False):
-            rates = self.rates.float()
-            angles = torch.arange(length, device=rates.device).float().unsqueeze(1) * rates
+            angles = torch.arange(length, device=device).float().unsqueeze(1) * self._rates.to(device)
             angles = torch.cat([angles, angles], -1)
             self.cos, self.sin = angles.cos(), angles.sin()
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
-from sightline.families.checkpoint import CONFIG, WEIGHTS, open_tensors, read_json
+from sightline.families.checkpoint import open_tensors
+from sightline.families.layout import CONFIG, WEIGHTS, read_json
+from sightline.families.precision import refuse_quantised, refuse_quantised_config, widest
 from sightline.families.vocabulary import Vocabulary, read_vocabulary
 from sightline.relatives.xlnet import XLNet, XLNetShape
 from sightline.relatives.xlnet_checkpoint import shape_from_hf, xlnet_from_hf
@@ -43,9 +45,14 @@ def is_xlnet(path: str | Path) -> bool:
     return (folder / CONFIG).is_file() and read_json(folder / CONFIG).get("model_type") == "xlnet"
 
 
-def read_xlnet(path: str | Path, device: torch.device) -> XLNetModel:
-    """The model in `path`; `UserError` names what is missing, not understood or does not fit."""
+def read_xlnet(path: str | Path, device: torch.device, dtype: torch.dtype | None = None) -> XLNetModel:
+    """The model in `path`, to compute with `dtype` (None = the file's numbers); `UserError` names what is missing, not
+    understood or does not fit.
+    """
     folder = Path(path)
     values = read_json(folder / CONFIG)
-    network = xlnet_from_hf(values, open_tensors(folder), str(folder / WEIGHTS))
-    return XLNetModel(network.to(device), shape_from_hf(values, str(folder / CONFIG)), values, folder, device)
+    refuse_quantised_config(folder, values)
+    tensors = open_tensors(folder)
+    refuse_quantised(folder, tensors)
+    network = xlnet_from_hf(values, tensors, str(folder / WEIGHTS)).to(device, dtype or widest(tensors.values()))
+    return XLNetModel(network, shape_from_hf(values, str(folder / CONFIG)), values, folder, device)
