@@ -279,3 +279,17 @@ def test_load_takes_the_folder(tmp_path: Path) -> None:
         ours, wanted = model.network(tokens, mask), theirs(tokens, attention_mask=mask.float()).logits
     torch.testing.assert_close(ours[mask], wanted[mask], atol=1e-5, rtol=1e-5)
     assert model.info()["family"] == "xlnet"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_half_precision(dtype: torch.dtype, tmp_path: Path) -> None:
+    """In files it is computed in float32, where it is asked for in itself."""
+    theirs, _ = checkpoint(tmp_path)
+    theirs.to(dtype).save_pretrained(tmp_path)
+    tokens, model = draw(), sightline.load(tmp_path, "cpu")
+    exact = transformers.XLNetLMHeadModel.from_pretrained(tmp_path, dtype=torch.float32).eval()(tokens).logits
+    close(model.network(tokens), exact)
+    rough = sightline.load(tmp_path, "cpu", dtype=str(dtype).removeprefix("torch.")).network(tokens)
+    assert rough.dtype == dtype
+    assert torch.cosine_similarity(rough.float().flatten(), exact.flatten(), dim=0) > 0.99

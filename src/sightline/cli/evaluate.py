@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from sightline.cli.files import aligned, in_file, out_file, output
-from sightline.cli.generate import is_family_model, score_text
+from sightline.cli.generate import compute_option, is_family_model, score_text
 from sightline.cli.options import (
     EITHER,
     decode_options,
@@ -29,6 +29,7 @@ def add(commands: Any) -> None:
 def _score_options(commands: Any) -> None:
     parser = commands.add_parser("score", help="how probable a model finds given translations, or a text")
     model_options(parser, what=EITHER)
+    compute_option(parser)
     source = "texts that were translated; of a language model the one text to score"
     parser.add_argument("--source", type=in_file, required=True, metavar="FILE", help=source)
     parser.add_argument("--target", type=in_file, metavar="FILE", help="their translations")
@@ -47,6 +48,8 @@ def run_score(options: argparse.Namespace) -> None:
         return
     if options.stride or not options.target:
         raise UserError("--target is required for a translation model, and --stride is not for it")
+    if options.compute not in (None, "float32"):
+        raise UserError(f"--compute {options.compute} is for language models; a translation model scores in float32")
     sources, targets = aligned(options.source, options.target)
     scores = load_model(options).score(sources, targets)
     with output(options.output) as file:

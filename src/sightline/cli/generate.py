@@ -66,11 +66,17 @@ def language_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--target-language", default="", metavar="CODE", help="language to write in")
 
 
+def compute_option(parser: argparse.ArgumentParser) -> None:
+    """`--compute` of the commands for these models; `translate` has it among its decoding options."""
+    numbers = "numbers to compute with (default: on a CPU float32, elsewhere those of the file)"
+    parser.add_argument("--compute", choices=("float32", "float16", "bfloat16"), help=numbers)
+
+
 def family_model(options: argparse.Namespace, verb: str, what: str) -> Any:
     """The model, if it has that verb; otherwise a `UserError`."""
     from sightline.api import load
 
-    model = load(options.model, options.device)
+    model = load(options.model, options.device, options.compute or "auto")
     if not hasattr(model, verb):
         family = getattr(getattr(model, "config", None), "family", "")
         raise UserError(f"{options.model}: a model{f' of {family}' if family else ''} that cannot {what}")
@@ -93,6 +99,7 @@ def is_family_model(path: str) -> bool:
 def _generate_options(commands: Any) -> None:
     parser = commands.add_parser("generate", help="let a language model write on, or rewrite a text")
     model_options(parser, what=FAMILY)
+    compute_option(parser)
     prompts = "text to write on from, or to rewrite; several are written at once (default: lines of standard input)"
     parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=prompts)
     parser.add_argument("--chat", action="store_true", help="each PROMPT is what a user says to a chat model")
@@ -149,13 +156,15 @@ def format_output(written: "Output", style: str) -> str:
 
 def translate_lines(options: argparse.Namespace) -> None:
     """`sightline translate` with a checkpoint of a family: line in, line out."""
-    stray = sorted(decode_overrides(options).keys() - {*HELP, "sample"})
+    stray = sorted(decode_overrides(options).keys() - {*HELP, "sample", "compute"})
+    stray += ["compute int8"] * (options.compute == "int8")
     stray += [name for name in ("alignment", "prefix", "draft", "workers") if getattr(options, name)]
     if stray:
         raise UserError(f"--{stray[0].replace('_', '-')} is for models that Sightline has trained")
     model = family_model(options, "translate", "translate")
     languages = {"source_language": options.source_language, "target_language": options.target_language}
     settings = decode_overrides(options, model.generation)
+    settings.pop("compute", None)  # a matter of loading
     lines = iter(lines_of(options.input, "translate"))
     with output(options.output) as file:
         while chunk := list(islice(lines, 1000)):
@@ -183,6 +192,7 @@ def score_text(options: argparse.Namespace) -> None:
 def _fill_options(commands: Any) -> None:
     parser = commands.add_parser("fill", help="fill in what is masked in a text (BERT and its relatives)")
     model_options(parser, what=FAMILY)
+    compute_option(parser)
     parser.add_argument("text", metavar="TEXT", help="with [MASK] or <mask>, as the model writes it")
     parser.add_argument(
         "--top", type=whole(1), default=5, metavar="N", help="guesses for each mask (default: %(default)s)"
@@ -208,6 +218,7 @@ def print_ranked(groups: list[list[tuple[float, str]]]) -> None:
 def _embed_options(commands: Any) -> None:
     parser = commands.add_parser("embed", help="turn lines of text into vectors (BERT and its relatives)")
     model_options(parser, what=FAMILY)
+    compute_option(parser)
     input_option(parser)
     out = "a .npy file, float32 (lines, width), or lines of JSON (default: those, on standard output)"
     parser.add_argument("-o", "--output", type=out_file, default="-", help=out)
@@ -257,6 +268,7 @@ def _save_array(path: Path, vectors: Any) -> None:
 def _label_options(commands: Any) -> None:
     parser = commands.add_parser("label", help="say what a picture shows (ViT and its relatives)")
     model_options(parser, what=FAMILY)
+    compute_option(parser)
     parser.add_argument("picture", type=in_file, metavar="IMAGE", help="image file: PNG, JPEG, ...")
     top_option(parser, "labels")
     parser.set_defaults(run=run_label)
@@ -271,6 +283,7 @@ def run_label(options: argparse.Namespace) -> None:
 def _transcribe_options(commands: Any) -> None:
     parser = commands.add_parser("transcribe", help="write down what is said in a recording (Whisper)")
     model_options(parser, what=FAMILY)
+    compute_option(parser)
     parser.add_argument("sound", type=in_file, metavar="AUDIO", help="sound file: WAV, FLAC, ...")
     parser.add_argument("--language", default="", metavar="CODE", help="what is spoken, such as en (default: detected)")
     tasks = ("transcribe", "translate")

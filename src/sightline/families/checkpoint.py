@@ -179,5 +179,5 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # of many kinds, all of them about this file
         raise UserError(f"{path}: cannot be read as tensors alone ({type(error).__name__})") from None
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise UserError(f"{path}: cannot be read as tensors alone; it holds something else beside them")
+        raise UserError(f"{path}: cannot be read as tensors alone; it holds more than those")
     return tensors

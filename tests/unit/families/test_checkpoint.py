@@ -14,6 +14,7 @@ from torch import Tensor
 import sightline
 from sightline.errors import UserError
 from sightline.families.checkpoint import read_checkpoint
+from sightline.families.precision import dtype_for
 from sightline.model.build_family import FamilyNetwork
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
@@ -113,13 +114,60 @@ def test_shards_are_one_checkpoint(write: Any) -> None:
     assert torch.equal(output(read_checkpoint(folder).network), expected)
 
 
-def test_an_old_file_of_tensors_is_read_with_a_warning(write: Any) -> None:
+@pytest.mark.parametrize("archive", [True, False], ids=["archive", "before_1.6"])
+def test_an_old_file_of_tensors_is_read_with_a_warning(archive: bool, write: Any) -> None:
     folder = write("gpt2")
     expected = output(read_checkpoint(folder).network)
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    tensors = load_file(folder / "model.safetensors")
+    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=archive)
     (folder / "model.safetensors").unlink()
     with pytest.warns(UserWarning, match="an old format"):
         assert torch.equal(output(read_checkpoint(folder).network), expected)
+
+
+def shard(folder: Path, archive: bool = True) -> Path:
+    """Put the tensors of a checkpoint into two old files and an index; gives the index."""
+    tensors = load_file(folder / "model.safetensors")
+    files = {key: f"pytorch_model-{i % 2}.bin" for i, key in enumerate(tensors)}
+    for name in set(files.values()):
+        part = {key: tensor for key, tensor in tensors.items() if files[key] == name}
+        torch.save(part, folder / name, _use_new_zipfile_serialization=archive)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
+    (folder / "model.safetensors").unlink()
+    return folder / "pytorch_model.bin.index.json"
+
+
+@pytest.mark.parametrize("archive", [True, False], ids=["archive", "before_1.6"])
+def test_old_files_in_shards(archive: bool, write: Any) -> None:
+    folder = write("llama")
+    expected = output(read_checkpoint(folder).network)
+    shard(folder, archive)
+    with pytest.warns(UserWarning, match="an old format"):
+        assert torch.equal(output(read_checkpoint(folder).network), expected)
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "message"),
+    [
+        ({"a": "pytorch_model-9.bin"}, r"index\.json: names pytorch_model-9\.bin, which is missing"),
+        ({"a": 3}, "index.json: has no 'weight_map' from the names"),
+        ([], "index.json: has no 'weight_map' from the names"),
+    ],
+)
+def test_a_damaged_index(weight_map: Any, message: str, write: Any) -> None:
+    folder = write("gpt2")
+    shard(folder).write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(UserError, match=message):
+        read_checkpoint(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*an old format")
+def test_an_old_file_that_holds_more_than_the_network(write: Any) -> None:
+    folder = write("gpt2")
+    (folder / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": torch.zeros(2), "steps": 7}, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"pytorch_model\.bin: cannot be read as tensors alone; it holds more"):
+        read_checkpoint(folder)
 
 
 class Payload:
@@ -129,9 +177,13 @@ class Payload:
         return print, ("this must not run",)
 
 
-def test_an_old_file_of_more_than_tensors_is_refused(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("archive", [True, False], ids=["archive", "before_1.6"])
+def test_an_old_file_of_more_than_tensors_is_refused(
+    archive: bool, write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write("gpt2")
-    torch.save({"lm_head.weight": Payload()}, folder / "pytorch_model.bin", pickle_module=pickle)
+    values, path = {"lm_head.weight": Payload()}, folder / "pytorch_model.bin"
+    torch.save(values, path, pickle_module=pickle, _use_new_zipfile_serialization=archive)
     (folder / "model.safetensors").unlink()
     with pytest.warns(UserWarning, match="an old format"), pytest.raises(UserError, match="cannot be read as tensors"):
         read_checkpoint(folder)
@@ -184,3 +236,80 @@ def test_parameters_are_views_of_the_file(write: Any) -> None:
     attention = read_checkpoint(write("gpt2")).network.decoder.layers[0].self_attn
     blocks = {getattr(attention, name).weight.untyped_storage().data_ptr() for name in ("q_proj", "k_proj", "v_proj")}
     assert len(blocks) == 1
+
+
+# --- Numbers ---
+
+
+def dtypes(network: FamilyNetwork) -> set[torch.dtype]:
+    return {parameter.dtype for parameter in network.parameters()}
+
+
+def halve(folder: Path, wanted: str = "", dtype: torch.dtype = torch.float16) -> None:
+    """Store the tensors whose names contain `wanted` in other numbers."""
+    change(folder, lambda tensors: tensors.update({k: t.to(dtype) for k, t in tensors.items() if wanted in k}))
+
+
+def test_floats_of_several_kinds_become_one(write: Any) -> None:
+    """Of the same key in two precisions, too: the first GPT-2 has its head twice."""
+    folder = write("gpt2")
+    halve(folder, "weight")
+    change(folder, lambda tensors: tensors.update({"lm_head.weight": tensors["transformer.wte.weight"].float()}))
+    halve(folder, "ln_f", torch.float64)
+    network = sightline.load(folder, "cpu").network
+    assert dtypes(network) == dtypes(read_checkpoint(folder).network) == {torch.float32}
+    assert torch.equal(network.head.output.weight, network.embeddings.tokens.weight)
+    assert dtypes(sightline.load(folder, "cpu", dtype="bfloat16").network) == {torch.bfloat16}
+
+
+def test_other_devices_keep_the_numbers_of_the_file(write: Any) -> None:
+    folder = write("llama")
+    halve(folder, dtype=torch.bfloat16)
+    assert dtypes(read_checkpoint(folder).network) == {torch.bfloat16}
+    assert dtype_for("auto", torch.device("cuda")) is None
+    assert dtypes(sightline.load(folder, "cpu").network) == {torch.float32}
+    with pytest.raises(UserError, match="unknown dtype 'float61'; did you mean 'float16'"):
+        sightline.load(folder, "cpu", dtype="float61")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(torch.int8, "int8"), (torch.float8_e4m3fn, "float8_e4m3fn"), (torch.uint8, "uint8")]
+)
+def test_weights_in_eight_bits_are_refused(dtype: torch.dtype, name: str, write: Any) -> None:
+    folder, key = write("llama"), "model.layers.1.mlp.down_proj.weight"
+    halve(folder, key, dtype)
+    with pytest.raises(UserError, match=rf"model\.safetensors: {key} is {name}; only float32, float16 and bfloat16"):
+        sightline.load(folder, "cpu")
+
+
+def test_weights_that_are_whole_numbers_do_not_fit(write: Any) -> None:
+    folder = write("llama")
+    halve(folder, "model.norm.weight", torch.int64)
+    with pytest.raises(UserError, match=r"model\.norm\.weight is int64, should be float32"):
+        sightline.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("ending", ["qweight", "weight.absmax", "SCB", "weight_scale_inv", "weight_packed"])
+def test_what_quantisation_puts_beside_weights_is_refused(ending: str, write: Any) -> None:
+    folder, key = write("llama"), f"model.layers.0.mlp.up_proj.{ending}"
+    change(folder, lambda tensors: tensors.update({key: torch.zeros(3, dtype=torch.int32)}))
+    with pytest.raises(UserError, match=rf"model\.safetensors: {key} belongs to a quantised tensor"):
+        sightline.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes", "fp8"])
+def test_a_configuration_of_quantised_weights_is_refused(method: str, write: Any) -> None:
+    folder = write("llama")
+    values = json.loads((folder / "config.json").read_text())
+    quantised = {**values, "quantization_config": {"quant_method": method, "bits": 4}}
+    (folder / "config.json").write_text(json.dumps(quantised))
+    with pytest.raises(UserError, match=rf"config\.json: quantization_config says '{method}'; only float32, float16"):
+        sightline.load(folder, "cpu")
+
+
+def test_the_shard_of_a_refused_tensor_is_named(write: Any) -> None:
+    folder, key = write("llama"), "model.layers.1.mlp.down_proj.weight"
+    halve(folder, key, torch.int8)
+    name = json.loads(shard(folder).read_text())["weight_map"][key]
+    with pytest.warns(UserWarning, match="an old format"), pytest.raises(UserError, match=f"{name}: {key} is int8"):
+        sightline.load(folder, "cpu")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import sightline
 from sightline.cli import main
@@ -28,6 +29,21 @@ def test_import_keeps_the_network(imported: Path, tmp_path: Path) -> None:
     assert torch.equal(theirs.network(TOKENS), ours.network(TOKENS))
     assert (ours.config, ours.hf_config) == (theirs.config, theirs.hf_config)
     assert ours.info()["family"] == "llama"
+
+
+def test_import_keeps_half_precision(write: Any, tmp_path: Path) -> None:
+    folder = write("llama")
+    tensors = load_file(folder / "model.safetensors")
+    save_file({key: tensor.bfloat16() for key, tensor in tensors.items()}, folder / "model.safetensors")
+    assert main(["import", str(folder), str(tmp_path / "ours")]) == 0
+    kept = load_file(tmp_path / "ours" / "model.safetensors")
+    assert {tensor.dtype for tensor in kept.values()} == {torch.bfloat16}
+    theirs, ours = sightline.load(folder, "cpu"), sightline.load(tmp_path / "ours", "cpu")
+    assert theirs.network(TOKENS).dtype == torch.float32
+    assert torch.equal(theirs.network(TOKENS), ours.network(TOKENS))
+    save_file({key: tensor.char() for key, tensor in kept.items()}, tmp_path / "ours" / "model.safetensors")
+    with pytest.raises(UserError, match=r"model\.safetensors: .* is int8; only float32"):
+        sightline.load(tmp_path / "ours", "cpu")
 
 
 def test_import_keeps_the_vocabulary(write: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import sightline
 from sightline.cli import main
 from sightline.errors import UserError
 from sightline.families.vocabulary import Vocabulary
@@ -20,6 +21,7 @@ from sightline.generation.models import (
     decode_after,
     refuse_single,
 )
+from sightline.generation.transcribe import detect_language
 
 Make = Callable[..., Any]
 
@@ -230,6 +232,24 @@ def test_filling_and_embedding(make: Make) -> None:
         model.embed(["a"], pooling="max")
 
 
+def test_every_kind_works_in_half_precision(make: Make) -> None:
+    """Where it is asked for; scores and vectors stay float32."""
+    assert half(make("gpt2")).generate(PROMPTS, max_new_tokens=5, beam_size=2)[0].score < 0
+    assert half(make("gpt2")).perplexity("a longer text").perplexity > 1
+    assert half(make("t5")).generate(PROMPTS, max_new_tokens=5, beam_size=2)[0].score < 0
+    assert half(make("m2m")).translate(PROMPTS, "de", "fr", max_new_tokens=5)[0].score < 0
+    model = half(make("bert"))
+    assert model.fill_mask("a <mask>")[0][0].probability > 0
+    assert model.embed(["a"]).dtype == np.float32
+    model = half(make("whisper", generation=MARKS))
+    assert detect_language(model.network, torch.randn(8, 100), model.marks) == "en"
+
+
+def half(model: Any) -> Any:
+    """The same model, computing in bfloat16."""
+    return sightline.load(model.path, "cpu", dtype="bfloat16")
+
+
 def test_labels(make: Make, tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     model = make("vit")
@@ -237,6 +257,7 @@ def test_labels(make: Make, tmp_path: Path) -> None:
     found = model.label(tmp_path / "picture.png", top=9)
     assert {one.name for one in found} == {"cat", "dog", "owl"}
     assert sum(one.probability for one in found) == pytest.approx(1)
+    assert sum(one.probability for one in half(model).label(tmp_path / "picture.png")) == pytest.approx(1)
     with pytest.raises(UserError, match="no such file"):
         model.label(tmp_path / "nothing.png")
 
@@ -286,6 +307,22 @@ def test_generate_command(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
     assert "--prefix is for models that read a text" in capsys.readouterr().err
     assert main(["fill", str(model.path), "a"]) == 2
     assert "a model of gpt2 that cannot fill masks" in capsys.readouterr().err
+
+
+def test_commands_compute_with_what_they_are_told(
+    make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "lines").write_text("a dog\n")
+    model = make("bert")
+    found = run(capsys, "embed", model.path, tmp_path / "lines", "--compute", "bfloat16")
+    np.testing.assert_allclose(json.loads(found), half(model).embed(["a dog"])[0], atol=1e-6)
+    assert np.abs(json.loads(found) - model.embed(["a dog"])[0]).max() > 1e-5
+    asked = ["--source-language", "de", "--target-language", "fr", "--format", "jsonl"]
+    model = make("m2m")
+    found = json.loads(run(capsys, "translate", model.path, tmp_path / "lines", *asked, "--compute", "bfloat16"))
+    assert found["score"] == pytest.approx(half(model).translate(["a dog"], "de", "fr")[0].score)
+    assert main(["translate", str(model.path), str(tmp_path / "lines"), *asked, "--compute", "int8"]) == 2
+    assert "--compute int8 is for models that Sightline has trained" in capsys.readouterr().err
 
 
 def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

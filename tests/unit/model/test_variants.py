@@ -88,6 +88,15 @@ def test_rms_norms() -> None:
     close(shifted(x), expected * torch.arange(1.0, 9.0))
 
 
+def test_small_shifts_count_in_half_precision() -> None:
+    """1 + 0.003 is 1 in bfloat16, but not every product with it is x."""
+    shifted, x = ShiftedRMSNorm(64, 0.0).bfloat16(), torch.randn(4, 64).bfloat16()
+    with torch.no_grad():
+        shifted.weight.fill_(0.003)
+    exact = (1 + shifted.weight.float()) * x.float() / x.float().pow(2).mean(-1, keepdim=True).sqrt()
+    assert torch.equal(shifted(x), exact.bfloat16())
+
+
 # --- Positions ---
 
 
@@ -122,6 +131,13 @@ def test_rotary_products_depend_on_distance_alone() -> None:
     assert torch.equal(rotate(q, 7)[..., 6:], q[..., 6:])
     turned, (cos, sin) = rotate(q, 2), (math.cos(2), math.sin(2))
     close(turned[..., 0], q[..., 0] * cos - q[..., 3] * sin)
+
+
+def test_half_precision_leaves_angles_alone() -> None:
+    """A rate rounded to 8 bits would be half a turn off after a few hundred positions."""
+    exact, rounded = Rotary(rotary_rates(8, 1e4)), Rotary(rotary_rates(8, 1e4)).bfloat16()
+    x = torch.randn(1, 1, 1, 8)
+    torch.testing.assert_close(rounded(x.bfloat16(), 3000).float(), exact(x, 3000), atol=0.05, rtol=0.05)
 
 
 def test_llama3_slows_slow_pairs_only() -> None:
