@@ -135,6 +135,15 @@ def cut(order: Rows, pieces: Lengths, longest: Lengths, budget: int, room: int) 
     return batches
 
 
+def cut_padded(order: Rows, longest: Lengths, tokens: int) -> list[Rows]:
+    """Cut rows, sorted by length, into the longest stretches with rows x longest <= `tokens`.
+
+    >>> [rows.tolist() for rows in cut_padded(np.array([4, 2, 7]), np.array([1, 2, 3]), tokens=4)]
+    [[4, 2], [7]]
+    """
+    return cut(order, longest, longest, tokens, room=tokens)
+
+
 def extent(rows: Rows, src_lengths: Lengths, tgt_lengths: Lengths, padded: bool) -> int:
     """Positions that are computed for a batch, of both sides."""
     src, tgt = src_lengths[rows], tgt_lengths[rows]

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sightline.data.batch import Batch, Tokens, collate
-from sightline.data.batching import cut
+from sightline.data.batching import cut_padded
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
 from sightline.decode.steps import evaluating
@@ -110,5 +110,5 @@ def _batches(pairs: Sequence[tuple[Tokens, Tokens]], batch_tokens: int) -> Itera
     """Rows in groups of like length, longest first, so that memory trouble shows at once."""
     longer = np.array([max(len(src), len(tgt)) + 1 for src, tgt in pairs], dtype=np.int64)
     order = np.argsort(longer, kind="stable")
-    for rows in reversed(cut(order, longer[order], batch_tokens)):
+    for rows in reversed(cut_padded(order, longer[order], batch_tokens)):
         yield rows.tolist()

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sightline.architectures import Network
 from sightline.data.batch import Batch, collate
-from sightline.data.batching import cut
+from sightline.data.batching import cut_padded
 from sightline.data.links import NO_WORD, GoldLinks, Link, Links, words_of_pieces
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
@@ -222,7 +222,7 @@ def _batches(pairs: Sequence[_Pair], batch_tokens: int) -> Iterator[list[int]]:
     rows = np.array([row for row, pair in enumerate(pairs) if len(pair.src) and len(pair.tgt)], dtype=np.int64)
     longest = np.array([max(len(pairs[row].src), len(pairs[row].tgt)) + 1 for row in rows], dtype=np.int64)
     order = np.argsort(longest, kind="stable")
-    yield from (batch.tolist() for batch in cut(rows[order], longest[order], batch_tokens))
+    yield from (batch.tolist() for batch in cut_padded(rows[order], longest[order], batch_tokens))
 
 
 def _likeliest_words(

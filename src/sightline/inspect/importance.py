@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.data.batch import Batch, collate
-from sightline.data.batching import cut
+from sightline.data.batching import cut_padded
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, Place, multi_head_attentions
@@ -48,7 +48,7 @@ def head_importance(
     order = np.argsort(lengths, kind="stable")
     device = next(model.parameters()).device
     sums = {place: torch.zeros(attention.n_heads, device=device) for place, attention in there.items()}
-    for rows in cut(order, lengths[order], batch_tokens):
+    for rows in cut_padded(order, lengths[order], batch_tokens):
         batch = collate([pairs[row] for row in rows], tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id).to(device)
         for place, gradient in _gate_gradients(model, there, batch, tokenizer.pad_id).items():
             sums[place] += gradient.abs().sum(0)

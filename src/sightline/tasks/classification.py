@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sightline.architectures import build_pooled
 from sightline.config import RunConfig, longest_sequence
 from sightline.data.batch import LabelledBatch, collate_labelled
-from sightline.data.batching import EndlessStream, cut, walk_epochs
+from sightline.data.batching import EndlessStream, cut_padded, walk_epochs
 from sightline.data.labelled import LabelledCorpus, check_labels, labelled_corpora, learn_labels, read_labelled
 from sightline.data.prepared import prepare, spool
 from sightline.data.tokenizer import Tokenizer
@@ -151,8 +151,7 @@ class Classifier:
         tokens = [row[: self.config.data.max_length - 1] for row in pieces]
         lengths = np.array([len(row) + 1 for row in tokens])
         order = np.argsort(lengths, kind="stable")
-        budget = self.config.decode.batch_tokens
-        rows = cut(order, lengths[order], lengths[order], budget, room=budget)
+        rows = cut_padded(order, lengths[order], self.config.decode.batch_tokens)
         batches = (self._batch([tokens[i] for i in part.tolist()]) for part in rows)
         probabilities = _logits(self.network, batches, self.device).softmax(1).tolist()
         found = dict(zip(order.tolist(), probabilities, strict=True))
