@@ -30,6 +30,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "model": frozenset({"config", "native"}),
     "baselines": frozenset({"model", "config"}),
     "relatives": frozenset({"model"}),
+    "relatives.xlnet_checkpoint": frozenset({"model", "families.keys"}),
     "relatives.folder": frozenset({"families"}),
     "architectures": frozenset({"model", "baselines", "config"}),
     "data": frozenset({"config"}),

@@ -64,15 +64,15 @@ OLD = "num_hidden_layers add_bias_logits extra_pos_embeddings static_position_em
 
 def stack_from_hf(k: Keys, side: str) -> StackConfig:
     """The "encoder" or the "decoder", as BART and its relatives describe it."""
-    d_model, n_heads = k("d_model"), k(f"{side}_attention_heads")
+    d_model, n_heads, d_head = k.heads("d_model", f"{side}_attention_heads")
     return StackConfig(
         d_model=d_model,
-        n_layers=k(f"{side}_layers"),
+        n_layers=k.layers(f"{side}_layers"),
         n_heads=n_heads,
-        d_ff=k(f"{side}_ffn_dim"),
-        d_head=d_model // n_heads,
+        d_ff=k.size(f"{side}_ffn_dim"),
+        d_head=d_head,
         activation=k.activation("activation_function", "gelu"),
-        embedding_scale=d_model**0.5 if k("scale_embedding", default=False) else 1.0,
+        embedding_scale=d_model**0.5 if k.flag("scale_embedding", default=False) else 1.0,
     )
 
 
@@ -86,7 +86,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
 
 def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_position: str) -> FamilyConfig:
     """What BART and mBART have in common."""
-    max_len = k("max_position_embeddings", default=1024)
+    max_len = k.size("max_position_embeddings", default=1024)
     encoder, decoder = (
         replace(
             stack_from_hf(k, side),
@@ -100,12 +100,12 @@ def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_positio
     )
     config = FamilyConfig(
         family,
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         encoder=encoder,
         decoder=decoder,
         head=k.head(heads),
         head_bias=True,
-        tie_head=k("tie_word_embeddings", default=True),
+        tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.only("is_decoder", False)
     k.done(ignored=OLD)

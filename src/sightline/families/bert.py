@@ -59,21 +59,20 @@ def stack_from_hf(k: Keys) -> StackConfig:
     k.only("is_decoder", False)
     k.only("add_cross_attention", False)
     k.only("position_embedding_type", "absolute")
-    k.only("pruned_heads", {})
-    d_model, n_heads = k("hidden_size"), k("num_attention_heads")
+    d_model, n_heads, d_head = k.heads("hidden_size", "num_attention_heads")
     return StackConfig(
         d_model=d_model,
-        n_layers=k("num_hidden_layers"),
+        n_layers=k.layers("num_hidden_layers"),
         n_heads=n_heads,
-        d_ff=k("intermediate_size"),
-        d_head=d_model // n_heads,
+        d_ff=k.size("intermediate_size"),
+        d_head=d_head,
         activation=k.activation("hidden_act", "gelu"),
-        norm_eps=k("layer_norm_eps", default=1e-12),
+        norm_eps=k.fraction("layer_norm_eps", default=1e-12),
         norm_position="post",
         positions="learned",
-        max_len=k("max_position_embeddings", default=512),
+        max_len=k.size("max_position_embeddings", default=512),
         embedding_norm=True,
-        n_types=k("type_vocab_size", default=2),
+        n_types=k.size("type_vocab_size", default=2),
     )
 
 
@@ -83,12 +82,12 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     stack, head = stack_from_hf(k), k.head(HEADS)
     config = FamilyConfig(
         "bert",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         encoder=stack,
         head=head,
         head_activation="tanh" if head == "text_class" else stack.activation,
         n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k("tie_word_embeddings", default=True) and head == "masked",
+        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
     )
     k.done()
     return config

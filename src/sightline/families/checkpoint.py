@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sightline.errors import UserError, unknown
 from sightline.families.family import Family
+from sightline.families.keys import Keys
 from sightline.families.layout import CONFIG, read_json, weight_files
 from sightline.families.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
 from sightline.families.registry import FAMILIES
@@ -44,16 +45,27 @@ def read_checkpoint(folder: Path, dtype: torch.dtype | None = None) -> Checkpoin
     """
     values = read_json(folder / CONFIG)
     refuse_quantised_config(folder, values)
-    kind = values.get("model_type")
-    if kind not in FAMILIES:
-        raise unknown("model_type", str(kind), FAMILIES)
     try:
+        kind = _kind_of(values)
         config = FAMILIES[kind].config_from_hf(values)
     except UserError as error:
         raise UserError(f"{folder}/{error}") from None
     tensors = open_tensors(folder)
     network, config = _assembled(FAMILIES[kind], config, tensors, folder, dtype)
     return Checkpoint(network, config, values)
+
+
+def _kind_of(values: Mapping[str, Any]) -> str:
+    """The family a configuration names; `UserError` with what can be done where it is none of ours."""
+    kind = Keys(values).word("model_type", default="")
+    if not kind:
+        raise UserError(
+            f'{CONFIG}: has no model_type, which names the family; if you know it, add it to the file: "model_type": '
+            f"one of {', '.join(sorted(FAMILIES))}"
+        )
+    if kind not in FAMILIES:
+        raise UserError(f"{CONFIG}: {unknown('model_type', kind[:60], FAMILIES)}")
+    return kind
 
 
 def _assembled(

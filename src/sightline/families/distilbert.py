@@ -42,30 +42,29 @@ HEAD_NAMES = {
 def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
-    d_model, n_heads, head = k("dim"), k("n_heads"), k.head(HEADS)
+    (d_model, n_heads, d_head), head = k.heads("dim", "n_heads"), k.head(HEADS)
     stack = StackConfig(
         d_model=d_model,
-        n_layers=k("n_layers"),
+        n_layers=k.layers("n_layers"),
         n_heads=n_heads,
-        d_ff=k("hidden_dim"),
-        d_head=d_model // n_heads,
+        d_ff=k.size("hidden_dim"),
+        d_head=d_head,
         activation=k.activation("activation", "gelu"),
         norm_eps=1e-12,
         norm_position="post",
         positions="learned",
-        max_len=k("max_position_embeddings", default=512),
+        max_len=k.size("max_position_embeddings", default=512),
         embedding_norm=True,
     )
     config = FamilyConfig(
         "distilbert",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         encoder=stack,
         head=head,
         head_activation="relu" if head == "text_class" else stack.activation,
         n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k("tie_word_embeddings", default=True) and head == "masked",
+        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
     )
-    k.only("pruned_heads", {})
     k.done(ignored="qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_")  # positions are in the file
     return config
 

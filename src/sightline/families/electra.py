@@ -9,7 +9,7 @@ from typing import Any
 
 from sightline.families import bert
 from sightline.families.family import Family
-from sightline.families.keys import Keys
+from sightline.families.keys import WIDEST, Keys
 from sightline.model.family_config import FamilyConfig
 
 HEADS = {
@@ -38,8 +38,8 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     stack, head = bert.stack_from_hf(k), k.head(HEADS)
     config = FamilyConfig(
         "electra",
-        vocab_size=k("vocab_size"),
-        encoder=replace(stack, d_embedding=k("embedding_size", default=stack.d_model)),
+        vocab_size=k.size("vocab_size"),
+        encoder=replace(stack, d_embedding=k.size("embedding_size", default=stack.d_model, most=WIDEST)),
         head=head,
         head_activation="gelu" if head == "text_class" else stack.activation,
         n_classes=k.n_classes() if head.endswith("_class") else 0,

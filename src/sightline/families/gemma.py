@@ -30,7 +30,7 @@ def stack_from_hf(k: Keys) -> StackConfig:
     stack = llama.stack_from_hf(k)
     return replace(
         stack,
-        attention_bias="qkvo" if k("attention_bias", default=False) else "",
+        attention_bias="qkvo" if k.flag("attention_bias", default=False) else "",
         norm="rms_shifted",
         embedding_scale=math.sqrt(stack.d_model),
     )
@@ -40,34 +40,42 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys({"head_dim": 256, **values})
     key = "hidden_activation" if values.get("hidden_activation") else "hidden_act"
-    stack = replace(stack_from_hf(k), activation=k.choice(key, ACTIVATIONS, "gelu_pytorch_tanh"))
+    stack = replace(stack_from_hf(k), activation=k.choice(key, table=ACTIVATIONS, default="gelu_pytorch_tanh"))
     return _config("gemma", k, stack, "hidden_act hidden_activation")
 
 
 def config_from_hf_2(values: Mapping[str, Any]) -> FamilyConfig:
     """The same of Gemma 2."""
-    k = Keys({"head_dim": 256, **values})
-    stack, window = stack_from_hf(k), k("sliding_window", default=4096)
+    k = Keys({"head_dim": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, **values})
+    stack, window = stack_from_hf(k), k.size("sliding_window", "sliding_window_size", default=4096)
     every_other = ["full_attention" if i % 2 else "sliding_attention" for i in range(stack.n_layers)]
     stack = replace(
         stack,
-        activation=k.choice("hidden_activation", ACTIVATIONS, "gelu_pytorch_tanh"),
+        activation=k.choice("hidden_activation", table=ACTIVATIONS, default="gelu_pytorch_tanh"),
         norm_position="sandwich",
-        score_scale=k("query_pre_attn_scalar", default=256) ** -0.5,
-        score_cap=k("attn_logit_softcapping", default=0.0),
-        windows=tuple(window if kind == "sliding_attention" else 0 for kind in k("layer_types", default=every_other)),
+        score_scale=k.number("query_pre_attn_scalar", default=256.0, above=0.0) ** -0.5,
+        score_cap=k.number("attn_logit_softcapping", default=0.0, above=0.0),
+        windows=tuple(
+            window if kind == "sliding_attention" else 0 for kind in k.layer_kinds(stack.n_layers, every_other)
+        ),
     )
-    config = _config("gemma2", k, stack, "hidden_act cache_implementation", k("final_logit_softcapping", default=0.0))
+    config = _config(
+        "gemma2",
+        k,
+        stack,
+        "hidden_act cache_implementation",
+        k.number("final_logit_softcapping", default=0.0, above=0.0),
+    )
     return config
 
 
 def _config(family: str, k: Keys, stack: StackConfig, ignored: str, cap: float = 0.0) -> FamilyConfig:
     config = FamilyConfig(
         family,
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         decoder=stack,
         head=k.head(HEADS),
-        tie_head=k("tie_word_embeddings", default=True),
+        tie_head=k.flag("tie_word_embeddings", default=True),
         logit_cap=cap,
     )
     k.done(ignored=f"max_position_embeddings {ignored}")

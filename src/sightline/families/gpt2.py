@@ -32,27 +32,27 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     k.only("add_cross_attention", False)
     k.only("is_decoder", False)
     k.only("scale_attn_by_inverse_layer_idx", False)
-    d_model, n_heads = k("n_embd"), k("n_head")
+    d_model, n_heads, d_head = k.heads("n_embd", "n_head")
     stack = StackConfig(
         d_model=d_model,
-        n_layers=k("n_layer"),
+        n_layers=k.layers("n_layer"),
         n_heads=n_heads,
-        d_ff=k("n_inner", default=4 * d_model),
-        d_head=d_model // n_heads,
-        score_scale=0.0 if k("scale_attn_weights", default=True) else 1.0,
+        d_ff=k.size("n_inner", default=4 * d_model),
+        d_head=d_head,
+        score_scale=0.0 if k.flag("scale_attn_weights", default=True) else 1.0,
         activation=k.activation("activation_function", "gelu_new"),
-        norm_eps=k("layer_norm_epsilon", default=1e-5),
+        norm_eps=k.fraction("layer_norm_epsilon", default=1e-5),
         positions="learned",
-        max_len=k("n_positions", "n_ctx", default=1024),
+        max_len=k.size("n_positions", "n_ctx", default=1024),
     )
     config = FamilyConfig(
         "gpt2",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         decoder=stack,
         head=k.head(HEADS),
-        tie_head=k("tie_word_embeddings", default=True),
+        tie_head=k.flag("tie_word_embeddings", default=True),
     )
-    k.done(ignored="reorder_and_upcast_attn attn_pdrop embd_pdrop resid_pdrop")
+    k.done(ignored="reorder_and_upcast_attn attn_pdrop embd_pdrop resid_pdrop n_special predict_special_tokens")
     return config
 
 

@@ -26,25 +26,25 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("is_decoder", False)
-    d_model, n_heads = k("hidden_size"), k("num_attention_heads")
+    d_model, n_heads, d_head = k.heads("hidden_size", "num_attention_heads")
     stack = StackConfig(
         d_model=d_model,
-        n_layers=k("num_hidden_layers"),
+        n_layers=k.layers("num_hidden_layers"),
         n_heads=n_heads,
-        d_ff=k("intermediate_size"),
-        d_head=d_model // n_heads,
-        attention_bias="qkvo" if k("attention_bias", default=True) else "",
+        d_ff=k.size("intermediate_size"),
+        d_head=d_head,
+        attention_bias="qkvo" if k.flag("attention_bias", default=True) else "",
         activation=k.activation("hidden_act", "gelu"),
-        norm_eps=k("layer_norm_eps", default=1e-5),
-        parallel="two_norms" if k("use_parallel_residual", default=True) else "no",
-        rotary=k.rotary(d_model // n_heads, part=0.25),
+        norm_eps=k.fraction("layer_norm_eps", default=1e-5),
+        parallel="two_norms" if k.flag("use_parallel_residual", default=True) else "no",
+        rotary=k.rotary(d_head, part=0.25),
     )
     config = FamilyConfig(
         "gpt_neox",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         decoder=stack,
         head=k.head(HEADS),
-        tie_head=k("tie_word_embeddings", default=False),
+        tie_head=k.flag("tie_word_embeddings", default=False),
     )
     k.done(ignored="max_position_embeddings")
     return config

@@ -16,14 +16,14 @@ def is_family(path: str | Path) -> bool:
     if not (folder / CONFIG).is_file():
         return False
     values = read_json(folder / CONFIG)
-    return "family" in values or ("model_type" in values and "format" not in values)
+    return "family" in values or not {"format", "model"} & values.keys()
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file of JSON."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as JSON ({error})") from None
     if not isinstance(value, dict):
         raise UserError(f"{path}: must be a JSON object")

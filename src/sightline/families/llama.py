@@ -32,20 +32,24 @@ IGNORED = r"rotary_emb\.inv_freq$"
 
 def stack_from_hf(k: Keys) -> StackConfig:
     """The decoder, as LLaMA and its relatives describe it."""
-    d_model, n_heads = k("hidden_size"), k("num_attention_heads")
-    d_head = k("head_dim", default=d_model // n_heads)
+    d_model, n_heads, d_head = k.heads("hidden_size", "num_attention_heads", "head_dim")
+    n_kv_heads = k.size("num_key_value_heads", default=n_heads)
+    k.refuse(
+        n_heads % n_kv_heads != 0,
+        f"num_attention_heads = {n_heads} is no multiple of num_key_value_heads = {n_kv_heads}",
+    )
     return StackConfig(
         d_model=d_model,
-        n_layers=k("num_hidden_layers"),
+        n_layers=k.layers("num_hidden_layers"),
         n_heads=n_heads,
-        n_kv_heads=k("num_key_value_heads", default=n_heads),
-        d_ff=k("intermediate_size"),
+        n_kv_heads=n_kv_heads,
+        d_ff=k.size("intermediate_size"),
         d_head=d_head,
         attention_bias="",
         gated=True,
         ffn_bias=False,
         norm="rms",
-        norm_eps=k("rms_norm_eps", default=1e-6),
+        norm_eps=k.fraction("rms_norm_eps", default=1e-6),
         rotary=k.rotary(d_head),
     )
 
@@ -53,20 +57,21 @@ def stack_from_hf(k: Keys) -> StackConfig:
 def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
+    k.only("rope_interleaved", False)
     stack = replace(
         stack_from_hf(k),
         activation=k.activation("hidden_act", "silu"),
-        attention_bias="qkvo" if k("attention_bias", default=False) else "",
-        ffn_bias=k("mlp_bias", default=False),
+        attention_bias="qkvo" if k.flag("attention_bias", default=False) else "",
+        ffn_bias=k.flag("mlp_bias", default=False),
     )
     config = FamilyConfig(
         "llama",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         decoder=stack,
         head=k.head(HEADS),
-        tie_head=k("tie_word_embeddings", default=False),
+        tie_head=k.flag("tie_word_embeddings", default=False),
     )
-    k.done(ignored="max_position_embeddings pretraining_tp")
+    k.done(ignored="max_position_embeddings pretraining_tp is_llama_config")
     return config
 
 

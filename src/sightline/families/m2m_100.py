@@ -20,7 +20,7 @@ NAMES = {**bart.STACKS, "lm_head": "head.output"}
 def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
-    pad_id = k("pad_token_id", default=1)
+    pad_id = k.size("pad_token_id", default=1, least=0)
     encoder, decoder = (
         replace(
             bart.stack_from_hf(k, side),
@@ -32,11 +32,11 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     )
     config = FamilyConfig(
         "m2m_100",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         encoder=encoder,
         decoder=decoder,
         head=k.head(HEADS),
-        tie_head=k("tie_word_embeddings", default=True),
+        tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.only("is_decoder", False)
     k.done(ignored=f"max_position_embeddings {bart.OLD}")

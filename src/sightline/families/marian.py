@@ -28,14 +28,14 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     )
     config = FamilyConfig(
         "marian",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         encoder=encoder,
         decoder=decoder,
         head=k.head(HEADS),
         head_bias=True,
-        share_embeddings=k("share_encoder_decoder_embeddings", default=True),
-        tgt_vocab_size=k("decoder_vocab_size", default=0),
-        tie_head=k("tie_word_embeddings", default=True),
+        share_embeddings=k.flag("share_encoder_decoder_embeddings", default=True),
+        tgt_vocab_size=k.size("decoder_vocab_size", default=0),
+        tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.only("is_decoder", False)
     k.done(ignored=f"max_position_embeddings {bart.OLD}")  # any length: the codes are computed

@@ -14,16 +14,17 @@ HEADS = {"MistralForCausalLM": "language"}
 
 def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
-    k = Keys(values)
-    stack, window = llama.stack_from_hf(k), k("sliding_window", default=0)
+    k = Keys({"sliding_window": 4096, **values})  # what a file means that does not say it; null is none
+    k.only("attention_bias", False)
+    stack, window = llama.stack_from_hf(k), k.size("sliding_window", default=0)
     config = FamilyConfig(
         "mistral",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         decoder=replace(
             stack, activation=k.activation("hidden_act", "silu"), windows=(window,) * stack.n_layers if window else ()
         ),
         head=k.head(HEADS),
-        tie_head=k("tie_word_embeddings", default=False),
+        tie_head=k.flag("tie_word_embeddings", default=False),
     )
     k.done(ignored="max_position_embeddings")
     return config

@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline.families import llama
 from sightline.families.family import Family
-from sightline.families.keys import Keys
+from sightline.families.keys import LAYER_KINDS, Keys
 from sightline.model.family_config import FamilyConfig, StackConfig
 
 HEADS = {"Qwen2ForCausalLM": "language", "Qwen3ForCausalLM": "language"}
@@ -28,18 +28,19 @@ def config_from_hf_2(values: Mapping[str, Any]) -> FamilyConfig:
 def config_from_hf_3(values: Mapping[str, Any]) -> FamilyConfig:
     """The same of Qwen 3."""
     k = Keys({"head_dim": 128, **values})  # what an older file means that does not say it
-    bias = "qkvo" if k("attention_bias", default=False) else ""
+    bias = "qkvo" if k.flag("attention_bias", default=False) else ""
     return _config("qwen3", k, replace(llama.stack_from_hf(k), attention_bias=bias, normalise_heads=True))
 
 
 def _config(family: str, k: Keys, stack: StackConfig) -> FamilyConfig:
+    k.only("use_mrope", False)
     stack = replace(stack, activation=k.activation("hidden_act", "silu"), windows=_windows(k, stack.n_layers))
     config = FamilyConfig(
         family,
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         decoder=stack,
         head=k.head(HEADS),
-        tie_head=k("tie_word_embeddings", default=False),
+        tie_head=k.flag("tie_word_embeddings", default=False),
     )
     k.done(ignored="max_position_embeddings")
     return config
@@ -47,10 +48,10 @@ def _config(family: str, k: Keys, stack: StackConfig) -> FamilyConfig:
 
 def _windows(k: Keys, n_layers: int) -> tuple[int, ...]:
     """How far each layer looks back; () where all see everything."""
-    window, used = k("sliding_window", default=0), k("use_sliding_window", default=False)
-    first = k("max_window_layers", default=28)
-    kinds = k("layer_types", default=["full_attention" if i < first else "sliding_attention" for i in range(n_layers)])
-    windows = tuple(window if used and kind == "sliding_attention" else 0 for kind in kinds)
+    window, used = k.size("sliding_window", default=4096), k.flag("use_sliding_window", default=False)
+    first = k.size("max_window_layers", default=28, least=0)
+    kinds = k.layer_kinds(n_layers, [LAYER_KINDS[i >= first] for i in range(n_layers)])
+    windows = tuple(window if used and kind == LAYER_KINDS[1] else 0 for kind in kinds)
     return windows if any(windows) else ()
 
 

@@ -41,15 +41,19 @@ def head_names(config: FamilyConfig) -> dict[str, str]:
 def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
-    stack, head, pad_id = bert.stack_from_hf(k), k.head(HEADS), k("pad_token_id", default=1)
+    stack, head, pad_id = bert.stack_from_hf(k), k.head(HEADS), k.size("pad_token_id", default=1, least=0)
+    k.refuse(
+        stack.max_len <= pad_id + 1,
+        f"max_position_embeddings = {stack.max_len} leaves none behind pad_token_id = {pad_id}",
+    )
     config = FamilyConfig(
         "roberta",
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         encoder=replace(stack, max_len=stack.max_len - pad_id - 1, position_offset=pad_id + 1, count_from=pad_id),
         head=head,
         head_activation="tanh" if head == "text_class" else "gelu",
         n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k("tie_word_embeddings", default=True) and head == "masked",
+        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
     )
     k.done()
     return config

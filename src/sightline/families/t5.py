@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sightline.families.family import Family
-from sightline.families.keys import ACTIVATIONS, Keys
+from sightline.families.keys import WIDEST, Keys
 from sightline.model.family_config import FamilyConfig, StackConfig
 
 HEADS = {
@@ -65,7 +65,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     # v1.1 says that nothing is tied and does not scale; newer files say the latter outright.
-    scaled = k("scale_decoder_outputs", default=values.get("tie_word_embeddings") is not False)
+    scaled = k.flag("scale_decoder_outputs", default=values.get("tie_word_embeddings") is not False)
     return network_from_hf("t5", k, scaled)
 
 
@@ -74,31 +74,36 @@ def network_from_hf(family: str, k: Keys, scaled: bool) -> FamilyConfig:
 
     Whether the head is tied the file decides by having a matrix for it or not (see `checkpoint`).
     """
-    kind = k("feed_forward_proj", default="relu")
+    kind = k.word("feed_forward_proj", default="relu")
     gated, activation = kind.startswith("gated-"), kind.removeprefix("gated-")
     if kind == "gated-gelu":
         activation = "gelu_new"  # so T5 v1.1 was trained
+    buckets = k.size("relative_attention_num_buckets", default=32, least=4)
+    distance = k.size("relative_attention_max_distance", default=128)
+    k.refuse(
+        distance <= buckets // 2, f"relative_attention_max_distance = {distance} is too near for {buckets} buckets"
+    )
     stack = StackConfig(
-        d_model=k("d_model"),
-        n_layers=k("num_layers"),
-        n_heads=k("num_heads"),
-        d_ff=k("d_ff"),
-        d_head=k("d_kv"),
+        d_model=k.size("d_model", most=WIDEST),
+        n_layers=k.layers("num_layers"),
+        n_heads=k.size("num_heads", most=WIDEST),
+        d_ff=k.size("d_ff"),
+        d_head=k.size("d_kv", most=WIDEST),
         attention_bias="",
         score_scale=1.0,
-        activation=Keys({"feed_forward_proj": activation}).choice("feed_forward_proj", ACTIVATIONS, "relu"),
+        activation=Keys({"feed_forward_proj": activation}).activation("feed_forward_proj", "relu"),
         gated=gated,
         ffn_bias=False,
         norm="rms",
-        norm_eps=k("layer_norm_epsilon", default=1e-6),
-        relative_buckets=k("relative_attention_num_buckets", default=32),
-        relative_distance=k("relative_attention_max_distance", default=128),
+        norm_eps=k.fraction("layer_norm_epsilon", default=1e-6),
+        relative_buckets=buckets,
+        relative_distance=distance,
     )
     config = FamilyConfig(
         family,
-        vocab_size=k("vocab_size"),
+        vocab_size=k.size("vocab_size"),
         encoder=stack,
-        decoder=replace(stack, n_layers=k("num_decoder_layers", default=stack.n_layers)),
+        decoder=replace(stack, n_layers=k.layers("num_decoder_layers", default=stack.n_layers)),
         head=k.head(HEADS),
         logit_scale=stack.d_model**-0.5 if scaled else 1.0,
     )

@@ -43,31 +43,32 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
 
 def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: int) -> FamilyConfig:
     """What ViT and DeiT have in common; `n_prefix` vectors stand before the patches."""
-    d_model, n_heads, head = k("hidden_size"), k("num_attention_heads"), k.head(heads)
+    (d_model, n_heads, d_head), head = k.heads("hidden_size", "num_attention_heads"), k.head(heads)
     stack = StackConfig(
         d_model=d_model,
-        n_layers=k("num_hidden_layers"),
+        n_layers=k.layers("num_hidden_layers"),
         n_heads=n_heads,
-        d_ff=k("intermediate_size"),
-        d_head=d_model // n_heads,
-        attention_bias="qkvo" if k("qkv_bias", default=True) else "o",
+        d_ff=k.size("intermediate_size"),
+        d_head=d_head,
+        attention_bias="qkvo" if k.flag("qkv_bias", default=True) else "o",
         activation=k.activation("hidden_act", "gelu"),
-        norm_eps=k("layer_norm_eps", default=1e-12),
+        norm_eps=k.fraction("layer_norm_eps", default=1e-12),
     )
-    size = k("image_size", default=224)
+    size, patch = k.sides("image_size", default=224), k.size("patch_size", default=16)
+    k.refuse(patch > min(size), f"patch_size = {patch} is larger than a picture of image_size = {size}")
     config = FamilyConfig(
         family,
         encoder=stack,
         front="patches",
-        image_size=tuple(size) if isinstance(size, list | tuple) else (size, size),
-        patch_size=k("patch_size", default=16),
-        n_channels=k("num_channels", default=3),
+        image_size=size,
+        patch_size=patch,
+        n_channels=k.size("num_channels", default=3),
         n_prefix=n_prefix,
         head=head,
         n_classes=k.n_classes() if head != "none" else 0,
         tie_head=False,
     )
-    k.done(ignored="encoder_stride pooler_act pooler_output_size tie_word_embeddings")
+    k.done(ignored="encoder_stride tie_word_embeddings")
     return config
 
 

@@ -40,13 +40,13 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     encoder, decoder = (replace(bart.stack_from_hf(k, side), attention_bias="qvo") for side in ("encoder", "decoder"))
     config = FamilyConfig(
         "whisper",
-        vocab_size=k("vocab_size"),
-        encoder=replace(encoder, max_len=k("max_source_positions", default=1500)),
-        decoder=replace(decoder, positions="learned", max_len=k("max_target_positions", default=448)),
+        vocab_size=k.size("vocab_size"),
+        encoder=replace(encoder, max_len=k.size("max_source_positions", default=1500)),
+        decoder=replace(decoder, positions="learned", max_len=k.size("max_target_positions", default=448)),
         front="audio",
-        n_mels=k("num_mel_bins", default=80),
+        n_mels=k.size("num_mel_bins", default=80),
         head=k.head(HEADS),
-        tie_head=k("tie_word_embeddings", default=True),
+        tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.done(ignored=OTHERS)
     return config

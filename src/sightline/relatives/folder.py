@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from sightline.errors import UserError
 from sightline.families.checkpoint import open_tensors
 from sightline.families.layout import CONFIG, WEIGHTS, read_json
 from sightline.families.precision import refuse_quantised, refuse_quantised_config, widest
@@ -52,7 +53,11 @@ def read_xlnet(path: str | Path, device: torch.device, dtype: torch.dtype | None
     folder = Path(path)
     values = read_json(folder / CONFIG)
     refuse_quantised_config(folder, values)
+    try:
+        shape = shape_from_hf(values)
+    except UserError as error:
+        raise UserError(f"{folder}/{error}") from None
     tensors = open_tensors(folder)
     refuse_quantised(folder, tensors)
     network = xlnet_from_hf(values, tensors, str(folder / WEIGHTS)).to(device, dtype or widest(tensors.values()))
-    return XLNetModel(network, shape_from_hf(values, str(folder / CONFIG)), values, folder, device)
+    return XLNetModel(network, shape, values, folder, device)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sightline.errors import UserError
+from sightline.families.keys import Keys
 from sightline.model.parameters import load_parameters, parameters_of
 from sightline.relatives.xlnet import ACTIVATIONS, DIRECTIONS, XLNet, XLNetShape, build_xlnet
 
@@ -67,72 +68,45 @@ KEYS = {  # of config.json -> fields of XLNetShape
     "clamp_len": "clamp_length",
     "tie_word_embeddings": "tied_output",
 }
-REFUSED = {"bi_data": False, "same_length": False}  # a way to pre-train, and of Transformer-XL alone
-IGNORED = frozenset(  # nothing about the network's function
-    {
-        "architectures",
-        "model_type",
-        "transformers_version",
-        "torch_dtype",
-        "dtype",
-        "d_head",  # checked: d_model / n_head
-        "untie_r",  # true of all published models; the names show it
-        "n_token",
-        "initializer_range",
-        "bos_token_id",
-        "eos_token_id",
-        "pad_token_id",
-        "use_mems_eval",
-        "use_mems_train",
-        "max_position_embeddings",
-        "task_specific_params",
-        "return_dict",
-        "output_attentions",
-        "output_hidden_states",
-        "is_encoder_decoder",
-        "use_cache",
-        "chunk_size_feed_forward",  # slices that change no number
-        "id2label",
-        "label2id",
-        "problem_type",
-        # heads for other tasks, whose parameters would be unexpected
-        "summary_type",
-        "summary_use_proj",
-        "summary_activation",
-        "summary_last_dropout",
-        "start_n_top",
-        "end_n_top",
-    }
-)
+# Nothing about the network's function: how it was trained; heads for other tasks, whose parameters would be unexpected.
+IGNORED = """
+untie_r n_token use_mems_eval use_mems_train use_mems max_position_embeddings start_n_top end_n_top
+"""  # untie_r is true of all published models; the names show it
 
 
-def shape_from_hf(config: Mapping[str, Any], origin: str = "config.json") -> XLNetShape:
+def shape_from_hf(config: Mapping[str, Any]) -> XLNetShape:
     """The shape that a config.json describes.
 
     Raises:
         UserError: it has keys that are neither handled nor knowingly ignored, or values that are not supported.
     """
-    unknown = sorted(config.keys() - KEYS.keys() - REFUSED.keys() - IGNORED)
-    problems = [f"{name} is not understood" for name in unknown]
-    problems += [f"{name} = {config[name]!r} is not supported" for name in REFUSED if config.get(name)]
-    found = {ours: config[theirs] for theirs, ours in KEYS.items() if theirs in config}
-    for name in ("memory_length", "reuse_length", "clamp_length"):
-        if name in found:
-            found[name] = max(found[name] or 0, 0)  # none is None in one, -1 in another
-    shape = XLNetShape(**found)
-    if shape.activation not in ACTIVATIONS:
-        problems.append(f"ff_activation = {shape.activation!r} is none of {', '.join(ACTIVATIONS)}")
-    if shape.direction not in DIRECTIONS:
-        problems.append(f"attn_type = {shape.direction!r} is none of {', '.join(DIRECTIONS)}")
-    if shape.d_model % shape.n_heads or config.get("d_head", shape.d_model // shape.n_heads) * shape.n_heads != (
-        shape.d_model
-    ):
-        problems.append(
-            f"{shape.n_heads} heads of d_head = {config.get('d_head')} do not make d_model = {shape.d_model}"
-        )
-    if problems:
-        raise UserError(f"{origin}: {'; '.join(problems)}")
+    k = Keys({theirs: getattr(XLNetShape, ours) for theirs, ours in KEYS.items()} | dict(config))
+    d_model, n_heads, d_head = k.heads("d_model", "n_head", "d_head")
+    k.refuse(d_head * n_heads != d_model, f"{n_heads} heads of d_head = {d_head} do not make d_model = {d_model}")
+    k.only("bi_data", False)  # a way to pre-train
+    k.only("same_length", False)  # of Transformer-XL alone
+    shape = XLNetShape(
+        vocab_size=k.size("vocab_size"),
+        d_model=d_model,
+        n_layers=k.layers("n_layer"),
+        n_heads=n_heads,
+        d_ff=k.size("d_inner"),
+        activation=k.choice("ff_activation", table={name: name for name in ACTIVATIONS}, default="gelu"),
+        direction=k.choice("attn_type", table={name: name for name in DIRECTIONS}, default="bi"),
+        norm_eps=k.fraction("layer_norm_eps", default=1e-12),
+        dropout=k.fraction("dropout", default=0.1),
+        memory_length=_length(k, "mem_len"),
+        reuse_length=_length(k, "reuse_len"),
+        clamp_length=_length(k, "clamp_len"),
+        tied_output=k.flag("tie_word_embeddings", default=True),
+    )
+    k.done(ignored=IGNORED)
     return shape
+
+
+def _length(k: Keys, name: str) -> int:
+    """None is null in one file, and -1 in another."""
+    return max(0, k.size(name, default=0, least=-1))
 
 
 def shape_to_hf(shape: XLNetShape) -> dict[str, Any]:
