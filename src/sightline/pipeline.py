@@ -14,6 +14,7 @@ from torch import Tensor
 
 import sightline
 from sightline.config import RunConfig, apply_settings, check, flatten, load_recipe
+from sightline.data.first_look import check_files
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.model.parameters import count_parameters
@@ -59,6 +60,8 @@ def train_model(request: TrainRequest) -> str:
     config = _config(request)
     folder, device = Path(request.out), choose_device(request.device)
     _check_place(folder)
+    links = [request.alignments] if request.alignments else []
+    check_files({"--train": request.train, "--valid": request.valid, "--alignments": links})
     if request.tensorboard:
         check_tensorboard()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())

@@ -58,6 +58,8 @@ TABLE: dict[str, tuple[dict[str, bytes], list[str], list[str]]] = {
     "no key": ({"x.jsonl": b'{"src": "a", "target": "b"}\n'}, ["x.jsonl"], ['line 1 has no "tgt"', "'target'"]),
     "no string": ({"x.jsonl": b'{"src": "a", "tgt": 7}\n'}, ["x.jsonl"], ['line 1: "tgt" must be a string']),
     "no partner": ({}, ["good.src"], ["good.src: has no partner; give a source and a target file"]),
+    "same file": ({}, ["good.src", "good.src"], ["good.src", ": source and target are the same file"]),
+    "tmx": ({"x.tmx": b"<?xml version='1.0'?>\n<tmx>\n"}, ["x.tmx"], ["x.tmx: is TMX", "write its texts to a .tsv"]),
     "nothing usable": ({"x.tsv": b" \tb\na\t\n"}, ["x.tsv"], ["x.tsv: nothing to train on", "empty side: 2"]),
 }
 
@@ -93,6 +95,33 @@ def test_bad_files(case: str, role: str, cli: Any, folder: Path) -> None:
     for part in expected:
         assert part in ran.complaint
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("role", ["--train", "--valid"])
+def test_a_bad_path_is_named_with_its_option(role: str, cli: Any, folder: Path) -> None:
+    files = {"--train": "good.src", "--valid": "good.src", role: "absent.src"}
+    arguments = [part for name, path in files.items() for part in (name, folder / path, folder / "good.tgt")]
+    ran = cli("train", "--recipe", "tiny", *arguments, "--out", folder / "out", "--device", "cpu", "--set", *TINY)
+    assert f"error: {role} {folder / 'absent.src'}: no such file" in ran.complaint
+    assert ran.err.count("\n") == 1  # nothing was learnt or tokenised before
+
+
+def test_standard_input_is_not_read_while_a_file_is_missing(
+    cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(folder / "cache"))
+    run = ["train", "--recipe", "tiny", "--train", "-", "--valid", folder / "absent.tsv", "--out", folder / "out"]
+    assert "absent.tsv: no such file" in cli(*run, "--set", *TINY, stdin=b"a\tb\n").complaint
+    assert not (folder / "cache").exists()
+
+
+def test_doubts_are_said_before_training(cli: Any, folder: Path) -> None:
+    (folder / "x.tsv").write_bytes(b"source\ttarget\na b\tb a\tc\n")
+    ran = train(cli, folder, ["x.tsv"])
+    assert ran.code == 0
+    said = ran.err.splitlines()
+    assert said[0].startswith(f"--train {folder / 'x.tsv'}: line 1 (source TAB target) looks like a header")
+    assert said[1].endswith("only two are read; line 2 loses 'c'")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -245,6 +245,14 @@ def test_bad_files(case: str, cli: Callable[..., Any], tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_header_of_texts_and_labels_is_mentioned(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("text\tlabel\na b\tx\nc d\ty\n", encoding="utf-8")
+    files = ["--train", tmp_path / "x.tsv", "--valid", tmp_path / "x.tsv", "--device", "cpu"]
+    ran = cli("train", "--recipe", "classify", *files, "--out", tmp_path / "out", "--set", *TEXT, "train.max_steps=1")
+    assert ran.code == 0
+    assert f"{tmp_path / 'x.tsv'}: line 1 looks like a header" in ran.err.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("recipe", "more", "expected"),
     [

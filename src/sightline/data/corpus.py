@@ -12,14 +12,14 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import parse_qsl
 
 from sightline.errors import UserError, unknown
@@ -100,13 +100,20 @@ def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
 def read_aligned(src_path: str, tgt_path: str) -> Iterator[Pair]:
     """Pairs of two files whose lines correspond; different line counts are an error that states both."""
     src_count = tgt_count = 0
-    for src, tgt in zip_longest(read_lines(src_path), read_lines(tgt_path)):
+    for src, tgt in zip_longest(read_lines(src_path, allow_empty=True), read_lines(tgt_path, allow_empty=True)):
         src_count += src is not None
         tgt_count += tgt is not None
         if src is not None and tgt is not None:
             yield src, tgt
     if src_count != tgt_count:
         raise misaligned(src_path, src_count, tgt_path, tgt_count)
+    if src_count == 0:
+        raise empty(src_path)
+
+
+def empty(path: str) -> UserError:
+    """The message for a file without a line."""
+    return UserError(f"{display_name(path)}: is empty; it must hold one sentence a line")
 
 
 def misaligned(src_path: str, src_count: int, tgt_path: str, tgt_count: int) -> UserError:
@@ -211,29 +218,35 @@ def read_lines(path: str, allow_empty: bool = False) -> Iterator[str]:
         yield decode_line(raw, path, number, offset)
         offset += len(raw)
     if number == 0 and not allow_empty:
-        raise UserError(f"{display_name(path)}: is empty; it must hold one sentence a line")
+        raise empty(path)
 
 
 def read_raw_lines(path: str) -> Iterator[bytes]:
     """The lines of a file as bytes, decompressed, line feeds included."""
+    with open_binary(path) as stream:
+        yield from stream
+
+
+def read_head(path: str, size: int) -> bytes:
+    """Up to `size` bytes from the beginning of a file, decompressed."""
+    with open_binary(path) as stream:
+        return stream.read(size)
+
+
+@contextmanager
+def open_binary(path: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    """The decompressed bytes; a file is gzip by its name or by its first two bytes."""
     try:
-        with open_binary(path) as stream:
-            yield from stream
+        if path == STANDARD_INPUT:
+            yield sys.stdin.buffer
+            return
+        with open(path, "rb") as stream:
+            compressed = path.endswith(".gz") or stream.peek(2)[:2] == GZIP_MAGIC
+            yield gzip.GzipFile(fileobj=stream) if compressed else stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{display_name(path)}: the .gz is damaged ({error}); download or compress it again") from error
     except OSError as error:
         raise unreadable(path, error) from error
-
-
-@contextmanager
-def open_binary(path: str) -> Iterator[Iterable[bytes]]:
-    """The decompressed lines; a file is gzip by its name or by its first two bytes."""
-    if path == STANDARD_INPUT:
-        yield sys.stdin.buffer
-        return
-    with open(path, "rb") as stream:
-        compressed = path.endswith(".gz") or stream.peek(2)[:2] == GZIP_MAGIC
-        yield gzip.GzipFile(fileobj=stream) if compressed else stream
 
 
 def decode_line(raw: bytes, path: str, number: int, offset: int) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sightline.architectures import build_pooled
 from sightline.config import RunConfig, longest_sequence
 from sightline.data.batch import LabelledBatch, collate_labelled
 from sightline.data.batching import EndlessStream, cut_padded, walk_epochs
+from sightline.data.first_look import has_header
 from sightline.data.labelled import LabelledCorpus, check_labels, labelled_corpora, learn_labels, read_labelled
 from sightline.data.prepared import prepare, spool
 from sightline.data.tokenizer import Tokenizer
@@ -74,6 +76,11 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
     """Read, check and tokenise everything a classifier is trained on."""
     _check_length(config)
     train, valid = spool(labelled_corpora(request.train)), spool(labelled_corpora(request.valid))
+    for corpus in train + valid:
+        if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
+            say(
+                request, f"{corpus}: line 1 looks like a header and would be learnt as a text with its label; remove it"
+            )
     labels = learn_labels(train)
     check_labels(valid, labels)
     tokenizer = choose_tokenizer(request, config, folder, train, sources_only=True)

@@ -11,7 +11,8 @@ from torch import nn
 from sightline.architectures import Network, build_network
 from sightline.config import RunConfig, apply_settings, flatten, load_recipe, longest_sequence
 from sightline.data.batching import BatchStream, validation_batches
-from sightline.data.corpus import Corpus, parse_corpora
+from sightline.data.corpus import Corpus
+from sightline.data.first_look import doubts, parse_pairs
 from sightline.data.links import links_of_corpus
 from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
 from sightline.data.tokenizer import Tokenizer
@@ -88,7 +89,10 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     start = read_model_directory(request.init) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
-    train, valid = spool(parse_corpora(request.train)), spool(parse_corpora(request.valid))
+    train, valid = parse_pairs("--train", request.train), parse_pairs("--valid", request.valid)
+    train, valid = spool(train), spool(valid)
+    for doubt in doubts(train, valid):
+        say(request, doubt)
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train)
     prepared = prepare(train, tokenizer, config.data, progress=request.show)
     reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
