@@ -1,28 +1,51 @@
 """Corpus metrics: BLEU, chrF++ and TER as sacreBLEU computes them (Post 2018, arXiv:1804.08771), each with
-the signature that reproduces it.
+the signature that reproduces it; and whether the difference between systems is more than chance.
 
 Text goes in as the user would read it: detokenised hypotheses against untouched references. The one exception
-is `multi30k_tokenized_bleu`, which exists to stand beside a published table and must not be mixed with the
-others. Producing the hypotheses is `decode`'s work; the model's own probabilities are in `score.py`.
+is the tokenised, lowercased figure of the Multi30k literature, which exists to stand beside a published table and must
+not be mixed with the others. Producing the hypotheses is `decode`'s work; the model's own probabilities are in
+`score.py`.
+
+Every figure is made by a `Measure`: statistics of each line, and a score from their sums. Corpus scores and the bootstrap
+differ in which lines are summed, in nothing else.
 """
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
+import numpy as np
+from jaxtyping import Float
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.significance import PairedTest, Result
 
 from sightline.errors import UserError, unknown
 
 References = Sequence[str] | Sequence[Sequence[str]]
 
 METRICS = ("BLEU", "chrF++", "TER")
+MULTI30K = "BLEU (Multi30k: tokenized, lowercased)"
+SAMPLES, SEED = 1000, 12345  # of the bootstrap; the seed is sacreBLEU's
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long the output is beside the references, in BLEU's tokens; of several references the nearest counts."""
+
+    hypothesis: int
+    reference: int
+    brevity_penalty: float  # what BLEU is multiplied by for it, 0 to 1
+
+    @property
+    def ratio(self) -> float:
+        """Output / references; below 1 it is too short."""
+        return self.hypothesis / self.reference if self.reference else 0.0
+
+    def as_json(self) -> dict[str, float]:
+        """`{"ratio": 0.95, "hypothesis": 950, "reference": 1000, "brevity_penalty": 0.949}`."""
+        return {"ratio": self.ratio, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -32,6 +55,7 @@ class Score:
     name: str
     score: float
     signature: str
+    length: Length | None = None  # of BLEU
 
 
 @dataclass(frozen=True)
@@ -54,27 +78,94 @@ class Comparison:
     signature: str
 
 
+@dataclass(frozen=True)
+class Measure:
+    """A metric of sacreBLEU's, what is done to each line before it, and how the signature says so."""
+
+    name: str
+    metric: Metric
+    prepare: Callable[[str], str] = str
+    steps: str = ""
+
+    def statistics(self, hypotheses: Sequence[str], references: References) -> Float[np.ndarray, "lines figures"]:
+        """What each line contributes: their sum makes the corpus score. `UserError` for counts that differ."""
+        streams = _reference_streams(hypotheses, references)
+        lines = [self.prepare(line) for line in hypotheses]
+        prepared = [[self.prepare(line) for line in stream] for stream in streams]
+        return np.array(self.metric._extract_corpus_statistics(lines, prepared), dtype=float)
+
+    def score(self, statistics: Float[np.ndarray, "lines figures"]) -> Score:
+        """The score of the corpus that `statistics` has just been called for."""
+        result = self.metric._compute_score_from_stats(statistics.sum(0))
+        length = Length(int(result.sys_len), int(result.ref_len), float(result.bp)) if isinstance(result, BLEUScore) else None
+        return Score(self.name, float(result.score), self.signature(), length)
+
+    def resampled(
+        self, statistics: Float[np.ndarray, "lines figures"], n_samples: int = SAMPLES, seed: int = SEED
+    ) -> Float[np.ndarray, " samples"]:
+        """The scores of as many lines drawn with replacement, the same draws for every system of as many lines."""
+        lines = len(statistics)
+        drawn = np.random.default_rng(seed).choice(lines, size=(n_samples, lines), replace=True)
+        counts = np.stack([np.bincount(row, minlength=lines) for row in drawn])
+        return np.array([self.metric._compute_score_from_stats(sums).score for sums in counts @ statistics], dtype=float)
+
+    def signature(self, **more: Any) -> str:
+        """sacreBLEU's, once the metric has seen references; with `more` items, such as `seed=1`."""
+        signature = self.metric.get_signature()
+        for key, value in more.items():
+            signature.update(key, value)
+        return f"{signature}|{self.steps}" if self.steps else str(signature)
+
+
+def measures(
+    metrics: Sequence[str] = METRICS, tokenize: str = "13a", lowercase: bool = False, multi30k: str = ""
+) -> list[Measure]:
+    """The metrics that `metrics` names (TER is much the slowest), and the Multi30k figure of a target language.
+
+    `tokenize` names sacreBLEU's BLEU tokenizer ("13a"; "ja-mecab", "zh" ... where words are not spaced); `lowercase`
+    concerns BLEU and chrF++ only (TER ignores case by its definition).
+
+    The Multi30k figure prepares both sides as the data set's own `*.lc.norm.tok.*` files (lower case, Moses'
+    normalize-punctuation, Moses' tokenizer; github.com/multi30k/dataset, scripts/task1-tokenize.sh) and scores them like
+    `multi-bleu.perl`: sacreBLEU with no tokenizer and no smoothing. `multi30k` is the code of the target language, "de"
+    or "fr". Of the data set's own tokenised test files all German lines come out identical, and all French ones but one.
+    """
+    if tokenize not in BLEU.TOKENIZERS:
+        raise unknown("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)
+    makers: dict[str, Callable[[], Metric]] = {
+        # `force` only silences a warning about text that looks tokenised already; no figure depends on it.
+        "BLEU": lambda: BLEU(tokenize=tokenize, lowercase=lowercase, force=True),
+        "chrF++": lambda: CHRF(word_order=2, lowercase=lowercase),
+        "TER": lambda: TER(),
+    }
+    for name in metrics:
+        if name not in makers:
+            raise unknown("metric", name, makers)
+    chosen = [Measure(name, makers[name]()) for name in metrics]
+    if multi30k:
+        chosen.append(Measure(MULTI30K, BLEU(tokenize="none", smooth_method="none", force=True), *_moses(multi30k)))
+    return chosen
+
+
 def corpus_scores(
     hypotheses: Sequence[str],
     references: References,
     metrics: Sequence[str] = METRICS,
     tokenize: str = "13a",
     lowercase: bool = False,
+    multi30k: str = "",
 ) -> dict[str, Score]:
-    """BLEU, chrF++ and TER of a whole corpus, or those that `metrics` names (TER is much the slowest).
+    """BLEU, chrF++ and TER of a whole corpus, or the `measures` asked for.
 
     `references` is one list of strings, or several such lists for several references, each as long as
-    `hypotheses`. `tokenize` names sacreBLEU's BLEU tokenizer ("13a"; "ja-mecab", "zh" ... where words are not
-    spaced); `lowercase` concerns BLEU and chrF++ only (TER ignores case by its definition). Raises
-    `UserError` for counts that differ.
+    `hypotheses`. Raises `UserError` for counts that differ.
 
     >>> scores = corpus_scores(["Ein Hund rennt .", "Hallo!"], ["Ein Hund rennt .", "Hallo!"])
     >>> [(score.name, round(score.score, 1)) for score in scores.values()]
     [('BLEU', 100.0), ('chrF++', 100.0), ('TER', 0.0)]
     """
-    streams = _reference_streams(hypotheses, references)
-    chosen = _build_metrics(metrics, tokenize, lowercase)
-    return {name: _corpus_score(name, metric, hypotheses, streams) for name, metric in chosen.items()}
+    chosen = measures(metrics, tokenize, lowercase, multi30k)
+    return {measure.name: measure.score(measure.statistics(hypotheses, references)) for measure in chosen}
 
 
 def bleu_signature() -> str:
@@ -97,24 +188,8 @@ def comparison_as_json(comparisons: dict[str, Comparison]) -> dict[str, dict[str
 
 
 def multi30k_tokenized_bleu(hypotheses: Sequence[str], references: References, language: str) -> Score:
-    """The tokenised, lowercased BLEU of the Multi30k literature; only for comparison with its tables.
-
-    Both sides are prepared as the data set's own `*.lc.norm.tok.*` files (lower case, Moses'
-    normalize-punctuation, Moses' tokenizer; github.com/multi30k/dataset, scripts/task1-tokenize.sh) and
-    scored like `multi-bleu.perl`: sacreBLEU with no tokenizer and no smoothing. `language` is the code of the
-    target language, "de" or "fr". Of the data set's own tokenised test files all German lines come out
-    identical, and all French ones but one.
-    """
-    streams = _reference_streams(hypotheses, references)
-    prepare, steps = _moses(language)
-    metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    score = _corpus_score(
-        "BLEU (Multi30k: tokenized, lowercased)",
-        metric,
-        [prepare(line) for line in hypotheses],
-        [[prepare(line) for line in stream] for stream in streams],
-    )
-    return Score(score.name, score.score, f"{score.signature}|{steps}")
+    """The tokenised, lowercased BLEU of the Multi30k literature; only for comparison with its tables (`measures`)."""
+    return corpus_scores(hypotheses, references, [], multi30k=language)[MULTI30K]
 
 
 def paired_bootstrap(
@@ -122,61 +197,62 @@ def paired_bootstrap(
     hypotheses_b: Sequence[str],
     references: References,
     metrics: Sequence[str] = METRICS,
-    n_samples: int = 1000,
-    seed: int = 12345,
+    n_samples: int = SAMPLES,
+    seed: int = SEED,
     tokenize: str = "13a",
     lowercase: bool = False,
+    multi30k: str = "",
 ) -> dict[str, Comparison]:
-    """Is system b really different from a? Paired bootstrap (Koehn 2004, W04-3250), by sacreBLEU.
+    """Is system b really different from a? Paired bootstrap (Koehn 2004, W04-3250), sacreBLEU's figure for figure.
 
     Both systems are scored on the same `n_samples` random draws, with replacement, of as many lines as the
     corpus has. A p-value under 0.05 is the usual line; with a few hundred lines a difference of half a point
     rarely makes it.
     """
-    if n_samples < 1 or seed < 1:  # sacreBLEU takes seed 0 for none, and 0 samples for its default
+    if n_samples < 1 or seed < 1:
         raise UserError(f"n_samples and seed must be at least 1, not {n_samples} and {seed}")
-    streams = _reference_streams(hypotheses_a, references)
-    _reference_streams(hypotheses_b, references)
-    chosen = _build_metrics(metrics, tokenize, lowercase)
-    systems = [("a", hypotheses_a), ("b", hypotheses_b)]
-    with _sacrebleu_seed(seed):
-        test = PairedTest(systems, chosen, streams, test_type="bs", n_samples=n_samples)
-        signatures, results = test()
-    # sacreBLEU files the results under its own metric names; both dictionaries keep the order of `chosen`.
-    rows = zip(chosen, signatures.items(), strict=True)
-    return {name: _comparison(name, str(text), *results[key]) for name, (key, text) in rows}
+    comparisons = {}
+    for measure in measures(metrics, tokenize, lowercase, multi30k):
+        a, b = (measure.statistics(hypotheses, references) for hypotheses in (hypotheses_a, hypotheses_b))
+        scores = [measure.score(a).score], [measure.score(b).score]
+        samples = [measure.resampled(a, n_samples, seed)], [measure.resampled(b, n_samples, seed)]
+        signature = measure.signature(seed=seed, bs=n_samples)
+        comparisons[measure.name] = compare(measure.name, signature, scores, samples, seed)
+    return comparisons
 
 
-def _comparison(name: str, signature: str, a: Result | str, b: Result | str) -> Comparison:
-    assert isinstance(a, Result) and isinstance(b, Result) and b.p_value is not None
-    # For equal scores sacreBLEU gives the smallest p-value, but every difference is as large as none.
-    p_value = 1.0 if a.score == b.score else float(b.p_value)
-    return Comparison(name, _interval(a), _interval(b), p_value, signature)
+def compare(
+    name: str,
+    signature: str,
+    scores: tuple[Sequence[float], Sequence[float]],
+    samples: tuple[Sequence[Float[np.ndarray, " samples"]], Sequence[Float[np.ndarray, " samples"]]],
+    seed: int = SEED,
+) -> Comparison:
+    """Two systems, each trained once or with several seeds: `scores` of the runs, and theirs when `resampled`.
+
+    A system of several runs counts by their mean. In each sample as many of its runs are drawn, with replacement, as it
+    has: the luck of a seed is chance as well as that of a sentence (Clark et al. 2011, P11-2031).
+    """
+    rng = np.random.default_rng(seed)
+    real = [float(np.mean(own)) for own in scores]
+    a, b = (_mean_of_drawn(np.stack(own), rng) for own in samples)
+    differences = np.abs(a - b)
+    beyond = int((differences - differences.mean() > abs(real[0] - real[1])).sum())
+    # For equal scores the count gives the smallest p-value, but every difference is as large as none.
+    p_value = 1.0 if real[0] == real[1] else (beyond + 1) / (len(differences) + 1)
+    return Comparison(name, _interval(real[0], a), _interval(real[1], b), p_value, signature)
 
 
-def _interval(result: Result) -> Interval:
-    assert result.mean is not None and result.ci is not None
-    return Interval(float(result.score), float(result.mean), float(result.ci))
+def _mean_of_drawn(
+    samples: Float[np.ndarray, "runs samples"], rng: np.random.Generator
+) -> Float[np.ndarray, " samples"]:
+    runs = rng.integers(len(samples), size=samples.shape)
+    return np.take_along_axis(samples, runs, axis=0).mean(0)
 
 
-def _build_metrics(names: Sequence[str], tokenize: str, lowercase: bool) -> dict[str, Metric]:
-    if tokenize not in BLEU.TOKENIZERS:
-        raise unknown("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)
-    makers: dict[str, Callable[[], Metric]] = {
-        # `force` only silences a warning about text that looks tokenised already; no figure depends on it.
-        "BLEU": lambda: BLEU(tokenize=tokenize, lowercase=lowercase, force=True),
-        "chrF++": lambda: CHRF(word_order=2, lowercase=lowercase),
-        "TER": lambda: TER(),
-    }
-    for name in names:
-        if name not in makers:
-            raise unknown("metric", name, makers)
-    return {name: makers[name]() for name in names}
-
-
-def _corpus_score(name: str, metric: Metric, hypotheses: Sequence[str], streams: list[list[str]]) -> Score:
-    score = metric.corpus_score(hypotheses, streams).score
-    return Score(name, float(score), str(metric.get_signature()))
+def _interval(score: float, samples: Float[np.ndarray, " samples"]) -> Interval:
+    ordered, edge = np.sort(samples), len(samples) // 40
+    return Interval(score, float(samples.mean()), float(ordered[-edge - 1] - ordered[edge]) / 2)
 
 
 def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[str]]:
@@ -212,17 +288,3 @@ def _moses(language: str) -> tuple[Callable[[str], str], str]:
         return str(tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True))
 
     return prepare, f"prep:lc+norm+tok|moses:{language}|sacremoses:{sacremoses.__version__}"
-
-
-@contextmanager
-def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """sacreBLEU takes the seed of its bootstrap from the environment and nowhere else."""
-    before = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
-            os.environ["SACREBLEU_SEED"] = before

@@ -6,15 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from sightline.config import DecodeConfig
 from sightline.decode.translator import Translation, override
-from sightline.evaluate.bleu import (
-    Comparison,
-    Score,
-    as_json,
-    comparison_as_json,
-    corpus_scores,
-    multi30k_tokenized_bleu,
-    paired_bootstrap,
-)
+from sightline.evaluate.bleu import Comparison, Score, as_json, comparison_as_json, corpus_scores, paired_bootstrap
 
 
 @runtime_checkable
@@ -31,15 +23,19 @@ class Report:
     """Scores of a test set, and everything needed to get them again."""
 
     scores: dict[str, Score]
-    comparisons: dict[str, Comparison]  # against another model; empty without one
-    decoding: DecodeConfig
+    comparisons: dict[str, Comparison]  # against other translations; empty without
+    decoding: DecodeConfig | None  # None: the translations came from a file
     n_sentences: int
     hypotheses: list[str]
 
     def as_json(self) -> dict[str, Any]:
-        """`{"BLEU": {"score": ..., "signature": ...}, ..., "decoding": {...}, "sentences": n}`."""
+        """`{"BLEU": {"score": ..., "signature": ...}, ..., "length": {"BLEU": {"ratio": ..., "brevity_penalty": ...}},
+        "decoding": {...}, "sentences": n}`.
+        """
         report: dict[str, Any] = as_json(self.scores)
-        report["decoding"] = asdict(self.decoding)
+        report["length"] = {name: score.length.as_json() for name, score in self.scores.items() if score.length}
+        if self.decoding:
+            report["decoding"] = asdict(self.decoding)
         report["sentences"] = self.n_sentences
         if self.comparisons:
             report["against"] = comparison_as_json(self.comparisons)
@@ -60,31 +56,62 @@ def evaluate_model(
     `other` is compared by paired bootstrap; `multi30k` is the target language whose tokenised, lowercased figure is
     wanted beside the others.
     """
-    overrides = overrides or {}
-    streams = [list(reference) for reference in references]
-    hypotheses = [translation.text for translation in model.translate(sources, **overrides)]
-    scores = corpus_scores(hypotheses, streams, tokenize=tokenize)
-    if multi30k:
-        figure = multi30k_tokenized_bleu(hypotheses, streams, multi30k)
-        scores[figure.name] = figure
-    comparisons: dict[str, Comparison] = {}
-    if other:
-        others = [translation.text for translation in other.translate(sources, **overrides)]
-        comparisons = paired_bootstrap(hypotheses, others, streams, tokenize=tokenize)
-    decoding = override(model.decode_config, dict(overrides))
-    return Report(scores, comparisons, decoding, len(sources), hypotheses)
+    settings = dict(overrides or {})
+    others = hypotheses_of(other, sources, settings) if other else None
+    decoding = override(model.decode_config, settings)
+    return evaluate_text(hypotheses_of(model, sources, settings), references, others, multi30k, tokenize, decoding)
+
+
+def hypotheses_of(model: Translates, sources: Sequence[str], overrides: Mapping[str, Any]) -> list[str]:
+    """What a model makes of a test set, a line each."""
+    return [translation.text for translation in model.translate(sources, **overrides)]
+
+
+def evaluate_text(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    others: Sequence[str] | None = None,
+    multi30k: str | None = None,
+    tokenize: str = "13a",
+    decoding: DecodeConfig | None = None,
+) -> Report:
+    """`evaluate_model` for translations that are there already, whoever made them, and `others` to compare with."""
+    streams, language = [list(reference) for reference in references], multi30k or ""
+    scores = corpus_scores(hypotheses, streams, tokenize=tokenize, multi30k=language)
+    comparisons = (
+        paired_bootstrap(hypotheses, others, streams, tokenize=tokenize, multi30k=language) if others else {}
+    )
+    return Report(scores, comparisons, decoding, len(hypotheses), list(hypotheses))
 
 
 def render(report: Report) -> str:
     """A report for people."""
     width = max(map(len, report.scores))
-    lines = [f"{name:<{width}}  {score.score:6.2f}   {score.signature}" for name, score in report.scores.items()]
-    d = report.decoding
-    search = f"sampled, seed {d.seed}" if d.sample else f"beam {d.beam_size}, length penalty {d.length_penalty}"
-    lines.append(f"{report.n_sentences:,} sentences, {search}")
+    lines = []
+    for name, score in report.scores.items():
+        lines.append(f"{name:<{width}}  {score.score:6.2f}   {score.signature}")
+        if score.length:
+            lines.append(f"{'':<{width}}          {describe_length(score)}")
+    lines.append(f"{report.n_sentences:,} sentences" + (f", {_search(report.decoding)}" if report.decoding else ""))
     for name, c in report.comparisons.items():
         lines.append(
             f"{name}: {c.a.score:.2f} (95 % interval {c.a.mean:.2f} ± {c.a.ci:.2f}) against {c.b.score:.2f} "
             f"({c.b.mean:.2f} ± {c.b.ci:.2f}), p = {c.p_value:.4f}"
         )
     return "\n".join(lines)
+
+
+def describe_length(score: Score) -> str:
+    """
+    >>> from sightline.evaluate.bleu import Length
+    >>> describe_length(Score("BLEU", 40.0, "", Length(950, 1000, 0.9487)))
+    'length ratio 0.950 (950 of 1,000 tokens), brevity penalty 0.949'
+    """
+    length = score.length
+    assert length
+    counts = f"{length.hypothesis:,} of {length.reference:,} tokens"
+    return f"length ratio {length.ratio:.3f} ({counts}), brevity penalty {length.brevity_penalty:.3f}"
+
+
+def _search(d: DecodeConfig) -> str:
+    return f"sampled, seed {d.seed}" if d.sample else f"beam {d.beam_size}, length penalty {d.length_penalty}"
