@@ -5,6 +5,7 @@ from typing import Any
 
 from sightline.config import ModelConfig, RunConfig
 
+DECODING = "decoding"  # the row on settings chosen after training
 NOUNS = {"translate": "translation", "classify": "classification", "forecast": "forecasting"}
 USAGE = {
     "translate": """```sh
@@ -71,6 +72,18 @@ def model_card(
 | made with | sightline {about["sightline"]}, torch {about["torch"]}, Python {about["python"]} |
 
 {USAGE[config.model.task]}"""
+
+
+def with_row(card: str, name: str, value: str) -> str:
+    """A card with that row in its table, in the place of one of the same name or before the last.
+
+    >>> with_row("| weights | step 9 |\\n| made with | us |\\n", "decoding", "beam 4").splitlines()
+    ['| weights | step 9 |', '| decoding | beam 4 |', '| made with | us |']
+    """
+    row = f"| {name} | {value} |"
+    lines = [line for line in card.split("\n") if not line.startswith(f"| {name} | ")]
+    last = max((place for place, line in enumerate(lines) if line.startswith("| ")), default=len(lines))
+    return "\n".join([*lines[:last], row, *lines[last:]])
 
 
 def _architecture(model: ModelConfig) -> str:

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from sightline.compiled import COMPUTES, Weights, compiled, fits, is_for_library
-from sightline.config import ModelConfig, RunConfig, check, from_dict
+from sightline.config import DecodeConfig, ModelConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.native.network import Network as CompiledNetwork
@@ -110,6 +110,15 @@ def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> Non
     arrays = {name: value.detach().float().cpu().contiguous().numpy() for name, value in parameters.items()}
     _write(folder / WEIGHTS, lambda path: save_file(arrays, path, {"format": "pt"}))
     _write(folder / CARD, lambda path: path.write_text(card, encoding="utf-8"))
+
+
+def write_decoding(folder: Path, decode: DecodeConfig, edit: Callable[[str], str]) -> None:
+    """Other settings to decode with, and the card as `edit` makes it of the one there is."""
+    _write_json(folder / GENERATION, asdict(decode))
+    card = folder / CARD
+    if card.is_file():
+        text = edit(card.read_text(encoding="utf-8"))
+        _write(card, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:

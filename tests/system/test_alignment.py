@@ -73,7 +73,7 @@ def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_pat
     ("arguments", "message"),
     [
         (["evaluate"], "MODEL and --source are required"),
-        (["evaluate", "MODEL", "--source", "SRC", "--target", "SRC"], "--target belongs to --alignments"),
+        (["evaluate", "MODEL", "--source", "SRC", "--target", "SRC"], "--target is for --alignments"),
         (["evaluate", "MODEL", "--alignments", "GOLD"], "--alignments needs links to score"),
         (["evaluate", "--alignments", "SRC", "--hypothesis", "GOLD"], "pairs.src: line 1: 'a' is not a link"),
         (["evaluate", "--alignments", "GOLD", "--hypothesis", "TWO"], "links of 1 pairs, but gold of 60"),

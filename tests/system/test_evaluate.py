@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,61 @@ def test_the_report_for_people(model_path: Path, test_set: list[Path], cli: Any)
     assert first.startswith("BLEU")
     assert "nrefs:2" in first
     assert last == "25 sentences, beam 5, length penalty 0.6"
+
+
+def test_length_ratio_and_brevity_penalty_are_in_every_report(model_path: Path, test_set: list[Path], cli: Any) -> None:
+    source, reference = test_set
+    shared = ["evaluate", model_path, "--source", source, "--reference", reference]
+    length = json.loads(cli(*shared, "--json").out)["length"]["BLEU"]
+    assert length["ratio"] == length["hypothesis"] / length["reference"] == pytest.approx(1, abs=0.05)
+    assert cli(*shared).lines[1].strip().startswith(f"length ratio {length['ratio']:.3f} ({length['hypothesis']} of ")
+    assert cli(*shared).lines[1].endswith(f"brevity penalty {length['brevity_penalty']:.3f}")
+
+
+def test_a_file_of_translations_is_scored_as_the_model_is(
+    model_path: Path, test_set: list[Path], cli: Any, tmp_path: Path
+) -> None:
+    source, reference = test_set
+    saved = tmp_path / "hypotheses.txt"
+    ran = cli("evaluate", model_path, "--source", source, "--reference", reference, "--json", "--save", saved)
+    expected = json.loads(ran.out)
+    del expected["decoding"]
+    shared = ["evaluate", "--hypothesis", saved, "--reference", reference]
+    assert json.loads(cli(*shared, "--json").out) == expected
+    assert cli(*shared).lines[-1] == "25 sentences"
+    against = json.loads(cli(*shared, "--against", source, "--json").out)["against"]["BLEU"]
+    assert against["b"]["score"] == pytest.approx(100.0)  # the task is to copy
+    short = tmp_path / "short.txt"
+    short.write_text("a\n", encoding="utf-8")
+    told = cli("evaluate", "--hypothesis", short, "--reference", reference).complaint
+    assert f"{short} has 1 lines but {reference} has 25" in told
+
+
+def test_the_best_length_penalty_is_kept_in_the_model(
+    model_path: Path, test_set: list[Path], cli: Any, tmp_path: Path
+) -> None:
+    model, (source, reference) = tmp_path / "model", test_set
+    shutil.copytree(model_path, model)
+    settings = json.loads((model / "generation_config.json").read_text(encoding="utf-8"))
+    settings["length_penalty"] = 0.3
+    (model / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    shared = ["evaluate", model, "--source", source, "--reference", reference]
+    before = (model / "README.md").read_text(encoding="utf-8")
+    ran = cli(*shared, "--tune", "length_penalty", "--json")
+    assert "tune on validation data" in ran.err
+    best = json.loads(ran.out)["length_penalty"]
+    assert (model / "README.md").read_text(encoding="utf-8") == before  # nothing is kept unless asked
+
+    ran = cli(*shared, "--tune", "length_penalty", "--save")
+    assert ran.lines[0].startswith("length penalty")
+    assert any(line.endswith("the model's own") for line in ran.lines)
+    kept = json.loads((model / "generation_config.json").read_text(encoding="utf-8"))
+    assert kept == {**settings, "length_penalty": best["best"]}
+    row = f"| decoding | length penalty {best['best']}, the best of "
+    card = (model / "README.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in card if line.startswith(row)] == [line for line in card if "| decoding" in line]
+    assert len(card) == len(before.splitlines()) + 1
+    assert cli(*shared).lines[-1] == f"25 sentences, beam 5, length penalty {best['best']}"
 
 
 def test_score_gives_log_probabilities_and_the_perplexity(

@@ -3,7 +3,8 @@
 import argparse
 import json
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import aligned, in_file, out_file, output
 from sightline.cli.generate import compute_option, is_family_model, score_text
@@ -17,6 +18,12 @@ from sightline.cli.options import (
     whole,
 )
 from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    from sightline.api import Model
+    from sightline.evaluate.report import Report
+
+IN_MODEL = ""  # `--save` without a file
 
 
 def add(commands: Any) -> None:
@@ -65,19 +72,25 @@ def run_score(options: argparse.Namespace) -> None:
 
 
 def _evaluate_options(commands: Any) -> None:
-    what = "score a model on a test set: BLEU, accuracy, forecast errors, or the alignment of words"
+    what = "score a model or its output on a test set: BLEU, accuracy, forecast errors, or the alignment of words"
     parser = commands.add_parser("evaluate", help=what)
     model_options(parser, needed=False)
     source = "text to translate; of a classifier texts and labels (.tsv), of a forecaster a .csv file"
     parser.add_argument("--source", type=in_file, metavar="FILE", help=source)
-    reference = "one or several references, for a translation model"
+    hypothesis = "translations of whichever system, scored without a MODEL; with --alignments links"
+    parser.add_argument("--hypothesis", type=in_file, metavar="FILE", help=hypothesis)
+    reference = "one or several references, for translations"
     parser.add_argument("--reference", type=in_file, default=[], nargs="+", metavar="FILE", help=reference)
-    parser.add_argument("--against", metavar="MODEL", help="another model, compared by paired bootstrap")
+    against = "another model, with --hypothesis another file of translations, compared by paired bootstrap"
+    parser.add_argument("--against", metavar="MODEL", help=against)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     multi30k = "add the tokenised, lowercased BLEU of the Multi30k literature; LANG is the target language"
     parser.add_argument("--multi30k", metavar="LANG", help=multi30k)
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU (default: %(default)s)")
-    parser.add_argument("--save", type=out_file, metavar="FILE", help="keep the translations")
+    tune = "search validation data (never a test set) with several values of a setting, and say the best"
+    parser.add_argument("--tune", choices=["length_penalty"], help=tune)
+    save = "keep the translations; with --tune, and without FILE, keep the best value in MODEL"
+    parser.add_argument("--save", type=out_file, nargs="?", const=IN_MODEL, metavar="FILE", help=save)
     _alignment_options(parser)
     decode_options(parser, without=("n_best", "draft_length"))
     parser.set_defaults(run=run_evaluate)
@@ -86,19 +99,17 @@ def _evaluate_options(commands: Any) -> None:
 def _alignment_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("alignment of words")
     gold = "gold links, i-j sure and ipj possible: the alignment error rate of the model's attention on --source and "
-    gold += "--target, or of --hypothesis"
+    gold += "--target, or of --hypothesis, links (Pharaoh format) of whichever aligner"
     group.add_argument("--alignments", type=in_file, metavar="GOLD", help=gold)
     group.add_argument(
         "--target", type=in_file, metavar="FILE", help="translation of --source that the links belong to"
     )
     group.add_argument("--reverse", metavar="MODEL", help="a model of the other direction, to join links of both")
-    hypothesis = "links to score (Pharaoh format), of whichever aligner; needs no MODEL"
-    group.add_argument("--hypothesis", type=in_file, metavar="LINKS", help=hypothesis)
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
-    """Of a translation model BLEU, chrF++ and TER with signatures, and the settings they were decoded with; of a
-    classifier accuracy and F1; of a forecaster errors beside those of naive forecasts.
+    """Of translations BLEU, chrF++ and TER with signatures, and the settings they were decoded with; of a classifier
+    accuracy and F1; of a forecaster errors beside those of naive forecasts.
     """
     from sightline.api import load
     from sightline.model_directory import task_of
@@ -106,8 +117,11 @@ def run_evaluate(options: argparse.Namespace) -> None:
     if options.alignments:
         _evaluate_alignment(options)
         return
+    if options.hypothesis:
+        _evaluate_hypotheses(options)
+        return
     if not (options.model and options.source):
-        raise UserError("MODEL and --source are required, or --alignments with --hypothesis")
+        raise UserError("MODEL and --source are required, or --hypothesis")
     if task_of(options.model) == "translate":
         _evaluate_translator(options)
         return
@@ -118,20 +132,56 @@ def run_evaluate(options: argparse.Namespace) -> None:
     print(json.dumps(report.as_json(), indent=2) if options.json else report.render())
 
 
-def _evaluate_translator(options: argparse.Namespace) -> None:
-    from sightline.evaluate.report import evaluate_model, render
+def _evaluate_hypotheses(options: argparse.Namespace) -> None:
+    from sightline.evaluate.report import evaluate_text
 
-    if not options.reference:
-        raise UserError("--reference is required: the file or files to compare translations with")
-    sources, *references = aligned(options.source, *options.reference)
+    files = [*_references(options), *([options.against] if options.against else [])]
+    hypotheses, *texts = aligned(options.hypothesis, *files)
+    others = texts.pop() if options.against else None
+    _print_report(options, evaluate_text(hypotheses, texts, others, options.multi30k, options.tokenize))
+
+
+def _evaluate_translator(options: argparse.Namespace) -> None:
+    from sightline.evaluate.report import evaluate_model
+
+    sources, *references = aligned(options.source, *_references(options))
     model = load_model(options)
-    other = load_model(options, options.against) if options.against else None
     overrides = decode_overrides(options, model.decode_config)
+    if options.tune:
+        _tune(options, model, sources, references)
+        return
+    other = load_model(options, options.against) if options.against else None
     report = evaluate_model(model, sources, references, other, options.multi30k, options.tokenize, overrides)
     if options.save:
         with output(options.save) as file:
             file.writelines(f"{line}\n" for line in report.hypotheses)
+    _print_report(options, report)
+
+
+def _references(options: argparse.Namespace) -> list[str]:
+    if not options.reference:
+        raise UserError("--reference is required: the file or files to compare translations with")
+    return options.reference
+
+
+def _print_report(options: argparse.Namespace, report: "Report") -> None:
+    from sightline.evaluate.report import render
+
     print(json.dumps(report.as_json(), indent=2) if options.json else render(report))
+
+
+def _tune(options: argparse.Namespace, model: "Model", sources: list[str], references: list[list[str]]) -> None:
+    from sightline.evaluate.tuning import tune_length_penalty
+    from sightline.model_card import DECODING, with_row
+    from sightline.model_directory import write_decoding
+
+    print("sightline: a text that a setting was chosen by no longer tests it: tune on validation data", file=sys.stderr)
+    tuning = tune_length_penalty(model, sources, references, options.tokenize, decode_overrides(options))
+    if options.save == IN_MODEL:
+        said = tuning.describe([Path(path).name for path in (options.source, *options.reference)])
+        write_decoding(model.path, tuning.decoding, lambda card: with_row(card, DECODING, said))
+        print(f"{model.path}: length_penalty is {tuning.best} from now on", file=sys.stderr)
+    print(json.dumps(tuning.as_json(), indent=2) if options.json else tuning.render())
 
 
 def _evaluate_alignment(options: argparse.Namespace) -> None:

@@ -59,17 +59,25 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("output", "reverse"), lambda o: o.choose, "does not go with --choose, which writes into MODEL alone"),
     ),
     "evaluate": (
-        Rule(("target", "reverse", "hypothesis"), lambda o: not o.alignments, "is for --alignments: name gold links"),
+        Rule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
         Rule(
-            ("reference", "against", "multi30k", "tokenize", "save", *DECODING),
+            ("reference", "against", "multi30k", "tokenize", "tune", "save", *DECODING),
             lambda o: o.alignments,
             "does not go with --alignments, which measures links, not translations",
         ),
         Rule(
-            ("model", "source", "target", "reverse", "device"),
+            ("model", "source", "target", "reverse", "device", "tune", "save", *DECODING),
             lambda o: o.hypothesis,
-            "does not go with --hypothesis, whose links need no model",
+            "does not go with --hypothesis, which is scored as it is",
         ),
+        Rule(
+            ("against", "multi30k", "length_penalty", "sample", *SAMPLING),
+            lambda o: o.tune,
+            "does not go with --tune, which compares values of one setting of the beam",
+        ),
+        Rule(("save",), lambda o: o.tune and o.save, "takes no FILE with --tune: the best value is kept in MODEL"),
+        Rule(DECODING, lambda o: o.tune and o.save is not None, "does not go with --save: tune MODEL's own settings"),
+        Rule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
     ),
     "inspect": (
         Rule(

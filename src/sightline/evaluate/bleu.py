@@ -6,8 +6,8 @@ is the tokenised, lowercased figure of the Multi30k literature, which exists to 
 not be mixed with the others. Producing the hypotheses is `decode`'s work; the model's own probabilities are in
 `score.py`.
 
-Every figure is made by a `Measure`: statistics of each line, and a score from their sums. Corpus scores and the bootstrap
-differ in which lines are summed, in nothing else.
+Every figure is made by a `Measure`: statistics of each line, and a score from their sums. Corpus scores and the
+bootstrap differ in which lines are summed, in nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,7 +97,11 @@ class Measure:
     def score(self, statistics: Float[np.ndarray, "lines figures"]) -> Score:
         """The score of the corpus that `statistics` has just been called for."""
         result = self.metric._compute_score_from_stats(statistics.sum(0))
-        length = Length(int(result.sys_len), int(result.ref_len), float(result.bp)) if isinstance(result, BLEUScore) else None
+        length = (
+            Length(int(result.sys_len), int(result.ref_len), float(result.bp))
+            if isinstance(result, BLEUScore)
+            else None
+        )
         return Score(self.name, float(result.score), self.signature(), length)
 
     def resampled(
@@ -107,7 +111,9 @@ class Measure:
         lines = len(statistics)
         drawn = np.random.default_rng(seed).choice(lines, size=(n_samples, lines), replace=True)
         counts = np.stack([np.bincount(row, minlength=lines) for row in drawn])
-        return np.array([self.metric._compute_score_from_stats(sums).score for sums in counts @ statistics], dtype=float)
+        return np.array(
+            [self.metric._compute_score_from_stats(sums).score for sums in counts @ statistics], dtype=float
+        )
 
     def signature(self, **more: Any) -> str:
         """sacreBLEU's, once the metric has seen references; with `more` items, such as `seed=1`."""
@@ -126,9 +132,10 @@ def measures(
     concerns BLEU and chrF++ only (TER ignores case by its definition).
 
     The Multi30k figure prepares both sides as the data set's own `*.lc.norm.tok.*` files (lower case, Moses'
-    normalize-punctuation, Moses' tokenizer; github.com/multi30k/dataset, scripts/task1-tokenize.sh) and scores them like
-    `multi-bleu.perl`: sacreBLEU with no tokenizer and no smoothing. `multi30k` is the code of the target language, "de"
-    or "fr". Of the data set's own tokenised test files all German lines come out identical, and all French ones but one.
+    normalize-punctuation, Moses' tokenizer; github.com/multi30k/dataset, scripts/task1-tokenize.sh) and scores them
+    like `multi-bleu.perl`: sacreBLEU with no tokenizer and no smoothing. `multi30k` is the code of the target language,
+    "de" or "fr". Of the data set's own tokenised test files all German lines come out identical, and all French ones
+    but one.
     """
     if tokenize not in BLEU.TOKENIZERS:
         raise unknown("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)

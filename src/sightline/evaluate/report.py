@@ -78,9 +78,7 @@ def evaluate_text(
     """`evaluate_model` for translations that are there already, whoever made them, and `others` to compare with."""
     streams, language = [list(reference) for reference in references], multi30k or ""
     scores = corpus_scores(hypotheses, streams, tokenize=tokenize, multi30k=language)
-    comparisons = (
-        paired_bootstrap(hypotheses, others, streams, tokenize=tokenize, multi30k=language) if others else {}
-    )
+    comparisons = paired_bootstrap(hypotheses, others, streams, tokenize=tokenize, multi30k=language) if others else {}
     return Report(scores, comparisons, decoding, len(hypotheses), list(hypotheses))
 
 

@@ -23,6 +23,7 @@ CHECKED_ELSEWHERE = {("train", "seed"), ("inspect", "layer"), ("explore", "port"
 DISTILL = ["distill", "m", "--train", "a.tsv", "-o", "b.jsonl"]
 ALIGN = ["align", "m", "--source", "a", "--target", "b"]
 SCORED = ["evaluate", "--alignments", "gold", "--hypothesis", "links"]
+TUNE = ["evaluate", "m", "--source", "a", "--reference", "b", "--tune", "length_penalty"]
 UNREAD: list[tuple[list[str], str]] = [
     (["translate", "m", "--draft-length", "3"], "--draft-length is for --draft"),
     (["translate", "m", "--draft", "input", "--workers", "2"], "--workers does not go with --draft"),
@@ -34,7 +35,13 @@ UNREAD: list[tuple[list[str], str]] = [
     ([*ALIGN, "--choose", "c", "-o", "d"], "-o does not go with --choose"),
     ([*ALIGN, "--choose", "c", "--reverse", "n"], "--reverse does not go with --choose"),
     (["evaluate", "m", "--source", "a", "--target", "b"], "--target is for --alignments"),
-    (["evaluate", "m", "--source", "a", "--hypothesis", "b"], "--hypothesis is for --alignments"),
+    (["evaluate", "m", "--hypothesis", "b", "--reference", "a"], "MODEL does not go with --hypothesis"),
+    (["evaluate", "--hypothesis", "b", "--reference", "a", "--save", "c"], "--save does not go with --hypothesis"),
+    ([*TUNE, "--length-penalty", "1"], "--length-penalty does not go with --tune"),
+    ([*TUNE, "--sample"], "--sample does not go with --tune"),
+    ([*TUNE, "--save", "c"], "--save takes no FILE with --tune"),
+    ([*TUNE, "--beam-size", "8", "--save"], "--beam-size does not go with --save"),
+    (["evaluate", "m", "--source", "a", "--reference", "b", "--save"], "--save needs a FILE"),
     (["evaluate", "m", "--alignments", "g", "--save", "b"], "--save does not go with --alignments"),
     (["evaluate", "m", "--alignments", "g", "--beam-size", "2"], "--beam-size does not go with --alignments"),
     ([*SCORED, "--source", "a"], "--source does not go with --hypothesis"),
@@ -75,6 +82,9 @@ def test_every_rule_has_a_case_above_and_flags_that_exist() -> None:
         [*DISTILL, "--interpolate", "--n-best", "3"],
         [*ALIGN, "--reverse", "n", "-o", "c"],
         SCORED,
+        ["evaluate", "--hypothesis", "a", "--reference", "b", "--against", "c"],
+        [*TUNE, "--beam-size", "8"],
+        [*TUNE, "--save"],
         ["inspect", "m", "a", "--format", "text", "--layer", "0", "--head", "1"],
         ["inspect", "m", "a", "-o", "a.pdf", "--layer", "0"],
     ],

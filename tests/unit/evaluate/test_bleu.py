@@ -2,17 +2,22 @@
 
 import gzip
 import json
+import math
 import os
+import random
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sightline.errors import UserError
 from sightline.evaluate.bleu import (
+    Length,
     Score,
     as_json,
+    compare,
     comparison_as_json,
     corpus_scores,
     multi30k_tokenized_bleu,
@@ -192,6 +197,43 @@ def test_comparison_scores_are_the_corpus_scores() -> None:
         assert compared[name].a.score == pytest.approx(score.score)
         assert compared[name].b.score == pytest.approx(0.0 if name == "TER" else 100.0)
         assert "bs:10" in compared[name].signature
+
+
+def test_the_bootstrap_is_that_of_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores, intervals, p-values and signatures, but for the float32 that sacreBLEU sums in."""
+    from sacrebleu.metrics import BLEU, CHRF, TER
+    from sacrebleu.significance import PairedTest
+
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    rng = random.Random(1)
+    references = [" ".join(rng.choices(REFERENCES[2].split(), k=9)) for _ in range(40)]
+    a, b = ([" ".join(w for w in line.split() if rng.random() > p) for line in references] for p in (0.2, 0.25))
+    metrics = {"BLEU": BLEU(force=True), "chrF++": CHRF(word_order=2), "TER": TER()}
+    signatures, results = PairedTest([("a", a), ("b", b)], metrics, [references], "bs", n_samples=100)()
+    ours = paired_bootstrap(a, b, references, n_samples=100, seed=7)
+    for comparison, (name, signature) in zip(ours.values(), signatures.items(), strict=True):
+        one, two = results[name]
+        assert comparison.signature == str(signature)
+        assert comparison.p_value == two.p_value
+        for own, their in ((comparison.a, one), (comparison.b, two)):
+            assert (own.score, own.mean, own.ci) == pytest.approx((their.score, their.mean, their.ci), rel=1e-5)
+
+
+def test_a_system_of_several_seeds_counts_by_its_mean() -> None:
+    rng = np.random.default_rng(0)
+    samples = [40 + rng.normal(size=200) for _ in range(3)]
+    one = compare("BLEU", "", ([40.0, 41.0, 42.0], [40.0]), (samples, samples[:1]))
+    assert (one.a.score, one.b.score) == (41.0, 40.0)
+    # Chance in the choice of runs widens the interval, where runs differ by more than sentences do.
+    apart = [sample + 10 * n for n, sample in enumerate(samples)]
+    assert compare("BLEU", "", ([50.0] * 3, [40.0]), (apart, samples[:1])).a.ci > 5 * one.a.ci
+
+
+def test_length_ratio_and_brevity_penalty() -> None:
+    score = corpus_scores(["a b c"], ["a b c d"])["BLEU"]
+    assert score.length == Length(3, 4, math.exp(1 - 4 / 3))
+    assert score.length.ratio == 0.75
+    assert corpus_scores(["a b c"], ["a b c d"])["TER"].length is None
 
 
 def test_seed_decides_and_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
