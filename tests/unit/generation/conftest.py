@@ -1,77 +1,25 @@
-"""Tiny random checkpoints with a vocabulary of bytes, as folders; made without any other library's networks."""
+"""Tiny random checkpoints, loaded."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tiny_families import write_tiny
 
 import sightline
-from sightline.families.export import write_checkpoint
-from sightline.families.registry import FAMILIES
-from sightline.model.build_family import build_family
-
-MARKS = ["<s>", "<pad>", "</s>", "<mask>", "<user>", "__de__", "__fr__", ">>fr<<", "<|0.00|>"]
-GPT2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 60}
-STACK = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-BERT = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "max_position_embeddings": 60, **STACK}
-T5 = {"model_type": "t5", "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 2,
-      "decoder_start_token_id": 1, "tie_word_embeddings": True}  # fmt: skip
-M2M = {"model_type": "m2m_100", "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
-       "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
-       "decoder_start_token_id": 2}  # fmt: skip
-VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, "id2label": {"0": "cat", "1": "dog", "2": "owl"}, **STACK,
-       "architectures": ["ViTForImageClassification"]}  # fmt: skip
-# Behind the bytes, which end at 264: the end of text, the start, a language, a task, no timestamps, 51 timestamps.
-WHISPER = {
-    "model_type": "whisper", "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "num_mel_bins": 8, "vocab_size": 321,
-    "max_source_positions": 50, "max_target_positions": 24, "eos_token_id": 265, "decoder_start_token_id": 266,
-}  # fmt: skip
-KINDS = {"gpt2": GPT2, "bert": BERT, "t5": T5, "m2m": M2M, "vit": VIT, "whisper": WHISPER}
-IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 
 Make = Callable[..., Any]
 
 
-def vocabulary(behind: bool) -> Tokenizer:
-    """Bytes and marks; `behind`: an end mark follows every text."""
-    pieces = [*MARKS, *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(MARKS)
-    if behind:
-        tokenizer.post_processor = processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 2)])
-    return tokenizer
-
-
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Writes a checkpoint of `KINDS`, with changes, and loads it; `generation` is its generation_config.json."""
+    """Writes a checkpoint as `write_tiny` does, and loads it."""
 
     def make(
         kind: str, changes: dict[str, Any] | None = None, generation: dict[str, Any] | None = None, **tokenizer: Any
     ) -> Any:
-        values = {**KINDS[kind], **(changes or {})}
-        pictures = values["model_type"] == "vit"
-        text = vocabulary(behind="encoder_layers" in values or "num_layers" in values)
-        if not pictures:
-            values = {**IDS, "vocab_size": text.get_vocab_size(), **values}
-        config = FAMILIES[values["model_type"]].config_from_hf(values)
-        with torch.random.fork_rng():
-            torch.manual_seed(3)
-            network = build_family(config)
-            for parameter in network.parameters():
-                if parameter.dim() > 1:
-                    torch.nn.init.normal_(parameter, std=0.3)
-        write_checkpoint(tmp_path, network, config, values)
-        text.save(str(tmp_path / "tokenizer.json"))
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
-        (tmp_path / "generation_config.json").write_text(json.dumps(generation or {}))
+        write_tiny(tmp_path, kind, changes, generation, **tokenizer)
         return sightline.load(tmp_path, "cpu")
 
     return make

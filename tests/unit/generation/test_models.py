@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_families import HEARING
 
 import sightline
 from sightline.cli import main
@@ -241,7 +242,7 @@ def test_every_kind_works_in_half_precision(make: Make) -> None:
     model = half(make("bert"))
     assert model.fill_mask("a <mask>")[0][0].probability > 0
     assert model.embed(["a"]).dtype == np.float32
-    model = half(make("whisper", generation=MARKS))
+    model = half(make("whisper", generation=HEARING))
     assert detect_language(model.network, torch.randn(8, 100), model.marks) == "en"
 
 
@@ -262,16 +263,10 @@ def test_labels(make: Make, tmp_path: Path) -> None:
         model.label(tmp_path / "nothing.png")
 
 
-MARKS = {
-    "no_timestamps_token_id": 269, "lang_to_id": {"<|en|>": 267}, "task_to_id": {"transcribe": 268, "translate": 268},
-    "suppress_tokens": [266, 267, 268], "begin_suppress_tokens": [265], "max_initial_timestamp_index": 10,
-}  # fmt: skip
-
-
 def test_transcribing(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A sound of 2.5 seconds for an encoder that hears one at a time."""
     soundfile = pytest.importorskip("soundfile")
-    model, path = make("whisper", generation=MARKS), tmp_path / "sound.wav"
+    model, path = make("whisper", generation=HEARING), tmp_path / "sound.wav"
     times = np.arange(40_000) / 16_000
     soundfile.write(path, 0.3 * np.sin(2 * np.pi * 440 * times * (1 + times)), 16_000)
     found = model.transcribe(path)

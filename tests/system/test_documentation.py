@@ -1,0 +1,400 @@
+"""Every command line and every Python snippet of the documentation, run in the order in which a reader meets them.
+
+A document's lines run in a folder of its own. What they name is made there just before, small: texts of some lines,
+models of two updates, checkpoints of random numbers (`MAKERS`). A line that names anything else fails, as does a verb
+without an entry in `CHECKS`, which says what its output must look like. Training gets settings that make it short
+(`SHORT`), the study and the explorer end soon (`short_ways`). What was run and what came out is in build/transcript.
+"""
+
+import json
+import re
+import shlex
+import shutil
+import tomllib
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_families import HEARING, write_tiny
+
+import sightline
+from sightline import cli as command_line
+from sightline.cli.files import out_file
+from sightline.errors import UserError
+from sightline.inspect.explorer.server import ExplorerServer
+from sightline.study import run as study_run
+from sightline.study.claim import Plan
+from sightline.study.claims import CLAIMS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
+DOCUMENTS = [page for page in sorted(PAGES) if page.is_file()]
+TRANSCRIPT = ROOT / "build" / "transcript"
+
+WORDS = ["a", "dog", "runs", "in", "the", "park", "brown", "tall", "grass", "man"]
+SMALL = ["model.d_model=16", "train.max_steps=2", "train.tokens_per_batch=900", "train.threads=1"]
+TRANSLATING = ["train.validate_bleu=2", "decode.max_length_factor=1.0", "decode.max_length_extra=2"]
+SHORT = {  # appended to `train`, by task
+    "": [*SMALL, *TRANSLATING, "model.d_ff=32", "data.vocab_size=300"],
+    "classify": [*SMALL, "model.d_ff=32", "data.vocab_size=300"],
+    "forecast": [*SMALL, "model.d_ff=32", "data.window=8", "data.horizon=4", "data.season=4"],
+}
+SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
+
+
+# What a line may name ------------------------------------------------------------------------------------------------
+
+
+def sentences(n: int, shift: int = 0) -> list[str]:
+    return [" ".join(WORDS[(i * k + shift) % len(WORDS)] for k in range(1, 4 + i % 5)) for i in range(n)]
+
+
+def text(n: int, shift: int = 0) -> Callable[[Path], None]:
+    return lambda path: write(path, sentences(n, shift))
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def links(n: int) -> Callable[[Path], None]:
+    return lambda path: write(path, ["0-0 1-1"] * n)
+
+
+def labelled(path: Path) -> None:
+    write(path, [f"{line}\t{'long' if len(line) > 20 else 'short'}" for line in sentences(60)])
+
+
+def series(path: Path) -> None:
+    write(path, ["hour,load,heat", *(f"{i},{100 + 9 * (i % 4)},{i % 7}" for i in range(120))])
+
+
+def model(recipe: str) -> Callable[[Path], None]:
+    """A translator of two updates, shaped as the documents say: four layers and heads where it has any."""
+
+    def make(path: Path) -> None:
+        corpus = [path.parent / f"{path.name}.{side}" for side in ("src", "tgt")]
+        for file, shift in zip(corpus, (0, 3), strict=True):
+            write(file, sentences(60, shift))
+        shape = [setting for setting in SHORT[""] if recipe == "tiny" or not setting.startswith("model.d_ff")]
+        sightline.train(corpus, corpus, path, recipe, shape, device="cpu", show=False)
+
+    return make
+
+
+def checkpoint(kind: str, changes: dict[str, Any] | None = None, **rest: Any) -> Callable[[Path], None]:
+    return lambda path: write_tiny(path, kind, changes, **rest)
+
+
+def picture(path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(path)
+
+
+def sound(path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    soundfile.write(path, np.sin(np.arange(40_000) / 9) / 3, 16_000)
+
+
+MAKERS: dict[str, Callable[[Path], None]] = {
+    **{f"{name}.{side}": text(60, shift) for name in ("corpus", "train") for side, shift in (("en", 0), ("de", 3))},
+    **{f"{name}.{side}": text(8, s) for name in ("check", "dev", "test", "text") for side, s in (("en", 0), ("de", 3))},
+    **{name: text(8) for name in ("input.txt", "lines.txt", "candidate.de")},
+    "text.txt": text(60),
+    **{name: links(8) for name in ("dev.links", "test.gold", "fast_align.links")},
+    "train.links": links(60),
+    "train.tsv": labelled,
+    "check.tsv": labelled,
+    "load.csv": series,
+    **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/large")},
+    "runs/bahdanau": model("bahdanau"),
+    "path/to/gpt2": checkpoint("gpt2"),
+    "path/to/checkpoint": checkpoint("gpt2"),
+    "path/to/t5": checkpoint("t5"),
+    "path/to/nllb": checkpoint("m2m", marks=["eng_Latn", "deu_Latn"]),
+    "path/to/llama": checkpoint("llama"),
+    "path/to/bert": checkpoint("bert", marks=["[MASK]"], mask_token="[MASK]"),
+    "path/to/vit": checkpoint("vit"),
+    "path/to/whisper": checkpoint("whisper", generation=HEARING),
+    "picture.jpg": picture,
+    "talk.flac": sound,
+    "DIR": Path.mkdir,  # corpora of the study: each is used where it is there, and here is none
+}
+GIVEN = {"sources": sentences(4), "targets": sentences(4, 3)}  # names that snippets take for granted
+
+
+def provide(folder: Path, names: list[str]) -> None:
+    """Make what is named and not there yet."""
+    for name in names:
+        path = folder / name
+        if name in MAKERS and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            MAKERS[name](path)
+
+
+# What comes out ------------------------------------------------------------------------------------------------------
+
+
+def out_of(words: list[str]) -> str:
+    """What stands behind `-o`."""
+    return words[words.index("-o") + 1] if "-o" in words else ""
+
+
+def written(words: list[str], out: str) -> str:
+    """What a command with `-o` has written, else its output."""
+    return Path(out_of(words)).read_text(encoding="utf-8") if "-o" in words else out
+
+
+def rows(out: str) -> list[str]:
+    """Lines as files have them; a model of random numbers writes every other line end, too."""
+    return out.removesuffix("\n").split("\n")
+
+
+def lines_like(pattern: str, count: int = 0) -> Callable[[list[str], str], bool]:
+    """Every line is like that; and so many there are, if it is known."""
+
+    def check(words: list[str], out: str) -> bool:
+        found = rows(written(words, out))
+        return bool(found) and all(re.fullmatch(pattern, line) for line in found) and count in (0, len(found))
+
+    return check
+
+
+def translated(words: list[str], out: str) -> bool:
+    source = next((Path(word) for word in words[2:] if word in MAKERS), None)
+    lines = rows(written(words, out))
+    if "--alignment" in words:
+        behind = words[words.index("--alignment") + 1]
+        apart = [] if behind == "-" else Path(behind).read_text(encoding="utf-8").splitlines()
+        found = apart or [line.rpartition(" ||| ")[2] for line in lines]
+        assert all(re.fullmatch(r"(\d+-\d+ ?)*", line) for line in found)
+    if "jsonl" in words:
+        assert all(len(json.loads(line)["alternatives"]) == 2 for line in lines)
+    return len(lines) == len((source.read_text(encoding="utf-8") if source else SAID).splitlines())
+
+
+def inspected(words: list[str], out: str) -> bool:
+    return "cross attention, layer 2:" in out if "text" in words else "<html" in written(words, out)
+
+
+def evaluated(words: list[str], out: str) -> bool:
+    return ("AER" if "--alignments" in words else "BLEU") in out
+
+
+def scored(words: list[str], out: str) -> bool:
+    records = [json.loads(line) for line in out.splitlines()]
+    return bool(records) and all(record["log_prob"] < 0 for record in records)
+
+
+def loads(flag: str) -> Callable[[list[str], str], bool]:
+    """The folder behind that flag holds a model."""
+    return lambda words, out: bool(sightline.load(words[words.index(flag) + 1], "cpu").info())
+
+
+def is_there(name: str) -> Callable[[list[str], str], bool]:
+    return lambda words, out: (Path(words[1] if "{" in name else ".") / name.format("")).is_file()
+
+
+CHECKS: dict[str, Callable[[list[str], str], bool]] = {
+    "train": loads("--out"),
+    "translate": translated,
+    "evaluate": evaluated,
+    "score": scored,
+    "info": lambda words, out: "parameters" in out,
+    "inspect": inspected,
+    "explore": lambda words, out: True,  # `asked_once` has seen its page
+    "classify": lines_like(r"(long|short)\t[01]\.\d{4}", 8),
+    "forecast": lines_like(r"step,load|\d+,[\d.e+-]+", 5),
+    "generate": lambda words, out: bool(out),
+    "fill": lambda words, out: len(re.findall(r"^0\.\d{4}  ", out, re.MULTILINE)) == 5,
+    "embed": lambda words, out: np.load("vectors.npy").shape == (8, 16),
+    "label": lines_like(r"[01]\.\d{4}  (cat|dog|owl)", 3),
+    "transcribe": lambda words, out: bool(re.match(r" *\d+\.\d\d +\d+\.\d\d  ", out)),
+    "align": lambda words, out: "--choose" in words or lines_like(r"(\d+-\d+ ?)*", 8)(words, out),
+    "prune": loads("-o"),
+    "distill": lines_like(r'\{"src": ".*", "tgt": ".*"\}'),
+    "shortlist": is_there("{}shortlist.safetensors"),
+    "study": is_there("runs/study/study.html"),
+}
+
+
+# Documents -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """Code of a document."""
+
+    language: str
+    code: str
+
+
+def blocks(document: Path) -> Iterator[Block]:
+    """Fenced code in order; and of the prose between, spans of code that are whole command lines."""
+    content = document.read_text(encoding="utf-8")
+    for part in re.split(r"^(```[^\n]*\n.*?^```$)", content, flags=re.MULTILINE | re.DOTALL):
+        if part.startswith("```"):
+            language, _, code = part[3:].removesuffix("```").partition("\n")
+            yield Block(language or "text", code)
+            continue
+        for span in re.findall(r"`(sightline [^`]+)`", part):
+            yield Block("span", " ".join(span.split()))
+
+
+def lines(block: Block) -> list[str]:
+    """The command lines of a block; of a plain one those behind a prompt."""
+    joined = block.code.replace("\\\n", " ")
+    if block.language == "text":
+        return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ ")]
+    return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def is_whole(words: list[str]) -> bool:
+    """Whether words of the prose are a command line: nothing is missing, and no name stands for another (MODEL)."""
+    try:
+        command_line.parse(words)
+    except UserError as error:
+        assert "the following arguments are required" in str(error), error
+        known = command_line.build_parser()[1][words[0]]._option_string_actions
+        assert all(word in known for word in words if word.startswith("--")), "no such flag"
+        return False
+    except SystemExit:  # --help
+        return False
+    return not any(re.fullmatch(r"[A-Z_]+|\.\.\.", word) for word in words)
+
+
+def other(words: list[str]) -> None:
+    """A line for another program names what is there; `AssertionError` for one that nobody has thought of."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), words
+    elif words[:2] == ["pip", "install"]:
+        extras = re.findall(r"\[([\w,]+)\]", words[-1])
+        assert extras and set(extras[0].split(",")) <= project["optional-dependencies"].keys(), words
+    else:
+        raise AssertionError(f"{shlex.join(words)}: no line of this kind is known; teach `other`")
+
+
+def named_inputs(words: list[str]) -> list[str]:
+    """The words but those that name what is to be written, which must not be there yet where it is a folder."""
+    options = command_line.parse(words)
+    actions = command_line.build_parser()[1][words[0]]._actions
+    folders = [action.dest for action in actions if action.dest == "out" or action.metavar == "DIR"]
+    folders = [] if words[0] == "study" else folders
+    for name in folders:
+        shutil.rmtree(getattr(options, name), ignore_errors=True)
+    outputs = {getattr(options, name) for name in folders}
+    outputs |= {getattr(options, action.dest) for action in actions if action.type is out_file}
+    return [word for word in words if word not in outputs]
+
+
+def shortened(words: list[str]) -> list[str]:
+    """Flags behind the line, so that it takes seconds."""
+    if words[0] == "train":
+        task = next((task for task in ("classify", "forecast") if task in words), "")
+        return ["--set", *SHORT[task], "--device", "cpu"]
+    return ["--port", "0"] if words[0] == "explore" else []
+
+
+class Reader:
+    """Runs a document and keeps what came out."""
+
+    def __init__(self, folder: Path, run: Callable[..., Any]) -> None:
+        self.folder, self.run = folder, run
+        self.names: dict[str, Any] = dict(GIVEN)  # of Python
+        self.told: list[str] = []
+        self.wrong: list[str] = []
+
+    def read(self, document: Path) -> None:
+        for block in blocks(document):
+            if block.language == "python":
+                self._attempt(block.code, lambda code=block.code: self._snippet(code))
+            elif block.language in ("sh", "text", "span"):
+                for line in lines(block):
+                    self._attempt(line, lambda line=line, prose=block.language == "span": self._line(line, prose))
+
+    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+        """A reader goes on after a line that fails; all of them are reported."""
+        try:
+            work()
+        except pytest.skip.Exception as skipped:
+            self.told.append(f"$ {what}\n(left out: {skipped})")
+        except (Exception, SystemExit) as error:
+            if "pip install" in str(error):  # an optional package is not there
+                self.told.append(f"$ {what}\n(left out: {error})")
+                return
+            self.wrong.append(f"{what}\n    {type(error).__name__}: {error}")
+
+    def _line(self, line: str, prose: bool) -> None:
+        words = shlex.split(line, comments=True)
+        if words[0] != "sightline":
+            other(words)
+            return
+        words = words[1:]
+        if prose and not is_whole(words):
+            return
+        provide(self.folder, named_inputs(words))
+        more = shortened(words)
+        ran = self.run(*words, *more, stdin=SAID.encode())
+        assert ran.code == 0, ran.err
+        assert CHECKS[words[0]](words, ran.out), f"its output is not what it should be: {ran.out[:300]}"
+        note = f"   # here with {shlex.join(more)}" if more else ""
+        said = ran.out or ran.err or f"({out_of(words)} is written)"
+        self.told.append(f"$ sightline {shlex.join(words)}{note}\n{shown(said)}")
+
+    def _snippet(self, code: str) -> None:
+        provide(self.folder, re.findall(r'"([^"]+)"', code))
+        exec(compile(code, "snippet", "exec"), self.names)
+        self.told.append("".join(f">>> {line}\n" for line in code.splitlines()))
+
+
+def shown(out: str, most: int = 12) -> str:
+    found = [line[:160] for line in out.replace("\r", "\n").splitlines()]
+    return "\n".join(found[:most] + [f"... ({len(found) - most} more lines)"] * (len(found) > most)) + "\n"
+
+
+@pytest.fixture
+def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study measures two claims at the scale of its tests; the explorer is asked for its page once, and ends."""
+
+    def asked_once(server: ExplorerServer) -> None:
+        Thread(target=super(ExplorerServer, server).serve_forever, daemon=True).start()
+        with urllib.request.urlopen(server.url) as answer:
+            assert b"<html" in answer.read()
+        server.shutdown()
+
+    monkeypatch.setattr(ExplorerServer, "serve_forever", asked_once)
+    monkeypatch.setattr(study_run, "Plan", lambda scale, *rest: Plan("toy", *rest))
+    for name in CLAIMS.keys() - {"order", "gradients"}:
+        monkeypatch.delitem(CLAIMS, name)
+
+
+@pytest.fixture
+def reader(tmp_path: Path, cli: Any, short_ways: None, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    monkeypatch.chdir(tmp_path)
+    return Reader(tmp_path, cli)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) -> None:
+    reader.read(document)
+    if reader.told:
+        TRANSCRIPT.mkdir(parents=True, exist_ok=True)
+        name = str(document.relative_to(ROOT)).replace("/", "-")
+        (TRANSCRIPT / f"{name}.txt").write_text(f"# {name}\n\n" + "\n".join(reader.told), encoding="utf-8")
+    assert reader.wrong == []
+
+
+def test_what_nobody_has_thought_of_fails(reader: Reader, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    wrong = ["sightline translate runs/unknown input.txt", "sightline info runs/ende --al", "curl example.org"]
+    block = "\n".join(["```sh", *wrong, "```", "`sightline train --colour`", "```python", "import nothing", "```", ""])
+    page.write_text(block, encoding="utf-8")
+    reader.read(page)
+    told = [message.splitlines()[0] for message in reader.wrong]
+    assert told == [*wrong, "sightline train --colour", "import nothing"]
