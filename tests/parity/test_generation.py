@@ -15,7 +15,7 @@ from torch import Tensor
 
 import sightline
 from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
-from sightline.generation.embed import POOLINGS, embed
+from sightline.generation.embed import embed, unit
 from sightline.generation.fill import fill
 from sightline.generation.rewrite import rewrite
 from sightline.generation.settings import GenerationSettings
@@ -305,7 +305,9 @@ def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 def test_embeddings(reader: Pair, pooling: str) -> None:
     """Padded together, each text has the vector it has alone with transformers."""
-    ours = embed(reader.ours.network, inputs(), PAD, POOLINGS[pooling], normalize=True, batch_size=4)
+    ours = embed(
+        reader.ours.network, inputs(), PAD, [pooling], [unit], reader.ours.config.encoder.d_model, batch_size=4
+    )
     with torch.inference_mode():
         states = [reader.theirs.base_model(torch.tensor([row])).last_hidden_state[0] for row in inputs()]
     vectors = torch.stack([state.mean(0) if pooling == "mean" else state[0] for state in states])

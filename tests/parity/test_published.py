@@ -44,3 +44,17 @@ def test_embeddings_of_minilm(folder: Path) -> None:
     cosines = (ours * theirs).sum(1) / np.linalg.norm(theirs, axis=1)
     np.testing.assert_allclose(cosines, 1, atol=1e-6)
     np.testing.assert_allclose(ours * np.linalg.norm(theirs, axis=1, keepdims=True), theirs, atol=1e-5)
+
+
+def test_minilm_reads_256_tokens(folder: Path) -> None:
+    """As its sentence_bert_config.json says, of the 512 that it could; [SEP] stays."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    network = transformers.BertModel.from_pretrained(folder, dtype=torch.float32).eval()
+    text = "word after word, " * 100
+    row = torch.tensor([tokenizer(text, truncation=True, max_length=256)["input_ids"]])
+    assert row[0, -1] == tokenizer.sep_token_id
+    with torch.inference_mode():
+        theirs = network(row).last_hidden_state[0].mean(0)
+    with pytest.warns(UserWarning, match=r"longer than the 256 tokens read, and cut there: texts\[0\] \(402\)"):
+        ours = sightline.load(folder, "cpu").embed([text])
+    np.testing.assert_allclose(ours[0], theirs / theirs.norm(), atol=1e-5)

@@ -222,40 +222,67 @@ def _embed_options(commands: Any) -> None:
     input_option(parser)
     out = "a .npy file, float32 (lines, width), or lines of JSON (default: those, on standard output)"
     parser.add_argument("-o", "--output", type=out_file, default="-", help=out)
-    pooling = "mean of all tokens' states, or the first one's (default: %(default)s)"
-    parser.add_argument("--pooling", choices=("mean", "first"), default="mean", help=pooling)
-    length = "leave vectors as long as they are (default: length 1, so that products are cosines)"
-    parser.add_argument("--no-normalize", dest="normalize", action="store_false", help=length)
+    group = parser.add_argument_group("vectors (default: as the model's modules.json says; the mean, of length 1)")
+    pooling = "of all tokens' states: their mean, maximum, ..., or the first or last one's"
+    choices = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean")
+    group.add_argument("--pooling", choices=choices, default="", help=pooling)
+    length = "make vectors of length 1, so that products are cosines, or leave them as long as they are"
+    group.add_argument("--normalize", action=argparse.BooleanOptionalAction, default=None, help=length)
+    prompt = "put this prompt of the model's before each line; '' is none"
+    group.add_argument("--prompt", metavar="NAME", help=prompt)
     parser.add_argument("--batch-size", type=whole(1), default=16, metavar="N", help="lines computed with at once")
     parser.set_defaults(run=run_embed)
 
 
 def run_embed(options: argparse.Namespace) -> None:
     """A vector for each line."""
-    import numpy as np
+    from sightline.data.corpus import display_name
+    from sightline.generation.vectors import in_words
 
     model = family_model(options, "embed", "embed texts")
-    lines = lines_of(options.input, "embed")
+    settings = model.embedder.settings
+    settings.changed(options.pooling, options.normalize).width(model.embedder.d_model)
+    settings.prompt(options.prompt)
+    _name_prompts(settings, options)
+    lines, cuts = lines_of(options.input, "embed"), list[tuple[str, int]]()
     if options.output.endswith(".npy"):
-        vectors = np.concatenate(list(_embedded(model, lines, options)))
-        _save_array(Path(options.output), vectors)
-        return
-    with output(options.output) as file:
-        for vectors in _embedded(model, lines, options):
-            file.writelines(json.dumps([round(x, 6) for x in vector]) + "\n" for vector in vectors.tolist())
+        _save_array(Path(options.output), _embedded(model, lines, options, cuts))
+    else:
+        with output(options.output) as file:
+            for vectors in _embedded(model, lines, options, cuts):
+                file.writelines(json.dumps([round(x, 6) for x in vector]) + "\n" for vector in vectors.tolist())
+    if cuts:
+        print(f"{display_name(options.input)}: {in_words(cuts, model.embedder.longest)}", file=sys.stderr)
 
 
-def _embedded(model: Any, lines: Iterable[str], options: argparse.Namespace) -> Iterator[Any]:
-    waiting = iter(lines)
-    while chunk := list(islice(waiting, 1000)):
-        yield model.embed(chunk, options.pooling, options.normalize, options.batch_size)
+def _name_prompts(settings: Any, options: argparse.Namespace) -> None:
+    """Say which prompts nobody has asked for."""
+    names = ", ".join(name for name, text in settings.prompts.items() if text)
+    if names and options.prompt is None and not settings.default_prompt:
+        print(f"{options.model}: has prompts that --prompt puts before each line: {names}", file=sys.stderr)
 
 
-def _save_array(path: Path, vectors: Any) -> None:
+def _embedded(
+    model: Any, lines: Iterable[str], options: argparse.Namespace, cuts: list[tuple[str, int]]
+) -> Iterator[Any]:
+    """Vectors of a thousand lines at a time, at least once; which lines were cut is added to `cuts`."""
+    waiting, done = iter(lines), 0
+    while (chunk := list(islice(waiting, 1000))) or not done:
+        asked = (options.pooling, options.normalize, options.batch_size, options.prompt)
+        vectors, found = model.embedder(chunk, *asked)
+        cuts += [(f"line {done + cut.place + 1}", cut.tokens) for cut in found]
+        yield vectors
+        done += len(chunk)
+        if len(chunk) < 1000:
+            return
+
+
+def _save_array(path: Path, parts: Iterable[Any]) -> None:
     import numpy as np
 
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise UserError(f"-o {path}: {'is a folder' if path.is_dir() else 'its folder does not exist'}; name a file")
+    vectors = np.concatenate(list(parts))
     draft = path.with_name(f".{path.name}.part")
     with draft.open("wb") as file:
         np.save(file, vectors)

@@ -1,7 +1,8 @@
 """A family's model in a folder: in the Hugging Face layout, or as `sightline import` writes it, which needs no table.
 
 Ours is `config.json` with the axes (`family`) beside the configuration the network came with (`hf`),
-`model.safetensors` with the parameters under our names, and the tokenizer's files as they were.
+`model.safetensors` with the parameters under our names, and the files of the tokenizer and of sentence-transformers'
+modules as they were.
 """
 
 import json
@@ -17,6 +18,7 @@ from safetensors.torch import save_file
 from sightline.errors import UserError
 from sightline.families.checkpoint import Checkpoint, open_tensors, read_checkpoint
 from sightline.families.layout import CONFIG, WEIGHTS, read_json
+from sightline.families.modules import module_files
 from sightline.families.precision import refuse_quantised, widest
 from sightline.families.vocabulary import FILES as VOCABULARY_FILES
 from sightline.families.vocabulary import Vocabulary, read_vocabulary
@@ -63,13 +65,15 @@ def write_family(folder: Path, model: FamilyModel) -> None:
     """Write a model directory of ours; `UserError` where there is something else already."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: is there already; name a new folder")
+    kept = [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(model.path)]
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {
         name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
     }
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    for name in (*VOCABULARY_FILES, *KEPT):
+    for name in kept:
         if (model.path / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(model.path / name, folder / name)
     values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.hf_config}
     (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -1,14 +1,16 @@
 """A name of the Hugging Face hub in the place of a folder: out of its cache, or fetched where that is asked for."""
 
 import re
-from pathlib import Path
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
 
 from sightline.errors import UserError
 
 FETCH = "hf:"
 # Weights once, as safetensors where there are any: a repository often holds them for other frameworks, too.
 WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
-PICKLED = ["pytorch_model*.bin"]
+PICKLED = "pytorch_model*.bin"
 
 
 def folder_of(path: str | Path) -> Path:
@@ -41,10 +43,16 @@ def _fetched(name: str) -> Path:
     except ImportError:
         raise UserError(f"{FETCH}{name} needs a library: pip install 'sightline[hub]'") from None
     try:
-        has_safetensors = any(file.endswith(".safetensors") for file in list_repo_files(name))
-        return Path(snapshot_download(name, allow_patterns=WANTED if has_safetensors else WANTED + PICKLED))
+        return Path(snapshot_download(name, allow_patterns=WANTED + _only_pickled(list_repo_files(name))))
     except Exception as error:  # of many kinds: no such name, no right to it, no network
         cached = _cached(name)
         if cached is None:
             raise UserError(f"{FETCH}{name}: cannot be fetched ({type(error).__name__}) and is in no cache") from None
         return cached
+
+
+def _only_pickled(files: Sequence[str]) -> list[str]:
+    """The old files of weights in folders that have no others: modules behind a network have folders of their own."""
+    paths = [PurePosixPath(file) for file in files]
+    safe = {path.parent for path in paths if path.suffix == ".safetensors"}
+    return [str(path) for path in paths if fnmatch(path.name, PICKLED) and path.parent not in safe]

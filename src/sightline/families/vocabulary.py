@@ -33,6 +33,18 @@ class Vocabulary:
     id_of: Callable[[str], int | None]  # of one piece or mark, such as a language code; None where there is none
 
 
+def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
+    """How many of the marks of an empty text stand before any text, and how many behind it.
+
+    >>> marks_around([8, 2], [8, 5, 6, 2])
+    (1, 1)
+    """
+    before = 0
+    while before < len(marks) and marks[before] == ids[before] and len(ids) > len(marks):
+        before += 1
+    return before, len(marks) - before
+
+
 def read_vocabulary(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The vocabulary in `folder`; `UserError` where there is none.
 

@@ -15,6 +15,14 @@ Messages = Sequence[Mapping[str, Any]]  # such as {"role": "user", "content": "H
 TEMPLATE, SETTINGS = "chat_template.jinja", "tokenizer_config.json"
 
 
+def refuse_single(texts: object, verb: str) -> None:
+    """Refuse one text, or one conversation, where a list of them is due: their parts would be taken for texts."""
+    if isinstance(texts, str):
+        raise UserError(f"{verb} takes a list; write {verb}([text]) for a single one")
+    if isinstance(texts, Sequence) and texts and isinstance(texts[0], Mapping):
+        raise UserError(f"{verb} takes a list of conversations; write {verb}([messages]) for a single one")
+
+
 def render_chat(folder: Path, messages: Messages, answer: bool = True) -> str:
     """The text of a conversation; with `answer` it ends where the model is to speak.
 

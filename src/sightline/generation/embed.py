@@ -1,37 +1,99 @@
-"""Texts as vectors: an encoder's last hidden states, pooled.
+"""Texts as vectors: an encoder's last hidden states, pooled, and what comes behind that.
 
-Means and lengths as sentence-transformers has them (arXiv:1908.10084): marks count as tokens, padding does not.
+Everything as sentence-transformers has it (arXiv:1908.10084): marks count as tokens, padding does not. Not here: what a
+folder asks for (`sentences`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.generation.rewrite import pad_right
 
+States = Float[Tensor, "batch length d_model"]
+Real = Bool[Tensor, "batch length"]  # which states count; the others stand for padding, or for a prompt
+Vectors = Float[Tensor, "batch d_model"]
 Pooling = Callable[[Tensor, Tensor], Tensor]
+Step = Callable[[Tensor], Tensor]  # vectors to vectors
 
 
-def mean(
-    hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"]
-) -> Float[Tensor, "batch d_model"]:
-    """The mean of the states of real tokens."""
-    weights = mask.to(hidden.dtype).unsqueeze(-1)
-    return (hidden * weights).sum(1) / weights.sum(1)
+# --- Poolings: states and which of them are real to one vector for each text ---
 
 
-def first(
-    hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"]
-) -> Float[Tensor, "batch d_model"]:
-    """The state at the first token, which BERT trains to stand for the whole."""
-    return hidden[:, 0]
+def first(hidden: States, mask: Real) -> Vectors:
+    """The first state, which BERT trains to stand for the whole ([CLS])."""
+    return _state_at(hidden, mask.int().argmax(1))
 
 
-POOLINGS: dict[str, Pooling] = {"mean": mean, "first": first}
+def last(hidden: States, mask: Real) -> Vectors:
+    """The last state, in a decoder the only one that has seen the whole text."""
+    return _state_at(hidden, mask.size(1) - 1 - mask.int().flip(1).argmax(1))
+
+
+def highest(hidden: States, mask: Real) -> Vectors:
+    """The maximum of each component."""
+    return hidden.masked_fill(~mask.unsqueeze(-1), -torch.inf).amax(1)
+
+
+def mean(hidden: States, mask: Real) -> Vectors:
+    """The mean of the states."""
+    return _weighted(hidden, mask, power=1.0)
+
+
+def mean_sqrt_len(hidden: States, mask: Real) -> Vectors:
+    """The sum of the states over the square root of their number."""
+    return _weighted(hidden, mask, power=0.5)
+
+
+def weighted_mean(hidden: States, mask: Real) -> Vectors:
+    """The mean of the states, the n-th counted n times (SGPT, arXiv:2202.08904)."""
+    return _weighted(hidden, mask * torch.arange(1, mask.size(1) + 1, device=mask.device), power=1.0)
+
+
+def _state_at(hidden: States, place: Int[Tensor, " batch"]) -> Vectors:
+    return hidden[torch.arange(len(hidden), device=hidden.device), place]
+
+
+def _weighted(hidden: States, weights: Tensor, power: float) -> Vectors:
+    """The weighted sum over a power of the sum of the weights; nothing but zeros where all weights are."""
+    weights = weights.to(hidden.dtype).unsqueeze(-1)
+    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1e-9) ** power
+
+
+POOLINGS: dict[str, Pooling] = {
+    "first": first,
+    "max": highest,
+    "mean": mean,
+    "mean_sqrt_len": mean_sqrt_len,
+    "weighted_mean": weighted_mean,
+    "last": last,
+}  # in the order in which several of them are put one behind the other
+
+
+# --- What comes behind ---
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Vectors of length 1, whose products are cosines."""
+    return F.normalize(vectors, dim=-1)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """activation(W x + b)."""
+
+    weight: Float32[Tensor, "out in"]
+    bias: Float32[Tensor, " out"] | None
+    activation: Step
+
+    def __call__(self, vectors: Float[Tensor, "batch in"]) -> Float[Tensor, "batch out"]:
+        bias = None if self.bias is None else self.bias.to(vectors.device)
+        return self.activation(F.linear(vectors, self.weight.to(vectors.device), bias))
 
 
 @runtime_checkable
@@ -47,16 +109,30 @@ def embed(
     network: Encoder,
     texts: Sequence[Sequence[int]],
     pad_id: int,
-    pooling: Pooling,
-    normalize: bool,
+    poolings: Sequence[str],
+    steps: Sequence[Step],
+    width: int,
     batch_size: int,
-) -> Float32[Tensor, "texts d_model"]:
-    """One vector for each text, in order; with `normalize` of length 1, so that products are cosines."""
-    device, order = next(network.parameters()).device, sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    found: dict[int, Tensor] = {}
+    skip: int = 0,
+) -> Float32[Tensor, "texts width"]:
+    """One vector for each text, in order; zeros for a text without a token.
+
+    Args:
+        poolings: of `POOLINGS`; what several give is put one behind the other.
+        steps: what is done to the pooled vectors, in order.
+        width: of the vectors in the end.
+        skip: tokens at the beginning of each text that are read but not pooled.
+    """
+    device = next(network.parameters()).device
+    order = sorted((i for i, text in enumerate(texts) if text), key=lambda i: -len(texts[i]))
+    found = torch.zeros(len(texts), width)
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         src, mask = (x.to(device) for x in pad_right([texts[i] for i in batch], pad_id))
-        vectors = pooling(network.encode(src, mask), mask).float().cpu()
-        found |= dict(zip(batch, F.normalize(vectors, dim=-1) if normalize else vectors, strict=True))
-    return torch.stack([found[i] for i in range(len(texts))])
+        hidden = network.encode(src, mask).float()
+        mask[:, :skip] = False
+        vectors = torch.cat([POOLINGS[name](hidden, mask) for name in poolings], dim=-1)
+        for step in steps:
+            vectors = step(vectors)
+        found[batch] = vectors.cpu()
+    return found

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.families.vocabulary import Vocabulary
+from sightline.families.vocabulary import Vocabulary, marks_around
 from sightline.generation.chat import tokenizer_settings
 from sightline.generation.settings import GenerationSettings
 
@@ -33,7 +33,7 @@ class Languages:
         ids = self.vocabulary.encode(text)
         if not source:
             return ids
-        before, behind = _frame(self.vocabulary.encode(""), ids)
+        before, behind = marks_around(self.vocabulary.encode(""), ids)
         bare, end, code = ids[before : len(ids) - behind], self._end, self.code(source)
         return [*bare, end, code] if self._code_behind else [code, *bare, end]
 
@@ -83,15 +83,3 @@ class Languages:
 def read_languages(folder: Path, family: str, vocabulary: Vocabulary, hf_config: Mapping[str, Any]) -> Languages:
     """What the checkpoint in `folder` knows of languages."""
     return Languages(family, vocabulary, hf_config, str(tokenizer_settings(folder).get("tokenizer_class", "")))
-
-
-def _frame(marks: list[int], ids: list[int]) -> tuple[int, int]:
-    """How many of the marks of an empty text stand before any text, and how many behind it.
-
-    >>> _frame([8, 2], [8, 5, 6, 2])
-    (1, 1)
-    """
-    before = 0
-    while before < len(marks) and marks[before] == ids[before] and len(ids) > len(marks):
-        before += 1
-    return before, len(marks) - before

@@ -4,25 +4,23 @@ Each verb turns strings (pictures, sound) into what a network takes, hands it to
 the answer back. Not here: networks, files of weights, searches.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 from torch import Tensor
 
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.decode.search import Hypothesis
 from sightline.decode.streaming import growing_text
-from sightline.errors import UserError, unknown
+from sightline.errors import UserError
 from sightline.families.folder import FamilyModel
 from sightline.families.layout import read_json
 from sightline.families.vocabulary import Vocabulary
-from sightline.generation.chat import Messages, mark_of, render_chat, tokenizer_settings, without_mark
-from sightline.generation.embed import POOLINGS, Encoder, embed
+from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
 from sightline.generation.label import Label, label
 from sightline.generation.languages import Languages, read_languages
@@ -42,6 +40,7 @@ from sightline.generation.transcribe import (
     marks_of,
     windows,
 )
+from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
 from sightline.model.family_config import FamilyConfig, StackConfig
 from sightline.model.networks import DecoderOnly, EncoderDecoder, EncoderOnly
 
@@ -258,7 +257,7 @@ class RewritingModel(Writer):
         return longest_text(self.config.decoder)
 
 
-class ReadingModel(FamilyModel):
+class ReadingModel(EmbeddingVerbs, FamilyModel):
     """An encoder alone (BERT, RoBERTa, ...): it fills in what is masked, given the head for it, and embeds texts."""
 
     network: EncoderOnly
@@ -276,17 +275,12 @@ class ReadingModel(FamilyModel):
             raise UserError(f"{self.path}: was saved without its head for masked tokens; it can only embed")
         return fillings(lambda mask_id: self.network, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
 
-    def embed(
-        self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True, batch_size: int = 16
-    ) -> np.ndarray:
-        """A vector for each text, float32 (texts, d_model).
-
-        Args:
-            pooling: "mean" of all tokens' states, marks included, or the "first" one's.
-            normalize: make each vector's length 1, so that products are cosines.
-        """
-        pad_id = self.hf_config.get("pad_token_id") or 0
-        return vectors(self.network, texts, self.tokenizer, pad_id, pooling, normalize, batch_size)
+    def make_embedder(self) -> TextEmbedder:
+        """What turns texts into vectors."""
+        stack = self.config.encoder
+        assert stack
+        longest = longest_text(stack)
+        return text_embedder(self.network, self.tokenizer, self.hf_config, stack.d_model, longest, self.path)
 
 
 def fillings(
@@ -299,23 +293,6 @@ def fillings(
         raise UserError(f"the text has no mask to fill; this model's is written {written}")
     found = fill(guesser(mask_id), tokens, mask_id, top)
     return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
-
-
-def vectors(
-    encoder: Encoder,
-    texts: Sequence[str],
-    vocabulary: Vocabulary,
-    pad_id: int,
-    pooling: str,
-    normalize: bool,
-    batch_size: int,
-) -> np.ndarray:
-    """`ReadingModel.embed` by another network."""
-    refuse_single(texts, "embed")
-    if pooling not in POOLINGS:
-        raise unknown("pooling", pooling, POOLINGS)
-    ids = [vocabulary.encode(text) for text in texts]
-    return embed(encoder, ids, pad_id, POOLINGS[pooling], normalize, batch_size).numpy()
 
 
 class PictureModel(FamilyModel):
@@ -407,14 +384,6 @@ def _streamed(usual: GenerationSettings, given: dict[str, Any]) -> GenerationSet
     if chosen.beam_size > 1 or chosen.n_best > 1:
         raise UserError("a stream is written by greedy search or drawn: leave out beam_size and n_best")
     return chosen
-
-
-def refuse_single(texts: object, verb: str) -> None:
-    """Refuse one text, or one conversation, where a list of them is due: their parts would be taken for texts."""
-    if isinstance(texts, str):
-        raise UserError(f"{verb} takes a list; write {verb}([text]) for a single one")
-    if isinstance(texts, Sequence) and texts and isinstance(texts[0], Mapping):
-        raise UserError(f"{verb} takes a list of conversations; write {verb}([messages]) for a single one")
 
 
 def with_verbs(model: FamilyModel) -> FamilyModel:

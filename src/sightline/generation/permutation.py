@@ -5,19 +5,18 @@ texts. `write_on`, `perplexity`, `fill` and `embed` are those of every other fam
 network that reads in the order each of them needs. Not here: the network (`sightline.relatives.xlnet`).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.generation.chat import Messages
 from sightline.generation.fill import Filling
-from sightline.generation.models import TextVerbs, fillings, prompt_ids, vectors
+from sightline.generation.models import TextVerbs, fillings, prompt_ids
 from sightline.generation.settings import GenerationSettings, read_settings
+from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
 from sightline.relatives.folder import XLNetModel
 from sightline.relatives.xlnet import XLNet
 
@@ -111,7 +110,7 @@ def _with_a_place(tokens: Int[Tensor, "rows length"]) -> Int[Tensor, "rows longe
     return torch.cat([tokens, tokens.new_zeros(len(tokens), 1)], 1)
 
 
-class PermutationModel(TextVerbs, XLNetModel):
+class PermutationModel(TextVerbs, EmbeddingVerbs, XLNetModel):
     """XLNet; methods as those of the models that write and of those that read."""
 
     @classmethod
@@ -123,13 +122,6 @@ class PermutationModel(TextVerbs, XLNetModel):
         """As of `ReadingModel`; masks do not see each other."""
         top = min(top, self.shape.vocab_size)
         return fillings(lambda mask_id: Around(self.network, mask_id), text, self.path, self.tokenizer, top)
-
-    def embed(
-        self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True, batch_size: int = 16
-    ) -> np.ndarray:
-        """As of `ReadingModel`."""
-        pad_id = self.generation.pad_id
-        return vectors(Whole(self.network), texts, self.tokenizer, pad_id, pooling, normalize, batch_size)
 
     def encode(self, prompt: str | Messages) -> list[int]:
         """The ids of a prompt, without the marks that end a text."""
@@ -146,6 +138,12 @@ class PermutationModel(TextVerbs, XLNetModel):
     def onward(self) -> LeftToRight:
         """What predicts the next token."""
         return LeftToRight(self.network)
+
+    def make_embedder(self) -> TextEmbedder:
+        """What turns texts into vectors."""
+        return text_embedder(
+            Whole(self.network), self.tokenizer, self.hf_config, self.shape.d_model, self.max_len, self.path
+        )
 
     @property
     def max_len(self) -> None:

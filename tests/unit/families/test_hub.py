@@ -1,6 +1,7 @@
 """Names of the hub in the place of folders. No test asks the network."""
 
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,22 @@ def test_fetching_falls_back_to_the_cache(hub: Hub) -> None:
     assert hub.asked == ["owner/name"]
     with pytest.raises(UserError, match=r"hf:owner/other: cannot be fetched \(ConnectionError\) and is in no cache"):
         folder_of("hf:owner/other")
+
+
+def test_weights_are_fetched_once_for_each_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the network only as safetensors; a layer behind it may have nothing but an old file."""
+    files = ["model.safetensors", "pytorch_model.bin", "1_Pooling/config.json", "2_Dense/pytorch_model.bin"]
+    asked: list[list[str]] = []
+
+    def snapshot_download(name: str, allow_patterns: list[str]) -> str:
+        asked.append(allow_patterns)
+        return "/cache/" + name
+
+    library = SimpleNamespace(list_repo_files=lambda name: files, snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", library)
+    assert folder_of("hf:owner/name") == Path("/cache/owner/name")
+    fetched = [file for file in files if any(fnmatch(file, pattern) for pattern in asked[0])]
+    assert fetched == ["model.safetensors", "1_Pooling/config.json", "2_Dense/pytorch_model.bin"]
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

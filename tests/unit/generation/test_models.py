@@ -229,8 +229,8 @@ def test_filling_and_embedding(make: Make) -> None:
     np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)
     np.testing.assert_allclose((vectors**2).sum(1), 1, rtol=1e-5)
     assert (model.embed(["a"], normalize=False) ** 2).sum() != pytest.approx(1)
-    with pytest.raises(UserError, match="unknown pooling 'max'"):
-        model.embed(["a"], pooling="max")
+    with pytest.raises(UserError, match="unknown pooling 'maxx'; did you mean 'max'"):
+        model.embed(["a"], pooling="maxx")
 
 
 def test_every_kind_works_in_half_precision(make: Make) -> None:

@@ -1,0 +1,137 @@
+"""A vector for a text: from strings, by what its folder asks for (`sentences`) and `embed`, to an array.
+
+A mixin for every model with a state for each token of a text. A text that is too long is cut, never refused.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sightline.errors import UserError
+from sightline.families.vocabulary import Vocabulary, marks_around
+from sightline.generation.chat import refuse_single
+from sightline.generation.embed import Encoder, embed
+from sightline.generation.sentences import SentenceSettings, read_sentence_settings
+
+LISTED = 10  # texts that were cut; of more the number is said
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A text that was longer than its model reads."""
+
+    place: int  # among the texts
+    tokens: int  # it had, marks included
+
+
+@dataclass(frozen=True)
+class TextEmbedder:
+    """A network, its vocabulary, and how the two make a vector of a text."""
+
+    network: Encoder
+    vocabulary: Vocabulary
+    pad_id: int
+    d_model: int  # width of the network's states
+    settings: SentenceSettings
+    longest: int  # text that is read, in tokens, marks included; 0 = any
+
+    def __call__(
+        self, texts: Sequence[str], pooling: str, normalize: bool | None, batch_size: int, prompt: str | None
+    ) -> tuple[np.ndarray, list[Cut]]:
+        """`EmbeddingVerbs.embed`, with the texts that were cut in the place of the warning."""
+        refuse_single(texts, "embed")
+        chosen, encode = self.settings.changed(pooling, normalize), self.vocabulary.encode
+        before, marks = chosen.prompt(prompt), encode("")
+        whole = [encode((before + text).lower() if chosen.lowercase else before + text) for text in texts]
+        read = [shortened(ids, self.longest, marks) for ids in whole]
+        cuts = [Cut(i, len(ids)) for i, ids in enumerate(whole) if len(read[i]) < len(ids)]
+        begun = encode(before) if before and not chosen.pool_prompt else []
+        skip = len(begun) - marks_around(marks, begun)[1] if begun else 0
+        width = chosen.width(self.d_model)
+        found = embed(self.network, read, self.pad_id, chosen.poolings, chosen.steps, width, batch_size, skip)
+        return found.numpy(), cuts
+
+
+def text_embedder(
+    network: Encoder,
+    vocabulary: Vocabulary,
+    hf_config: Mapping[str, Any],
+    d_model: int,
+    max_len: int | None,
+    folder: Path,
+) -> TextEmbedder:
+    """As `folder` asks for; `max_len` is the longest text the network can take, where it has a limit."""
+    settings = read_sentence_settings(folder)
+    longest = min(filter(None, (settings.max_tokens, max_len)), default=0)
+    return TextEmbedder(network, vocabulary, hf_config.get("pad_token_id") or 0, d_model, settings, longest)
+
+
+class EmbeddingVerbs(ABC):
+    """Texts as vectors, for whatever has a state for each token."""
+
+    @abstractmethod
+    def make_embedder(self) -> TextEmbedder:
+        """What turns texts into vectors."""
+
+    @cached_property
+    def embedder(self) -> TextEmbedder:
+        """What turns texts into vectors, made once."""
+        return self.make_embedder()
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: str = "",
+        normalize: bool | None = None,
+        batch_size: int = 16,
+        prompt: str | None = None,
+    ) -> np.ndarray:
+        """A vector for each text, float32 (texts, width); a text longer than the model reads is cut, with a warning.
+
+        What is not given is as the folder's `modules.json` has it; without one it is the mean, of length 1.
+
+        Args:
+            pooling: of all tokens' states, marks included: "mean", "max", "mean_sqrt_len" (the sum over the square root
+                of their number) or "weighted_mean" (the n-th counts n times); or the "first" or "last" one's.
+            normalize: make each vector's length 1, so that products are cosines.
+            prompt: the name of a prompt of the model's to put before each text; "" = none.
+
+        Raises:
+            UserError: the folder asks for what is not to be had, or a name is unknown.
+        """
+        vectors, cuts = self.embedder(texts, pooling, normalize, batch_size, prompt)
+        if cuts:
+            listed = in_words([(f"texts[{cut.place}]", cut.tokens) for cut in cuts], self.embedder.longest)
+            warnings.warn(listed, stacklevel=2)
+        return vectors
+
+
+def shortened(ids: list[int], longest: int, marks: Sequence[int]) -> list[int]:
+    """The first ids of a text and the marks behind it, `longest` in all; 0 = as it is. `marks` are an empty text's.
+
+    >>> shortened([8, 5, 6, 7, 2], 4, marks=[8, 2])
+    [8, 5, 6, 2]
+    """
+    if not longest or len(ids) <= longest:
+        return ids
+    if longest <= len(marks):
+        raise UserError(f"the longest text read is {longest} tokens, of which {len(marks)} are marks: too few for any")
+    behind = marks_around(marks, ids)[1]
+    return [*ids[: longest - behind], *ids[len(ids) - behind :]]
+
+
+def in_words(cuts: Sequence[tuple[str, int]], longest: int) -> str:
+    """What was cut, as names and lengths in tokens, in one sentence.
+
+    >>> in_words([("line 3", 600)], 512)
+    'longer than the 512 tokens read, and cut there: line 3 (600)'
+    """
+    listed = ", ".join(f"{name} ({tokens:,})" for name, tokens in cuts[:LISTED])
+    more = f" and {len(cuts) - LISTED:,} more" if len(cuts) > LISTED else ""
+    return f"longer than the {longest:,} tokens read, and cut there: {listed}{more}"
