@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.compiled import COMPUTES, is_for_library
-from sightline.config import DecodeConfig, longest_sequence
+from sightline.config import DecodeConfig, longest_sequence, meaningful
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Draft, EncoderDecoder
 from sightline.decode.engine import is_plain, usable_cores
@@ -314,8 +314,14 @@ class Model:
             "vocabulary": self.tokenizer.vocab_size,
             "shortlist": (self.path / SHORTLIST).is_file(),
             **self.about,
-            **self.config.as_dict(),
+            **meaningful(self.config),
         }
+
+    @property
+    def engine(self) -> str:
+        """What translates, as the model decodes unless a call says otherwise: "the compiled library" or "torch"."""
+        compiled = self._device == "cpu" and self._translates_in_threads({})
+        return "the compiled library" if compiled else "torch"
 
 
 def load(path: str | Path, device: str = "auto", dtype: str = "auto") -> Any:

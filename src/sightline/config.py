@@ -193,7 +193,8 @@ _MEANT_FOR = {  # settings of [model] that mean something to these architectures
     ("kernel_width",): ("conv",),
 }
 _TASKS = {  # settings that mean something to these tasks only; "decode." stands for all of that section
-    ("model.pooling",): ("classify", "forecast"),
+    ("model.pooling", "model.n_outputs"): ("classify", "forecast"),
+    ("model.n_inputs",): ("forecast",),
     ("model.n_decoder_layers", "model.attention", "model.input_feeding", "model.reverse_source"): ("translate",),
     ("model.decoder_heads", "model.cross_heads"): ("translate",),
     ("model.tied_embeddings", "data.max_length_ratio", "data.bpe_dropout", "train.r_drop", "train.batching"): (
@@ -332,6 +333,24 @@ _CHECKS = {"transformer": _check_transformer, "recurrent": _check_recurrent, "co
 def flatten(config: RunConfig) -> dict[str, Any]:
     """`{"section.key": value}` in the order of declaration."""
     return {f"{part}.{key}": value for part, table in config.as_dict().items() for key, value in table.items()}
+
+
+def meaningful(config: RunConfig) -> dict[str, dict[str, Any]]:
+    """`config.as_dict()` without the settings that mean nothing to its architecture or its task.
+
+    >>> sorted(meaningful(apply_settings(RunConfig(), ["model.task=forecast"])))
+    ['data', 'model', 'train']
+    """
+    model, idle = config.model, []
+    for names, architectures in _MEANT_FOR.items():
+        idle += [f"model.{name}" for name in names if model.architecture not in architectures]
+    for names, tasks in _TASKS.items():
+        idle += names if model.task not in tasks else ()
+    said = {
+        section: {key: value for key, value in table.items() if not f"{section}.{key}".startswith(tuple(idle))}
+        for section, table in config.as_dict().items()
+    }
+    return {section: table for section, table in said.items() if table}
 
 
 def from_dict(tables: Mapping[str, Any], origin: str, base: RunConfig | None = None) -> RunConfig:

@@ -1,5 +1,6 @@
 """The README.md of a model directory: what the model is, how it was made and how to use it."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,20 +57,16 @@ def model_card(
 
     `signature` is sacreBLEU's of the BLEU among them.
     """
-    corpus = about["corpus"]
-    start = f" from the weights of `{about['init']}`" if about.get("init") else ""
+    rows = card_rows(config, about, n_parameters)
+    rows["recipe"] += "; every setting is in `config.json`"
+    rows |= {"weights": what, "validation": _figures(config, figures, signature)}
+    rows["made with"] = f"sightline {about['sightline']}, torch {about['torch']}, Python {about['python']}"
+    table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
     return f"""# A {NOUNS[config.model.task]} model made with Sightline
 
 | | |
 |---|---|
-| architecture | {_architecture(config.model)} |
-| parameters | {n_parameters:,} |
-{_material(config, about)}
-| validation data | {", ".join(corpus["valid"])} |
-| recipe | {about["recipe"]}{start}, seed {config.train.seed}; every setting is in `config.json` |
-| weights | {what} |
-| validation | {_figures(config, figures, signature)} |
-| made with | sightline {about["sightline"]}, torch {about["torch"]}, Python {about["python"]} |
+{table}
 
 {USAGE[config.model.task]}"""
 
@@ -86,6 +83,27 @@ def with_row(card: str, name: str, value: str) -> str:
     return "\n".join([*lines[:last], row, *lines[last:]])
 
 
+def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) -> dict[str, str]:
+    """What a model is and what it was made from, a text for each row of its card."""
+    start = f" from the weights of `{about['init']}`" if about.get("init") else ""
+    return {
+        "architecture": _architecture(config.model),
+        "parameters": f"{n_parameters:,}",
+        **_material(config, about),
+        "validation data": ", ".join(about["corpus"]["valid"]),
+        "recipe": f"{about['recipe']}{start}, seed {config.train.seed}",
+    }
+
+
+def read_rows(card: str) -> dict[str, str]:
+    """The rows of a card that `model_card` wrote.
+
+    >>> read_rows("| weights | step 450 |")["weights"]
+    'step 450'
+    """
+    return dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", card, re.MULTILINE))
+
+
 def _architecture(model: ModelConfig) -> str:
     if model.task == "translate":
         layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers"
@@ -94,22 +112,21 @@ def _architecture(model: ModelConfig) -> str:
     return f"{model.architecture}: {layers}, {model.pooling} state, d_model {model.d_model}, {_shape(model)}"
 
 
-def _material(config: RunConfig, about: Mapping[str, Any]) -> str:
+def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
     """Rows on what was learnt from."""
     corpus, files = about["corpus"], ", ".join(about["corpus"]["train"])
-    vocabulary = f"| vocabulary | {config.model.vocab_size:,} {config.data.subword} pieces |"
+    vocabulary = {"vocabulary": f"{config.model.vocab_size:,} {config.data.subword} pieces"}
     if config.model.task == "translate":
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
-        return f"{vocabulary}\n| training data | {files}: {corpus['pairs']:,} pairs (dropped: {dropped}) |"
+        return vocabulary | {"training data": f"{files}: {corpus['pairs']:,} pairs (dropped: {dropped})"}
     if config.model.task == "classify":
-        labels = ", ".join(about["labels"])
-        return f"{vocabulary}\n| labels | {labels} |\n| training data | {files}: {corpus['texts']:,} texts |"
-    series, data = about["series"], config.data
-    rows = f"{data.window} rows in, {data.horizon} out"
-    return (
-        f"| forecasts | {series['target']} from {', '.join(series['columns'])}: {rows} |\n"
-        f"| training data | {files}: {corpus['windows']:,} windows |"
-    )
+        texts = f"{files}: {corpus['texts']:,} texts"
+        return vocabulary | {"labels": ", ".join(about["labels"]), "training data": texts}
+    series, rows = about["series"], f"{config.data.window} rows in, {config.data.horizon} out"
+    return {
+        "forecasts": f"{series['target']} from {', '.join(series['columns'])}: {rows}",
+        "training data": f"{files}: {corpus['windows']:,} windows",
+    }
 
 
 def _shape(model: ModelConfig) -> str:

@@ -45,6 +45,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "inspect.explorer": frozenset({"api", "config"}),
     "serve": frozenset({"decode", "inspect", "config"}),
     "model_card": frozenset({"config"}),
+    "summary": frozenset({"config", "families", "generation", "relatives", "model_card", "model_directory"}),
     "model_directory": frozenset({"config", "data", "native", "compiled", "architectures"}),
     "pooled_directory": frozenset({"config", "data", "model", "architectures", "model_directory"}),
     "distill": frozenset({"data", "decode"}),

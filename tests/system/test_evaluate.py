@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+import sightline
+from sightline.native.library import library
+
 
 @pytest.fixture(scope="module")
 def test_set(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> list[Path]:
@@ -132,7 +135,26 @@ def test_files_of_different_lengths_are_refused(
     assert f"{test_set[0]} has 25 lines but {short} has 2" in told
 
 
-def test_info_says_what_the_model_is(model_path: Path, cli: Any) -> None:
+def test_info_is_ten_lines(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path).lines
-    for expected in ('recipe = "toy"', "d_model = 48", "max_steps = 400", "vocabulary = 270"):
+    rows = {line[:15].strip(): line[15:] for line in lines}
+    assert len(lines) == len(rows) == 10
+    assert rows["model"].startswith("translation, trained with Sightline ")
+    assert rows["architecture"] == "transformer: 1 + 1 layers, d_model 48, d_ff 96, 4 heads, post-norm"
+    assert rows["vocabulary"] == "270 bpe pieces"
+    assert int(rows["parameters"].replace(",", "")) == sightline.load(model_path, "cpu").info()["parameters"]
+    assert rows["recipe"] == "toy, seed 1"
+    assert rows["weights"].startswith("step 400, written 20")
+    assert rows["validation"].startswith("loss ")
+    stored = (model_path / "model.safetensors").stat().st_size
+    assert f"on disk        {stored / 1e3:.1f} kB in float32" in lines
+    engine = "the compiled library" if library() else "torch"
+    assert lines[-1] == f"translated by  {engine}, in float32"
+
+
+def test_info_has_everything_where_it_is_asked_for(model_path: Path, cli: Any) -> None:
+    lines = cli("info", model_path, "--all").lines
+    for expected in ('recipe = "toy"', "d_model = 48", "max_steps = 400", "vocabulary = 270", "beam_size = 5"):
         assert any(line.startswith(expected) for line in lines)
+    idle = ("cell", "kernel_width", "pooling", "horizon", "n_inputs")  # what other architectures and tasks are set by
+    assert not any(line.startswith(idle) for line in lines)

@@ -193,9 +193,14 @@ def test_forecasting_and_evaluating(cli: Callable[..., Any], forecaster: Path, f
 @pytest.mark.parametrize("which", ["classifier", "forecaster"])
 def test_info(which: str, cli: Callable[..., Any], request: pytest.FixtureRequest) -> None:
     ran = cli("info", request.getfixturevalue(which), "--device", "cpu")
+    assert ran.lines[0].startswith("model          classifi" if which == "classifier" else "model          forecast")
+    assert any(line.startswith("labels " if which == "classifier" else "forecasts ") for line in ran.lines)
+    assert len(ran.lines) <= 10
+    ran = cli("info", request.getfixturevalue(which), "--device", "cpu", "--all")
     assert ran.code == 0, ran.err
     assert f'task = "{"classify" if which == "classifier" else "forecast"}"' in ran.out
-    assert "beam_size" not in ran.out
+    assert not any(idle in ran.out for idle in ("beam_size", "n_decoder_layers", "cross_heads"))
+    assert ("horizon" in ran.out) == (which == "forecaster")
 
 
 # Mistakes -------------------------------------------------------------------------------------------------------------

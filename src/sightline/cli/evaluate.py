@@ -205,19 +205,29 @@ def _evaluate_alignment(options: argparse.Namespace) -> None:
 
 
 def _info_options(commands: Any) -> None:
-    parser = commands.add_parser("info", help="what a model is and how it was made")
+    parser = commands.add_parser("info", help="what a model is and how it was made, in ten lines")
     model_options(parser, what=EITHER)
+    parser.add_argument("--all", action="store_true", help="every setting of the model and of its training")
     parser.set_defaults(run=run_info)
 
 
 def run_info(options: argparse.Namespace) -> None:
-    """The configuration of a model, section by section."""
+    """Ten lines, or the configuration of a model, section by section."""
     from sightline.api import load
+    from sightline.families.hub import folder_of
+    from sightline.summary import summary
 
-    for name, value in load(options.model, options.device).info().items():
-        if isinstance(value, dict):
-            print(f"\n[{name}]")
-            for key, inner in value.items():
-                print(f"{key} = {json.dumps(inner)}")
-        else:
+    model = load(options.model, options.device)
+    if not options.all:
+        for name, text in summary(folder_of(options.model), model).items():
+            print(f"{name:<14} {text}")
+        return
+    info = model.info()
+    for name, value in info.items():
+        if not isinstance(value, dict):
             print(f"{name} = {json.dumps(value)}")
+    for name, table in info.items():
+        if isinstance(table, dict):
+            print(f"\n[{name}]")
+            for key, value in table.items():
+                print(f"{key} = {json.dumps(value)}")

@@ -23,7 +23,7 @@ from sightline.families.precision import refuse_quantised, widest
 from sightline.families.vocabulary import FILES as VOCABULARY_FILES
 from sightline.families.vocabulary import Vocabulary, read_vocabulary
 from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
-from sightline.model.family_config import FamilyConfig, family_config
+from sightline.model.family_config import FamilyConfig, family_config, meaningful
 
 FORMAT = 1  # as in `model_directory`
 KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jinja")  # for whoever generates
@@ -47,7 +47,7 @@ class FamilyModel:
     def info(self) -> dict[str, Any]:
         """What the model is."""
         parameters = sum(parameter.numel() for parameter in self.network.parameters())
-        return {"family": self.config.family, "parameters": parameters, **self.config.as_dict()}
+        return {"family": self.config.family, "parameters": parameters, **meaningful(self.config)}
 
 
 def read_family(path: str | Path, device: torch.device, dtype: torch.dtype | None = None) -> FamilyModel:

@@ -89,6 +89,19 @@ class FamilyConfig:
         return asdict(self)
 
 
+def meaningful(config: FamilyConfig) -> dict[str, Any]:
+    """`config.as_dict()` without what the network does not have: what is off, zero or empty unless a family sets it."""
+    return _had(FamilyConfig, config.as_dict())
+
+
+def _had(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    absent = (None, False, 0, -1, "", (), (0, 0))  # where they are the default
+    default = {f.name: f.default for f in fields(kind)}
+    kept = {name: value for name, value in values.items() if value != default[name] or value not in absent}
+    nested = {"encoder": StackConfig, "decoder": StackConfig, "rotary": RotaryConfig}
+    return {name: _had(nested[name], value) if name in nested else value for name, value in kept.items()}
+
+
 def family_config(values: Mapping[str, Any], origin: str) -> FamilyConfig:
     """The configuration of a dictionary `as_dict` made and JSON carried; `origin` is named in errors."""
     values = dict(_checked(FamilyConfig, values, origin))

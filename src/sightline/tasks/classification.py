@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.architectures import build_pooled
-from sightline.config import RunConfig, longest_sequence
+from sightline.config import RunConfig, longest_sequence, meaningful
 from sightline.data.batch import LabelledBatch, collate_labelled
 from sightline.data.batching import EndlessStream, cut_padded, walk_epochs
 from sightline.data.first_look import has_header
@@ -182,10 +182,9 @@ class Classifier:
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
-        tables = self.config.as_dict()
         return {
             "parameters": count_parameters(self.network),
             "vocabulary": self.tokenizer.vocab_size,
             **self.about,
-            **{name: tables[name] for name in ("model", "data", "train")},
+            **meaningful(self.config),
         }

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sightline.architectures import build_pooled
-from sightline.config import RunConfig, longest_sequence
+from sightline.config import RunConfig, longest_sequence, meaningful
 from sightline.data.batch import WindowBatch
 from sightline.data.batching import EndlessStream, walk_epochs
 from sightline.data.series import Scaling, Table, Windows, centred, read_table, seasonal_forecast
@@ -133,6 +133,4 @@ class Forecaster:
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
-        tables = self.config.as_dict()
-        kept = {name: tables[name] for name in ("model", "data", "train")}
-        return {"parameters": count_parameters(self.network), **self.about, **kept}
+        return {"parameters": count_parameters(self.network), **self.about, **meaningful(self.config)}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_families import HEARING
 
 import sightline
@@ -338,3 +339,44 @@ def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tm
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), model.embed(["a dog", "b"]))
     first = run(capsys, "embed", model.path, tmp_path / "lines").splitlines()[0]
     np.testing.assert_allclose(json.loads(first), model.embed(["a dog"])[0], atol=1e-5)
+
+
+def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten lines at most, the rest with --all; the file's numbers and those of the processor are both said."""
+    folder = make("t5", {"task_specific_params": {"translation_en_to_de": {"prefix": "to German: "}}}).path
+    tensors = {key: tensor.half() for key, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors")
+    size = (folder / "model.safetensors").stat().st_size
+    assert run(capsys, "info", folder, "--device", "cpu").splitlines() == [
+        "model          t5",
+        "for            generate, translate",
+        "languages      en to de",
+        "architecture   encoder of 1 layer, d_model 16, d_ff 24, 2 heads; "
+        "decoder of 1 layer, d_model 16, d_ff 24, 2 heads",
+        f"parameters     {sum(tensor.numel() for tensor in tensors.values()):,}",
+        "vocabulary     265 pieces",
+        f"on disk        {size / 1e3:.1f} kB in float16",
+        "computed by    torch, in float32",
+    ]
+    everything = run(capsys, "info", folder, "--all")
+    assert "relative_buckets = 32" in everything
+    assert not any(absent in everything for absent in ("patch_size", "n_mels", "rotary", "null"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("gpt2", ["for            generate, score"]),
+        ("bert", ["for            fill, embed", "model          bert (BertForMaskedLM)"]),
+        ("vit", ["for            label", "classes        cat, dog, owl"]),
+        ("m2m", ["for            generate, translate", "languages      deu_Latn, fra_Latn"]),
+        ("whisper", ["for            transcribe", "languages      en"]),
+    ],
+)
+def test_info_says_what_a_model_is_for(
+    kind: str, rows: list[str], make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = make(kind, generation=HEARING, additional_special_tokens=["fra_Latn", {"content": "deu_Latn"}, "<mask>"])
+    lines = run(capsys, "info", model.path).splitlines()
+    assert {*rows} <= {*lines}
+    assert len(lines) <= 10
