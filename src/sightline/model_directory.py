@@ -25,7 +25,7 @@ from safetensors.numpy import load_file, save_file
 from sightline.compiled import COMPUTES, Weights, compiled, fits, is_for_library
 from sightline.config import DecodeConfig, ModelConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
+from sightline.errors import UserError, writing
 from sightline.native.network import Network as CompiledNetwork
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ class ModelDirectory:
 
 def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]) -> None:
     """Everything but the weights and the card."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     tables = replace(config, data=replace(config.data, tokenizer="")).as_dict()
     if tokenizer:
         _write(folder / TOKENIZER, tokenizer.save)
@@ -260,8 +261,9 @@ def _nearest(folder: Path) -> str:
 def _write(path: Path, writer: Callable[[Path], Any]) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        writer(draft)
-        os.replace(draft, path)
+        with writing(path, SafetensorError):
+            writer(draft)
+            os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
 

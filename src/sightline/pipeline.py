@@ -28,9 +28,11 @@ from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.lock import locked
 from sightline.training.metrics import check_tensorboard
-from sightline.training.trainer import CHECKPOINTS, Stream, Trainer
+from sightline.training.trainer import CHECKPOINTS, Progress, Stream, Trainer
 
 __all__ = ["TrainRequest", "train_model"]
+
+FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings with an option of their own
 
 TASKS: dict[str, Callable[[TrainRequest, RunConfig, Path], Job]] = {
     "translate": translation_job,
@@ -89,7 +91,7 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch
             step = trainer.progress.step
             say(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
         reason = trainer.run()
-    say(request, _farewell(reason, trainer.progress.step, folder))
+    say(request, _farewell(reason, trainer.progress, folder))
     return reason
 
 
@@ -152,6 +154,7 @@ def _trainer(request: TrainRequest, job: Job, about: Mapping[str, Any], device: 
         device,
         request.show,
         request.tensorboard,
+        job.chance,
     )
 
 
@@ -161,11 +164,14 @@ def _about(request: TrainRequest) -> dict[str, Any]:
         "sightline": sightline.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "recipe": Path(request.recipe).stem
-        if request.recipe
-        else read_settings(Path(request.init))[1].get("recipe", ""),
+        "recipe": _recipe(request),
         "init": Path(request.init).absolute().name if request.init else "",
     }
+
+
+def _recipe(request: TrainRequest) -> str:
+    """Name of the recipe whose settings are used; that of the model to start from where none is given."""
+    return Path(request.recipe).stem or read_settings(Path(request.init))[1].get("recipe", "")
 
 
 def _check_place(folder: Path) -> None:
@@ -191,7 +197,11 @@ def _check_same_run(folder: Path, config: RunConfig, about: Mapping[str, Any]) -
     ]
     if changed:
         what = ", ".join(f"{key} was {old[key]!r}, now {new[key]!r}" for key in changed[:5])
-        raise UserError(f"--resume {folder}: {what}; give the run's own settings or train into another folder")
+        flags = dict.fromkeys(FLAGS.get(key, "--set") for key in changed)
+        if corpus.get("recipe") != about["recipe"]:
+            flags = {f"--recipe {corpus.get('recipe')}": None}
+        given = " and ".join(flags)
+        raise UserError(f"--resume {folder}: {what}; give the run's own {given} or train into another folder")
     for key, files in (("key", "training"), ("valid_key", "validation")):
         if corpus["corpus"].get(key) != about["corpus"][key]:
             raise UserError(f"--resume {folder}: the {files} files are not those the run was started with")
@@ -203,8 +213,14 @@ def _warn_of_another_schedule(request: TrainRequest, config: RunConfig, folder: 
         say(request, f"train.max_steps was {before:,}: from here on the learning rate follows the new end")
 
 
-def _farewell(reason: str, step: int, folder: Path) -> str:
+def _farewell(reason: str, progress: Progress, folder: Path) -> str:
+    step = progress.step
     if reason.startswith("SIG"):
         return f"stopped after step {step}; give the same command with --resume to go on"
     because = "no better validation for a while" if reason == "patience" else "all steps are done"
+    if progress.best is None:
+        way_out = "lower train.learning_rate, raise train.warmup_steps or train longer"
+        return (
+            f"finished after step {step} ({because}), but the model in {folder} is no better than guessing: {way_out}"
+        )
     return f"finished after step {step} ({because}): the model is in {folder}"

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,17 @@ def test_doubts_are_said_before_training(cli: Any, folder: Path) -> None:
     said = ran.err.splitlines()
     assert said[0].startswith(f"--train {folder / 'x.tsv'}: line 1 (source TAB target) looks like a header")
     assert said[1].endswith("only two are read; line 2 loses 'c'")
+
+
+def test_a_run_that_diverges_says_so(cli: Any, folder: Path) -> None:
+    steep = ["train.max_steps=6", "train.validate_every=3", "train.learning_rate=30", "train.warmup_steps=1"]
+    ran = train(cli, folder, ["good.src", "good.tgt"], *steep)
+    assert ran.code == 0
+    assert "best so far" not in ran.err
+    assert re.search(r"step 6: validation loss \d+, bleu .* \(no better than guessing\)\n", ran.err)
+    assert "is no better than guessing: lower train.learning_rate" in ran.err.splitlines()[-1]
+    assert max(map(len, re.findall(r"\d+", ran.err))) < 30
+    assert "| weights | step 6, no better than guessing |" in (folder / "out" / "README.md").read_text()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -189,6 +189,63 @@ def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
     assert_same_run(out, whole)
 
 
+@pytest.fixture
+def with_full_disk(command: list[str]) -> Callable[..., str]:
+    """Runs the training where no file can become larger than so many bytes, and returns its one line of complaint."""
+    resource = pytest.importorskip("resource")
+
+    def run(limit: int, *more: str) -> str:
+        def fill() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        arguments = [sys.executable, "-m", "sightline", *command, *more]
+        ran = subprocess.run(arguments, preexec_fn=fill, capture_output=True, text=True, check=False)
+        assert ran.returncode == 2, ran.stderr
+        assert "Traceback" not in ran.stderr
+        return ran.stderr.splitlines()[-1]
+
+    return run
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
+    whole: Path, with_full_disk: Any, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    shutil.copytree(whole, out)
+    for path in (out / "checkpoints").iterdir():
+        if path.name > "step-00000020":
+            shutil.rmtree(path)
+    room = (out / "checkpoints" / "step-00000020" / "training.safetensors").stat().st_size - 1
+    told = with_full_disk(room, "--out", str(out), "--resume")
+    full = out / "checkpoints" / "step-00000025"
+    assert told.startswith(f"sightline: error: {full}: cannot be written (File too large); free some space there")
+    assert told.endswith("then go on with --resume; the last checkpoint is step-00000020")
+    assert max(path.name for path in (out / "checkpoints").iterdir()) == "step-00000020"
+    assert not list((out / "checkpoints").glob(".*"))
+    assert cli(*command, "--out", out, "--resume").code == 0
+    assert_same_run(out, whole)
+
+
+@pytest.mark.slow
+def test_no_room_for_the_first_model(whole: Path, with_full_disk: Any, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    room = (whole / "model.safetensors").stat().st_size - 1
+    told = with_full_disk(room, "--out", str(out), "--set", "train.checkpoint_every=1000")
+    assert f"error: {out / 'model.safetensors'}: cannot be written (File too large); free some space" in told
+    assert told.endswith("; the last checkpoint is none yet")
+    assert {path.name for path in out.iterdir()} >= {"config.json", "tokenizer.json", "metrics.jsonl"}
+    assert not list(out.glob(".*"))  # no draft, no lock
+
+
+def test_no_room_for_tokenised_text(with_full_disk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "cache"))
+    told = with_full_disk(1000, "--out", str(tmp_path / "out"))
+    assert f"error: {tmp_path / 'cache'}: the cache cannot be used (File too large); free some space there or" in told
+    assert not (tmp_path / "out").exists()
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_a_damaged_checkpoint_is_passed_over(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     shutil.copytree(whole, out)
@@ -225,8 +282,9 @@ def test_more_steps_go_on_from_the_end(whole: Path, command: list[str], cli: Any
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        (["--set", "model.d_model=32"], "model.d_model was 16, now 32"),
-        (["--seed", "2"], "train.seed was 1, now 2"),
+        (["--set", "model.d_model=32"], "model.d_model was 16, now 32; give the run's own --set or"),
+        (["--seed", "2"], "train.seed was 1, now 2; give the run's own --seed or"),
+        (["--recipe", "tiny"], "; give the run's own --recipe run or"),
         (["--set", "data.vocab_size=300"], "data.vocab_size was 275, now 300"),
     ],
 )

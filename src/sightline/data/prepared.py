@@ -37,7 +37,7 @@ from sightline.data.corpus import (
     read_raw_lines,
 )
 from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
+from sightline.errors import FULL, UserError
 
 Item = TypeVar("Item")
 FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
@@ -122,9 +122,9 @@ def learn_tokenizer(
             return Tokenizer.load(name)
         texts = (side for pair in read_pairs(corpora) for side in pair[: 1 if sources_only else 2])
         learnt = Tokenizer.learn(texts, config, special)
-        partial = folder / f".partial-{os.getpid()}-{name.name}"
-        learnt.save(partial)
-        partial.replace(name)
+        with partial(folder, name.name) as draft:
+            learnt.save(draft)
+            draft.replace(name)
     return learnt
 
 
@@ -153,7 +153,8 @@ def prepare(
         target = folder / digest(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
         if not intact(target):
             shutil.rmtree(target, ignore_errors=True)
-            with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=not progress) as bar:
+            shown = None if progress else True  # None: on a terminal only
+            with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar:
                 build(target, corpora, tokenizer, limits, bar)
         return open_prepared(target)
 
@@ -340,15 +341,25 @@ def spooled(path: str, folder: Path) -> str:
     """A path that can be read again and again; it keeps the ending, which says what the file holds."""
     if path != STANDARD_INPUT and not Path(path).is_fifo():
         return path
-    partial = folder / f".partial-{os.getpid()}-spool"
-    with partial.open("wb") as copy:
-        sha = hashlib.sha256()
-        for line in read_raw_lines(path):
-            copy.write(line)
-            sha.update(line)
     ending = ".tsv" if path == STANDARD_INPUT else "".join(Path(path).suffixes).removesuffix(".gz")
     origin = "standard-input" if path == STANDARD_INPUT else "pipe"  # a message about the copy names its file
-    return str(partial.replace(folder / f"{origin}-{sha.hexdigest()[:16]}{ending}"))
+    with partial(folder, "spool") as draft:
+        sha = hashlib.sha256()
+        with draft.open("wb") as copy:
+            for line in read_raw_lines(path):
+                copy.write(line)
+                sha.update(line)
+        return str(draft.replace(folder / f"{origin}-{sha.hexdigest()[:16]}{ending}"))
+
+
+@contextmanager
+def partial(folder: Path, name: str) -> Iterator[Path]:
+    """Where to write a file of the cache before it gets its name; what is left there is removed."""
+    draft = folder / f".partial-{os.getpid()}-{name}"
+    try:
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -364,6 +375,7 @@ def cache(folder: Path | None) -> Iterator[Path]:
         yield place
     except OSError as error:
         reason = error.strerror or error
+        room = "free some space there or " if error.errno in FULL else ""
         raise UserError(
-            f"{place}: the cache cannot be used ({reason}); set SIGHTLINE_CACHE to another folder"
+            f"{place}: the cache cannot be used ({reason}); {room}set SIGHTLINE_CACHE to another folder"
         ) from error

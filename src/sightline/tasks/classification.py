@@ -1,5 +1,6 @@
 """Texts to labels: training a classifier on labelled TSV, and using one."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -39,6 +40,10 @@ class ClassificationJob:
     train: LabelledCorpus
     valid: LabelledCorpus
     signature: str = ""
+
+    @property
+    def chance(self) -> float:
+        return math.log(len(self.train.labels))
 
     def network(self) -> PooledEncoder:
         return build_pooled(self.config.model)

@@ -5,6 +5,7 @@ forecasts back to itself, and its errors with them; a linear map cannot, and is 
 forecast are changes from the last known row (see `sightline.data.series.centred`).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ class ForecastJob:
     valid: Windows
     tokenizer: None = None
     signature: str = ""
+    chance: float = math.inf
 
     def network(self) -> PooledEncoder:
         return build_pooled(self.config.model)

@@ -52,6 +52,8 @@ class Job(Protocol):
     ) -> dict[str, Any]: ...  # for config.json: "corpus" (files, sizes, keys), and what must be remembered
     @property
     def signature(self) -> str: ...  # of the validation's figures, for the model card
+    @property
+    def chance(self) -> float: ...  # the loss of guessing; infinite where there is no such thing
 
     def network(self) -> nn.Module:
         """The network with fresh parameters, or those to start from."""

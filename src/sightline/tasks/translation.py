@@ -1,5 +1,6 @@
 """Training a translator: aligned text, an encoder and a decoder, cross-entropy of the next piece, BLEU."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +43,10 @@ class TranslationJob:
     origin: str  # its path
     links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
     signature: str = ""
+
+    @property
+    def chance(self) -> float:
+        return math.log(self.config.model.vocab_size)
 
     def network(self) -> Network:
         network = build_network(self.config.model)

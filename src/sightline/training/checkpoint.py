@@ -19,6 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from sightline.errors import WriteError, writing
+
 MODEL, TRAINING, STATE = "model.safetensors", "training.safetensors", "state.json"
 
 
@@ -32,9 +34,19 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write `folder/step-N` atomically and return it; N is `state["step"]`."""
+    """Write `folder/step-N` atomically and return it; N is `state["step"]`. `WriteError` where it cannot be written."""
     target = folder / step_name(checkpoint.state["step"])
     draft = folder / f".{target.name}.{os.getpid()}"
+    try:
+        with writing(target, SafetensorError):
+            _write(folder, target, draft, checkpoint)
+    except WriteError:
+        shutil.rmtree(draft, ignore_errors=True)  # it would take up what space there is
+        raise
+    return target
+
+
+def _write(folder: Path, target: Path, draft: Path, checkpoint: Checkpoint) -> None:
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     save_file(own_storage(checkpoint.model), draft / MODEL)
@@ -46,7 +58,6 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)
     _sync(folder)
-    return target
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sightline.errors import UserError
+from sightline.errors import UserError, writing
 
 try:
     import fcntl
@@ -32,17 +32,16 @@ def locked(folder: Path) -> Iterator[None]:
         UserError: another process has the lock; it names process and host.
     """
     made = [path for path in (folder, *folder.absolute().parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
-    descriptor = _acquire(path)
     try:
-        yield
+        with writing(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = _acquire(path)
+        try:
+            yield
+        finally:
+            _release(descriptor, path)
     finally:
-        os.ftruncate(descriptor, 0)  # where an open file cannot be removed, an empty one is nobody's
-        if _is_at(descriptor, path):
-            with suppress(OSError):
-                path.unlink()
-        os.close(descriptor)
         for parent in made:
             with suppress(OSError):  # something is in it
                 parent.rmdir()
@@ -74,7 +73,19 @@ def _take(descriptor: int, path: Path) -> None:
     content = json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode()
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
-    os.write(descriptor, content)
+    try:
+        os.write(descriptor, content)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _release(descriptor: int, path: Path) -> None:
+    os.ftruncate(descriptor, 0)  # where an open file cannot be removed, an empty one is nobody's
+    if _is_at(descriptor, path):
+        with suppress(OSError):
+            path.unlink()
+    os.close(descriptor)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

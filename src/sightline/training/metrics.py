@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
@@ -11,10 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 from tqdm import tqdm
 
 from sightline.data.batch import TrainingBatch
-from sightline.errors import UserError
+from sightline.errors import UserError, writing
 
 TRAINING_LOG, VALIDATION_LOG = "metrics.jsonl", "validation.jsonl"
 SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # figures for the terminal, where a task has them
+LONG = 1e6  # figures from here on are shown by their magnitude
 
 
 class MetricsLog:
@@ -25,10 +27,11 @@ class MetricsLog:
     """
 
     def __init__(self, folder: Path, after_step: int, tensorboard: bool = False) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._paths = {name: folder / name for name in (TRAINING_LOG, VALIDATION_LOG)}
         for path in self._paths.values():
-            _cut(path, after_step)
+            with writing(path):
+                folder.mkdir(parents=True, exist_ok=True)
+                _cut(path, after_step)
         self._writer = _tensorboard_writer(folder) if tensorboard else None
 
     def training(self, record: dict[str, Any]) -> None:
@@ -40,7 +43,8 @@ class MetricsLog:
         self._append(VALIDATION_LOG, record, "valid")
 
     def _append(self, name: str, record: dict[str, Any], tag: str) -> None:
-        with self._paths[name].open("a", encoding="utf-8") as file:
+        path = self._paths[name]
+        with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         if self._writer:
             for key, value in record.items():
@@ -65,8 +69,11 @@ def _cut(path: Path, after_step: int) -> None:
         except (json.JSONDecodeError, KeyError, TypeError):
             continue
     draft = path.with_suffix(".draft")
-    draft.write_text("".join(kept), encoding="utf-8")
-    os.replace(draft, path)
+    try:
+        draft.write_text("".join(kept), encoding="utf-8")
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def check_tensorboard() -> None:
@@ -104,12 +111,12 @@ class Terminal:
             return
         if self._live:
             self._bar.set_postfix_str(
-                f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tok/s, "
+                f"loss {_number(record['loss'], '.3f')}, {record['tokens_per_second']:,.0f} tok/s, "
                 f"padding {record['padding']:.0%}, waiting {record['data_wait']:.0%}"
             )
         else:
             self.say(
-                f"step {record['step']}: loss {record['loss']:.4f}, {_shown(record)}"
+                f"step {record['step']}: loss {_number(record['loss'], '.4f')}, {_shown(record)}"
                 f"{record['tokens_per_second']:,.0f} tokens/s, {_duration(record['seconds_left'])} left, "
                 f"padding {record['padding']:.1%}, waiting for data {record['data_wait']:.1%}"
             )
@@ -131,7 +138,15 @@ def _shown(record: dict[str, Any]) -> str:
     >>> _shown({"step": 1, "accuracy": 0.5})
     'accuracy 50.0%, '
     """
-    return "".join(f"{name} {record[name]:{style}}, " for name, style in SHOWN.items() if name in record)
+    return "".join(f"{name} {_number(record[name], style)}, " for name, style in SHOWN.items() if name in record)
+
+
+def _number(value: float, style: str) -> str:
+    """
+    >>> _number(4.0, ".2f"), _number(1e304, ".2f")
+    ('4.00', '1.0e+304')
+    """
+    return f"{value:{style}}" if value < LONG else f"{value:.1e}"
 
 
 def _duration(seconds: float) -> str:
@@ -152,27 +167,27 @@ class Clock:
 
     def __init__(self, stream: Waits) -> None:
         self._stream = stream
-        self._restart()
+        self.restart()
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """A new interval begins."""
         self._started, self._waited = time.monotonic(), self._stream.wait_seconds
-        self._real = self._cells = self._tokens = 0
+        self._real = self._cells = self._tokens = self._steps = 0
 
-    def count(self, batch: TrainingBatch) -> None:
-        """A batch has been trained on."""
-        self._real += batch.n_real
-        self._cells += batch.n_cells
-        self._tokens += batch.n_tokens
+    def count(self, batches: Sequence[TrainingBatch]) -> None:
+        """A step has been taken with these batches."""
+        self._steps += 1
+        self._real += sum(batch.n_real for batch in batches)
+        self._cells += sum(batch.n_cells for batch in batches)
+        self._tokens += sum(batch.n_tokens for batch in batches)
 
-    def figures(self, steps_left: int, steps: int) -> dict[str, float]:
-        """Figures of the interval of `steps` steps, which ends here."""
+    def figures(self, steps_left: int) -> dict[str, float]:
+        """Figures of the interval so far."""
         seconds = max(time.monotonic() - self._started, 1e-9)
-        figures = {
+        return {
             "tokens_per_second": self._tokens / seconds,
             "padding": 1 - self._real / max(1, self._cells),
             "data_wait": (self._stream.wait_seconds - self._waited) / seconds,
             "seconds": seconds,
-            "seconds_left": seconds / steps * steps_left,
+            "seconds_left": seconds / max(1, self._steps) * steps_left,
         }
-        self._restart()
-        return figures

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from sightline.config import RunConfig
 from sightline.data.batch import TrainingBatch
-from sightline.errors import UserError
+from sightline.errors import UserError, WriteError
 from sightline.training.checkpoint import (
     Checkpoint,
     average_parameters,
@@ -80,7 +80,8 @@ class Trainer:
     `objective(batch)` is minimised per target of the batches, whatever a target is.
     `validate()` returns the figures of a validation of `model` as it is then, "loss" (lower is better) and perhaps
     others (higher is better), one of which `train.best_metric` may name.
-    `export(parameters, figures, what)` is given every model better than those before it, and says what it is.
+    `export(parameters, figures, what)` is given every model better than those before it, and says what it is. None is
+    better before the loss of one is below `chance`, that of guessing; until then each replaces the one before.
     Files go to `folder`.
     """
 
@@ -96,6 +97,7 @@ class Trainer:
         device: torch.device,
         show: bool = True,
         tensorboard: bool = False,
+        chance: float = math.inf,
     ) -> None:
         self.model = model.to(device)
         self.config = config
@@ -114,6 +116,7 @@ class Trainer:
         self._stop_signal = ""
         self._show = show
         self._tensorboard = tensorboard
+        self._chance = chance
 
     def run(self) -> str:
         """Train from where `progress` stands; "finished", "patience" or the name of the signal that ended it."""
@@ -124,7 +127,7 @@ class Trainer:
                 reason = self._loop(stream, log)
                 if not self._stop_signal:
                     self._finish(log)
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError, WriteError) as error:
                 raise self._explain(error) from error
             finally:
                 stream.close()
@@ -134,7 +137,7 @@ class Trainer:
     def _loop(self, stream: Stream, log: MetricsLog) -> str:
         train, progress = self.config.train, self.progress
         batches = iter(stream)
-        clock = Clock(stream)
+        clock, first = Clock(stream), progress.step + 1
         while progress.step < train.max_steps and not self._out_of_patience():
             self.batches = [next(batches) for _ in range(train.accumulate)]
             self._update(self.batches, clock)
@@ -142,6 +145,8 @@ class Trainer:
             self.terminal.step()
             if progress.step % train.log_every == 0:
                 self._log(log, clock)
+            elif progress.step == first:  # nobody should have to wait for an interval to learn how long a run will take
+                self.terminal.interval(self._record(clock))
             if progress.step % train.validate_every == 0 or progress.step == train.max_steps:
                 self._validate(log)
             last = self._out_of_patience() or progress.step == train.max_steps or bool(self._stop_signal)
@@ -168,7 +173,7 @@ class Trainer:
             (loss.objective / n_targets).backward()
             names = list(loss.figures)
             sums.append(torch.stack([loss.objective.detach(), *loss.figures.values()]))
-            clock.count(batch)
+        clock.count(batches)
         progress.step += 1
         norm = gradient_norm(self.model)
         objective, *figures = torch.stack(sums).double().sum(0).tolist()  # here, and not before, a GPU is waited for
@@ -205,23 +210,28 @@ class Trainer:
             )
 
     def _log(self, log: MetricsLog, clock: Clock) -> None:
+        progress, record = self.progress, self._record(clock)
+        progress.objective, progress.figures, progress.targets = 0.0, {}, 0
+        clock.restart()
+        log.training(record)
+        self.terminal.interval(record)
+
+    def _record(self, clock: Clock) -> dict[str, Any]:
+        """The figures of the interval so far."""
         train, progress = self.config.train, self.progress
         targets = progress.targets  # 0 where no update of the interval was finite: then there is no loss either
         means = {name: figure / targets for name, figure in progress.figures.items()} if targets else {}
         if "nll" in means:
             means["perplexity"] = math.exp(min(means["nll"], 700.0))
-        record = {
+        return {
             "step": progress.step,
             "loss": progress.objective / targets if targets else None,
             **means,
             "learning_rate": learning_rate(progress.step, self._peak, train),
             "epoch": progress.data["epoch"],
             "skipped": progress.skipped,
-            **clock.figures(train.max_steps - progress.step, train.log_every),
+            **clock.figures(train.max_steps - progress.step),
         }
-        progress.objective, progress.figures, progress.targets = 0.0, {}, 0
-        log.training(record)
-        self.terminal.interval(record)
 
     def _validate(self, log: MetricsLog) -> None:
         progress = self.progress
@@ -249,14 +259,17 @@ class Trainer:
         self.model.eval()
         figures = self.validate()
         value = -figures[metric] if metric != "loss" and metric in figures else figures["loss"]
-        better = math.isfinite(value) and (progress.best is None or value < progress.best)
+        beaten = figures["loss"] < self._chance if progress.best is None else value < progress.best
+        better = math.isfinite(value) and beaten
         if better:
             progress.best = value
-            self.export(self._parameters(), figures, what)
+        verdict = "best so far" if better else "no better than guessing" if progress.best is None else ""
+        if better or (progress.best is None and math.isfinite(value)):
+            self.export(self._parameters(), figures, what if better else f"{what}, {verdict}")
         seconds = round(time.monotonic() - started, 3)
         log.validation({"step": progress.step, "what": what, **figures, "best": better, "seconds": seconds})
         shown = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
-        self.terminal.say(f"{what}: validation {shown}{' (best so far)' if better else ''}")
+        self.terminal.say(f"{what}: validation {shown}{f' ({verdict})' if verdict else ''}")
         return better
 
     def _parameters(self) -> dict[str, Tensor]:
@@ -339,8 +352,13 @@ class Trainer:
                 signal.signal(number, handler)
 
     def _explain(self, error: BaseException) -> BaseException:
-        """A `UserError` for memory trouble, anything else as it is."""
+        """A `UserError` for memory or a disk that is full, anything else as it is."""
         text = str(error)
+        if isinstance(error, WriteError):
+            good = [path.name for path in checkpoint_paths(self.folder / CHECKPOINTS)]
+            return UserError(
+                f"{text}, then go on with --resume; the last checkpoint is {good[-1] if good else 'none yet'}"
+            )
         out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
         if not out_of_memory:
             return error

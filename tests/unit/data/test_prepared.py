@@ -153,7 +153,13 @@ def test_misaligned_files_are_found_before_any_work(tmp_path, cache, builds):
     assert builds == []
 
 
-def test_progress_goes_to_standard_error(tmp_path, cache, capsys):
+def test_progress_is_for_terminals_alone(tmp_path, cache, capsys):
+    prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, cache, progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_goes_to_standard_error(tmp_path, cache, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, cache, progress=True)
     shown = capsys.readouterr()
     assert f"{len(PAIRS)}/{len(PAIRS)}" in shown.err

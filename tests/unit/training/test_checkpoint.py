@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
+from sightline.errors import WriteError
 from sightline.training import checkpoint as module
 from sightline.training.checkpoint import (
     Checkpoint,
@@ -90,6 +92,23 @@ def test_a_crash_while_saving_leaves_the_one_before(
     save(tmp_path, 20)
     remove_old(tmp_path, keep_last=5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000010", "step-00000020"]
+
+
+def test_a_full_disk_is_named_and_nothing_is_left_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, 10)
+
+    def fill(tensors: dict[str, Tensor], path: Path) -> None:
+        path.write_bytes(b"what fitted")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "save_file", fill)
+        with pytest.raises(WriteError) as caught:
+            save(tmp_path, 20)
+    expected = f"{tmp_path / 'step-00000020'}: cannot be written (No space left on device); free some space there"
+    assert str(caught.value) == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000010"]
+    load_checkpoint(tmp_path / "step-00000010")
 
 
 def flip(path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.errors import UserError
+from sightline.errors import UserError, WriteError
 from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, MetricsLog, Terminal
 
 INTERVAL = {
@@ -58,6 +58,17 @@ def test_starting_anew_forgets_everything(tmp_path: Path) -> None:
     assert steps(tmp_path / TRAINING_LOG) == []
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path, after_step=0)
+    (tmp_path / VALIDATION_LOG).symlink_to("/dev/full")
+    log.training({"step": 1})
+    with pytest.raises(
+        WriteError, match=rf"{VALIDATION_LOG}: cannot be written \(No space left on device\); free some"
+    ):
+        log.validation({"step": 1})
+
+
 def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match=r"pip install 'sightline\[tensorboard\]'"):
@@ -71,6 +82,12 @@ def test_a_log_file_gets_one_line_an_interval(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == (
         "step 20: loss 1.5000, perplexity 4.00, 1,234 tokens/s, 1:02:03 left, padding 5.0%, waiting for data 25.0%\n"
     )
+
+
+def test_no_figure_of_three_hundred_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(total=100, done=0) as terminal:
+        terminal.interval({**INTERVAL, "loss": 7e8, "perplexity": 1e304})
+    assert capsys.readouterr().err.startswith("step 20: loss 7.0e+08, perplexity 1.0e+304, 1,234 tokens/s")
 
 
 def test_silence_on_request(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,9 @@
 """The training loop, on a tiny model and batches made by hand: its arithmetic, its guards, its continuation."""
 
+import errno
 import json
 import math
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +17,11 @@ from torch import Tensor, nn
 
 from sightline.config import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
-from sightline.errors import UserError
+from sightline.errors import UserError, unwritable
 from sightline.model.build import build_model
-from sightline.training.checkpoint import checkpoint_paths, load_checkpoint
+from sightline.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
 from sightline.training.loss import Loss
+from sightline.training.metrics import Clock
 from sightline.training.step import batch_loss, translation_objective, validation_loss
 from sightline.training.trainer import Trainer
 
@@ -69,6 +72,7 @@ class Run:
         validate: Callable[[], Figures] = lambda: {"loss": 1.0},
         dtype: torch.dtype = torch.float32,
         show: bool = False,
+        chance: float = math.inf,
         **train: Any,
     ) -> None:
         torch.manual_seed(5)
@@ -94,13 +98,18 @@ class Run:
             folder,
             CPU,
             show=show,
+            chance=chance,
         )
 
     def parameters(self) -> dict[str, Tensor]:
         return {name: value.detach().clone() for name, value in self.network.named_parameters()}
 
     def log(self, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.folder / name).read_text(encoding="utf-8").splitlines()]
+        return records(self.folder, name)
+
+
+def records(folder: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
 
 
 def assert_equal(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> None:
@@ -231,6 +240,35 @@ def test_the_log_averages_over_its_interval(tmp_path: Path) -> None:
     assert line["padding"] == pytest.approx(1 - real / cells)
 
 
+@pytest.mark.parametrize("log_every", [1, 5])
+def test_the_first_line_comes_with_the_first_step(
+    tmp_path: Path, log_every: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Run(tmp_path, log_every=log_every, max_steps=6, checkpoint_every=4, show=True).trainer.run()
+    said = [line for line in capsys.readouterr().err.splitlines() if "tokens/s" in line]
+    assert [line.split(":")[0] for line in said] == (
+        ["step 1", "step 5"] if log_every == 5 else [f"step {i}" for i in range(1, 7)]
+    )
+    assert all(re.search(r", \d+:\d\d left, ", line) for line in said)
+    assert [line["step"] for line in records(tmp_path)] == [1, 2, 3, 4, 5, 6] if log_every == 1 else [5]
+    resumed = Run(tmp_path, log_every=log_every, max_steps=9, show=True)
+    assert resumed.trainer.restore(pytest.fail)
+    resumed.trainer.run()
+    assert "step 7: loss " in capsys.readouterr().err
+
+
+def test_the_time_left_is_that_of_the_steps_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter(range(1000))
+    monkeypatch.setattr("sightline.training.metrics.time.monotonic", lambda: float(next(seconds)))
+    clock = Clock(Circle(BATCHES, None))
+    clock.count(BATCHES)
+    clock.count(BATCHES)
+    assert clock.figures(steps_left=10)["seconds_left"] == 5.0  # a second for two steps
+    clock.restart()
+    clock.count(BATCHES)
+    assert clock.figures(steps_left=10)["seconds_left"] == 10.0
+
+
 # Numbers that are not finite ------------------------------------------------------------------------------------------
 
 
@@ -305,6 +343,20 @@ def test_out_of_memory_names_the_batch_and_the_setting(tmp_path: Path, error: Ex
         run.trainer.run()
 
 
+def test_a_full_disk_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, calls = Run(tmp_path, checkpoint_every=1), iter(range(9))
+
+    def fill(folder: Path, checkpoint: Checkpoint) -> Path:
+        if next(calls) == 2:
+            raise unwritable(folder, OSError(errno.ENOSPC, "No space left on device"))
+        return save_checkpoint(folder, checkpoint)
+
+    monkeypatch.setattr("sightline.training.trainer.save_checkpoint", fill)
+    expected = "free some space there, then go on with --resume; the last checkpoint is step-00000002"
+    with pytest.raises(UserError, match=rf"checkpoints: cannot be written \(No space left on device\); {expected}"):
+        run.trainer.run()
+
+
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     run = Run(tmp_path)
 
@@ -329,6 +381,24 @@ def test_only_better_models_are_exported(tmp_path: Path) -> None:
     assert run.trainer.run() == "finished"
     assert run.exported == ["step 1", "step 2", "step 4"]
     assert [line["best"] for line in run.log("validation.jsonl")] == [True, True, False, True]
+
+
+def test_a_diverged_model_is_never_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    losses = iter([700.0, 600.0, 650.0, 5.0, 700.0])
+    run = Run(tmp_path, validate=lambda: {"loss": next(losses)}, validate_every=1, chance=6.0, max_steps=5, show=True)
+    run.trainer.run()
+    assert run.exported == [*(f"step {i}, no better than guessing" for i in (1, 2, 3)), "step 4"]
+    assert [line["best"] for line in run.log("validation.jsonl")] == [False, False, False, True, False]
+    said = [line for line in capsys.readouterr().err.splitlines() if "validation" in line]
+    assert said[1] == "step 2: validation loss 600 (no better than guessing)"
+    assert said[3:] == ["step 4: validation loss 5 (best so far)", "step 5: validation loss 700"]
+
+
+def test_a_diverged_run_ends_by_patience(tmp_path: Path) -> None:
+    losses = iter([700.0, 600.0])
+    run = Run(tmp_path, validate=lambda: {"loss": next(losses)}, validate_every=1, chance=6.0, patience=2, max_steps=9)
+    assert run.trainer.run() == "patience"
+    assert run.trainer.progress.best is None
 
 
 def test_higher_bleu_is_better(tmp_path: Path) -> None:
