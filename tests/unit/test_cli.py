@@ -201,7 +201,11 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: sightline {command} ")
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: sightline {command} ")
+    assert not re.search(r"\b([a-z]+)\s+\1\b", out)  # "that that"
+    options = cli.build_parser()[1][command]._actions
+    assert all(action.help for action in options), [action.dest for action in options if not action.help]
 
 
 @pytest.mark.parametrize(

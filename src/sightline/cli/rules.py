@@ -79,6 +79,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(DECODING, lambda o: o.tune and o.save is not None, "does not go with --save: tune MODEL's own settings"),
         Rule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
     ),
+    "embed": (
+        Rule(
+            ("output",),
+            lambda o: Path(o.output).suffix not in ("", ".npy", ".json", ".jsonl", ".txt"),
+            "is for an array (.npy) or for lines of JSON (.jsonl, .json, .txt): name one of these endings",
+        ),
+    ),
     "inspect": (
         Rule(
             ("part", "layer", "head"),

@@ -46,6 +46,7 @@ UNREAD: list[tuple[list[str], str]] = [
     (["evaluate", "m", "--alignments", "g", "--beam-size", "2"], "--beam-size does not go with --alignments"),
     ([*SCORED, "--source", "a"], "--source does not go with --hypothesis"),
     ([SCORED[0], "m", *SCORED[1:]], "MODEL does not go with --hypothesis"),
+    (["embed", "m", "-o", "x.npz"], "-o is for an array (.npy) or for lines of JSON"),
     (["inspect", "m", "a", "--layer", "9"], "--layer is for pictures and text"),
     (["inspect", "m", "a", "-o", "x.html", "--head", "77"], "--head is for pictures and text"),
     (["inspect", "m", "a", "--format", "json", "--part", "encoder"], "--part is for pictures and text"),
