@@ -392,7 +392,7 @@ def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) ->
 
 def test_what_nobody_has_thought_of_fails(reader: Reader, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    wrong = ["sightline translate runs/unknown input.txt", "sightline info runs/ende --al", "curl example.org"]
+    wrong = ["sightline translate runs/unknown input.txt", "sightline info runs/ende --brief", "curl example.org"]
     block = "\n".join(["```sh", *wrong, "```", "`sightline train --colour`", "```python", "import nothing", "```", ""])
     page.write_text(block, encoding="utf-8")
     reader.read(page)
