@@ -16,6 +16,7 @@ HEADS = {
     "BertModel": "none",
     "BertForSequenceClassification": "text_class",
     "BertForTokenClassification": "token_class",
+    "BertForQuestionAnswering": "span",
 }
 LAYERS = {  # shared by RoBERTa and ELECTRA, behind the name of their network
     "encoder.layer.{i}.attention.self.query": "encoder.layers.{i}.self_attn.q_proj",
@@ -45,6 +46,7 @@ def head_names(config: FamilyConfig) -> dict[str, str]:
         },
         "text_class": {"bert.pooler.dense": "head.pool", "classifier": "head.classes"},
         "token_class": {"classifier": "head.classes"},
+        "span": {"qa_outputs": "head.classes"},
     }
     return heads.get(config.head, {})
 

@@ -12,6 +12,7 @@ HEADS = {
     "DistilBertModel": "none",
     "DistilBertForSequenceClassification": "text_class",
     "DistilBertForTokenClassification": "token_class",
+    "DistilBertForQuestionAnswering": "span",
 }
 _LAYER, _OURS = "distilbert.transformer.layer.{i}.", "encoder.layers.{i}."
 NAMES = {
@@ -36,6 +37,7 @@ HEAD_NAMES = {
     },
     "text_class": {"pre_classifier": "head.pool", "classifier": "head.classes"},
     "token_class": {"classifier": "head.classes"},
+    "span": {"qa_outputs": "head.classes"},
 }
 
 

@@ -1,4 +1,4 @@
-"""ELECTRA's discriminator (arXiv:2003.10555): BERT that says of every token whether it was replaced.
+"""ELECTRA (arXiv:2003.10555): BERT that says of every token whether it was replaced, and the one that replaced it.
 
 Changed besides the task: embeddings may be narrower than the layers, with a projection between them.
 """
@@ -13,22 +13,31 @@ from sightline.families.keys import WIDEST, Keys
 from sightline.model.family_config import FamilyConfig
 
 HEADS = {
-    "ElectraForPreTraining": "replaced",
+    "ElectraForPreTraining": "replaced",  # the discriminator; the generator is a BERT
     "ElectraModel": "none",
     "ElectraForSequenceClassification": "text_class",
     "ElectraForTokenClassification": "token_class",
+    "ElectraForQuestionAnswering": "span",
+    "ElectraForMaskedLM": "masked",
 }
 NAMES = {f"electra.{key}": name for key, name in bert.LAYERS.items()} | {
     "electra.embeddings.position_embeddings": "embeddings.positions.table",
     "electra.embeddings_project": "embeddings.project",
 }
 HEAD_NAMES = {
+    "masked": {
+        "generator_predictions.dense": "head.dense",
+        "generator_predictions.LayerNorm": "head.norm",
+        "generator_lm_head.bias": "head.output.bias",
+        "generator_lm_head.weight": "head.output.weight",
+    },
     "replaced": {
         "discriminator_predictions.dense": "head.dense",
         "discriminator_predictions.dense_prediction": "head.output",
     },
     "text_class": {"classifier.dense": "head.pool", "classifier.out_proj": "head.classes"},
     "token_class": {"classifier": "head.classes"},
+    "span": {"qa_outputs": "head.classes"},
 }
 
 
@@ -41,11 +50,11 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         vocab_size=k.size("vocab_size"),
         encoder=replace(stack, d_embedding=k.size("embedding_size", default=stack.d_model, most=WIDEST)),
         head=head,
-        head_activation="gelu" if head == "text_class" else stack.activation,
+        head_activation="gelu" if head in ("text_class", "masked") else stack.activation,
         n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=False,
+        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
     )
-    k.done(ignored="tie_word_embeddings")
+    k.done()
     return config
 
 

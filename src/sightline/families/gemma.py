@@ -13,7 +13,7 @@ from sightline.families.family import Family
 from sightline.families.keys import Keys
 from sightline.model.family_config import FamilyConfig, StackConfig
 
-HEADS = {"GemmaForCausalLM": "language", "Gemma2ForCausalLM": "language"}
+HEADS = {"GemmaForCausalLM": "language", "GemmaModel": "none", "Gemma2ForCausalLM": "language", "Gemma2Model": "none"}
 NAMES_2 = {
     **llama.NAMES,
     "model.layers.{i}.post_attention_layernorm": "decoder.layers.{i}.self_attn_sublayer.norm_after",
@@ -70,12 +70,13 @@ def config_from_hf_2(values: Mapping[str, Any]) -> FamilyConfig:
 
 
 def _config(family: str, k: Keys, stack: StackConfig, ignored: str, cap: float = 0.0) -> FamilyConfig:
+    head = k.head(HEADS)
     config = FamilyConfig(
         family,
         vocab_size=k.size("vocab_size"),
         decoder=stack,
-        head=k.head(HEADS),
-        tie_head=k.flag("tie_word_embeddings", default=True),
+        head=head,
+        tie_head=k.flag("tie_word_embeddings", default=True) and head == "language",
         logit_cap=cap,
     )
     k.done(ignored=f"max_position_embeddings {ignored}")

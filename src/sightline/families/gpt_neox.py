@@ -7,7 +7,7 @@ from sightline.families.family import Family
 from sightline.families.keys import Keys
 from sightline.model.family_config import FamilyConfig, StackConfig
 
-HEADS = {"GPTNeoXForCausalLM": "language"}
+HEADS = {"GPTNeoXForCausalLM": "language", "GPTNeoXModel": "none"}
 _LAYER, _OURS = "gpt_neox.layers.{i}.", "decoder.layers.{i}."
 NAMES = {
     "gpt_neox.embed_in": "embeddings.tokens",
@@ -39,12 +39,13 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         parallel="two_norms" if k.flag("use_parallel_residual", default=True) else "no",
         rotary=k.rotary(d_head, part=0.25),
     )
+    head = k.head(HEADS)
     config = FamilyConfig(
         "gpt_neox",
         vocab_size=k.size("vocab_size"),
         decoder=stack,
-        head=k.head(HEADS),
-        tie_head=k.flag("tie_word_embeddings", default=False),
+        head=head,
+        tie_head=k.flag("tie_word_embeddings", default=False) and head == "language",
     )
     k.done(ignored="max_position_embeddings")
     return config

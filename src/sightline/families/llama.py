@@ -12,7 +12,7 @@ from sightline.families.family import Family
 from sightline.families.keys import Keys
 from sightline.model.family_config import FamilyConfig, StackConfig
 
-HEADS = {"LlamaForCausalLM": "language"}
+HEADS = {"LlamaForCausalLM": "language", "LlamaModel": "none"}
 NAMES = {  # shared by Mistral, Qwen and Gemma
     "model.embed_tokens": "embeddings.tokens",
     "model.layers.{i}.input_layernorm": "decoder.layers.{i}.self_attn_sublayer.norm",
@@ -64,12 +64,13 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         attention_bias="qkvo" if k.flag("attention_bias", default=False) else "",
         ffn_bias=k.flag("mlp_bias", default=False),
     )
+    head = k.head(HEADS)
     config = FamilyConfig(
         "llama",
         vocab_size=k.size("vocab_size"),
         decoder=stack,
-        head=k.head(HEADS),
-        tie_head=k.flag("tie_word_embeddings", default=False),
+        head=head,
+        tie_head=k.flag("tie_word_embeddings", default=False) and head == "language",
     )
     k.done(ignored="max_position_embeddings pretraining_tp is_llama_config")
     return config

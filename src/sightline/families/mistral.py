@@ -9,7 +9,7 @@ from sightline.families.family import Family
 from sightline.families.keys import Keys
 from sightline.model.family_config import FamilyConfig
 
-HEADS = {"MistralForCausalLM": "language"}
+HEADS = {"MistralForCausalLM": "language", "MistralModel": "none"}
 
 
 def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
@@ -17,14 +17,15 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     k = Keys({"sliding_window": 4096, **values})  # what a file means that does not say it; null is none
     k.only("attention_bias", False)
     stack, window = llama.stack_from_hf(k), k.size("sliding_window", default=0)
+    head = k.head(HEADS)
     config = FamilyConfig(
         "mistral",
         vocab_size=k.size("vocab_size"),
         decoder=replace(
             stack, activation=k.activation("hidden_act", "silu"), windows=(window,) * stack.n_layers if window else ()
         ),
-        head=k.head(HEADS),
-        tie_head=k.flag("tie_word_embeddings", default=False),
+        head=head,
+        tie_head=k.flag("tie_word_embeddings", default=False) and head == "language",
     )
     k.done(ignored="max_position_embeddings")
     return config

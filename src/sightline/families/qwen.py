@@ -11,7 +11,7 @@ from sightline.families.family import Family
 from sightline.families.keys import LAYER_KINDS, Keys
 from sightline.model.family_config import FamilyConfig, StackConfig
 
-HEADS = {"Qwen2ForCausalLM": "language", "Qwen3ForCausalLM": "language"}
+HEADS = {"Qwen2ForCausalLM": "language", "Qwen2Model": "none", "Qwen3ForCausalLM": "language", "Qwen3Model": "none"}
 NAMES = {
     **llama.NAMES,
     "model.layers.{i}.self_attn.q_norm": "decoder.layers.{i}.self_attn.q_norm",
@@ -35,12 +35,13 @@ def config_from_hf_3(values: Mapping[str, Any]) -> FamilyConfig:
 def _config(family: str, k: Keys, stack: StackConfig) -> FamilyConfig:
     k.only("use_mrope", False)
     stack = replace(stack, activation=k.activation("hidden_act", "silu"), windows=_windows(k, stack.n_layers))
+    head = k.head(HEADS)
     config = FamilyConfig(
         family,
         vocab_size=k.size("vocab_size"),
         decoder=stack,
-        head=k.head(HEADS),
-        tie_head=k.flag("tie_word_embeddings", default=False),
+        head=head,
+        tie_head=k.flag("tie_word_embeddings", default=False) and head == "language",
     )
     k.done(ignored="max_position_embeddings")
     return config

@@ -15,6 +15,7 @@ from sightline.families import (
     mbart,
     mistral,
     mt5,
+    pegasus,
     qwen,
     roberta,
     t5,
@@ -26,6 +27,7 @@ from sightline.families.family import Family
 FAMILIES: dict[str, Family] = {
     "bart": bart.FAMILY,
     "bert": bert.FAMILY,
+    "camembert": roberta.FAMILY,
     "deit": deit.FAMILY,
     "distilbert": distilbert.FAMILY,
     "electra": electra.FAMILY,
@@ -39,6 +41,7 @@ FAMILIES: dict[str, Family] = {
     "mbart": mbart.FAMILY,
     "mistral": mistral.FAMILY,
     "mt5": mt5.FAMILY,
+    "pegasus": pegasus.FAMILY,
     "qwen2": qwen.FAMILY_2,
     "qwen3": qwen.FAMILY_3,
     "roberta": roberta.FAMILY,

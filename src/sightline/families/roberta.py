@@ -1,4 +1,7 @@
-"""RoBERTa (arXiv:1907.11692): BERT trained longer; places are counted without padding, from pad_id + 1 on."""
+"""RoBERTa (arXiv:1907.11692): BERT trained longer; places are counted without padding, from pad_id + 1 on.
+
+XLM-R (arXiv:1911.02116) is the same for a hundred languages, CamemBERT (arXiv:1911.03894) for French.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,16 +12,14 @@ from sightline.families.family import Family
 from sightline.families.keys import Keys
 from sightline.model.family_config import FamilyConfig
 
-HEADS = {
-    "RobertaForMaskedLM": "masked",
-    "RobertaModel": "none",
-    "RobertaForSequenceClassification": "text_class",
-    "RobertaForTokenClassification": "token_class",
-    "XLMRobertaForMaskedLM": "masked",
-    "XLMRobertaModel": "none",
-    "XLMRobertaForSequenceClassification": "text_class",
-    "XLMRobertaForTokenClassification": "token_class",
+KINDS = {
+    "ForMaskedLM": "masked",
+    "Model": "none",
+    "ForSequenceClassification": "text_class",
+    "ForTokenClassification": "token_class",
+    "ForQuestionAnswering": "span",
 }
+HEADS = {name + kind: head for name in ("Roberta", "XLMRoberta", "Camembert") for kind, head in KINDS.items()}
 NAMES = {f"roberta.{key}": name for key, name in bert.LAYERS.items()} | {
     "roberta.embeddings.position_embeddings": "embeddings.positions.positions.table",
 }
@@ -34,6 +35,7 @@ def head_names(config: FamilyConfig) -> dict[str, str]:
         },
         "text_class": {"classifier.dense": "head.pool", "classifier.out_proj": "head.classes"},
         "token_class": {"classifier": "head.classes"},
+        "span": {"qa_outputs": "head.classes"},
     }
     return heads.get(config.head, {})
 

@@ -16,7 +16,9 @@ HEADS = {
     "T5ForConditionalGeneration": "language",
     "T5WithLMHeadModel": "language",
     "T5Model": "language",
+    "T5EncoderModel": "none",
     "MT5ForConditionalGeneration": "language",
+    "MT5EncoderModel": "none",
 }
 FFN = {"encoder": 1, "decoder": 2}  # which sub-layer of a block is the feed-forward network
 
@@ -38,10 +40,10 @@ def _stack_names(stack: str) -> dict[str, str]:
 
 def _more_names(config: FamilyConfig) -> dict[str, str]:
     """The feed-forward network, gated or not; one table of embeddings, or one for each stack."""
-    assert config.decoder
-    shared = {"shared": "src_embeddings.tokens"}
+    assert config.encoder
+    shared = {"shared": "src_embeddings.tokens" if config.decoder else "embeddings.tokens"}
     own = {"encoder.embed_tokens": "src_embeddings.tokens", "decoder.embed_tokens": "tgt_embeddings.tokens"}
-    ours = {"wi_0": "gate_proj", "wi_1": "up_proj"} if config.decoder.gated else {"wi": "up_proj"}
+    ours = {"wi_0": "gate_proj", "wi_1": "up_proj"} if config.encoder.gated else {"wi": "up_proj"}
     return (shared if config.share_embeddings else own) | {
         f"{stack}.block.{{i}}.layer.{ffn}.DenseReluDense.{key}": f"{stack}.layers.{{i}}.ffn.{name}"
         for stack, ffn in FFN.items()
@@ -99,12 +101,15 @@ def network_from_hf(family: str, k: Keys, scaled: bool) -> FamilyConfig:
         relative_buckets=buckets,
         relative_distance=distance,
     )
+    decoder = replace(stack, n_layers=k.layers("num_decoder_layers", default=stack.n_layers))
+    head = k.head(HEADS)
     config = FamilyConfig(
         family,
         vocab_size=k.size("vocab_size"),
         encoder=stack,
-        decoder=replace(stack, n_layers=k.layers("num_decoder_layers", default=stack.n_layers)),
-        head=k.head(HEADS),
+        decoder=decoder if head == "language" else None,
+        head=head,
+        tie_head=head == "language",
         logit_scale=stack.d_model**-0.5 if scaled else 1.0,
     )
     k.only("is_decoder", False)

@@ -265,5 +265,6 @@ HEADS: dict[str, Callable[[FamilyConfig, StackConfig], nn.Module]] = {
     "replaced": _replaced,
     "text_class": _text_class,
     "token_class": lambda c, last: TokenClassHead(nn.Linear(last.d_model, c.n_classes)),
+    "span": lambda c, last: TokenClassHead(nn.Linear(last.d_model, 2)),  # where an answer begins, where it ends
     "image_class": _image_class,
 }

@@ -73,7 +73,7 @@ class FamilyConfig:
     n_channels: int = 0
     n_prefix: int = 0  # vectors before the patches: 1 (ViT) or 2 (DeiT)
     n_mels: int = 0
-    head: str = "language"  # "masked", "replaced", "text_class", "token_class", "image_class" or "none"
+    head: str = "language"  # "masked", "replaced", "text_class", "token_class", "span", "image_class", "none"
     head_activation: str = "gelu"
     head_bias: bool = False
     n_classes: int = 0
