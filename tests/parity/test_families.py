@@ -435,7 +435,7 @@ def test_half_precision_where_it_is_asked_for(pair: Pair, precision: str) -> Non
 def save_in(precision: str, pair: Pair, folder: Path) -> Path:
     """The pair's checkpoint as transformers writes it in half precision.
 
-    But for the table of sines that a file of Pegasus may hold, rounded like the rest: without it both compute their own.
+    But for the table of sines that a file of Pegasus may hold, rounded like the rest: without it both compute it.
     """
     halved = copy.deepcopy(pair.theirs).to(getattr(torch, precision))
     pegasus = pair.case.kind.startswith("Pegasus")

@@ -19,8 +19,11 @@ from tokenizers.implementations import BertWordPieceTokenizer, ByteLevelBPEToken
 from tokenizers.processors import RobertaProcessing
 
 from sightline.errors import UserError
+from sightline.families.layout import read_json
 
+CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")  # as it has them: some of them twice
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # before the pieces of models made with it, whose own marks are three
+ADDED = "added_tokens.json"
 MARKS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")  # of families with merges, where they have them
 
 
@@ -31,6 +34,7 @@ class Vocabulary:
     encode: Callable[[str], list[int]]  # with the marks its family puts around a text, but no language codes
     decode: Callable[[Sequence[int]], str]  # without marks
     id_of: Callable[[str], int | None]  # of one piece or mark, such as a language code; None where there is none
+    pieces: Callable[[], Mapping[str, int]] = dict  # all of them; of a file of the tokenizers library only
 
 
 def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
@@ -70,6 +74,8 @@ def _complete(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    if _settings(folder).get("split_special_tokens", False):  # what looks like a mark in a text is text
+        tokenizer.encode_special_tokens = True
     return _of_library(tokenizer)
 
 
@@ -78,6 +84,7 @@ def _of_library(tokenizer: Any) -> Vocabulary:
         lambda text: tokenizer.encode(text).ids,
         lambda ids: tokenizer.decode(list(ids), skip_special_tokens=True),
         tokenizer.token_to_id,
+        tokenizer.get_vocab,
     )
 
 
@@ -101,10 +108,20 @@ def _merges(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         str(folder / "vocab.json"), str(folder / "merges.txt"), add_prefix_space=blank, trim_offsets=False
     )
     tokenizer.add_special_tokens([mark for mark in MARKS if tokenizer.token_to_id(mark) is not None])
+    _add_marks(tokenizer, folder / ADDED)
     ends = [(mark, i) for mark in ("</s>", "<s>") if (i := tokenizer.token_to_id(mark)) is not None]
     if hf_config.get("model_type") in ("bart", "roberta") and len(ends) == 2:
         tokenizer._tokenizer.post_processor = RobertaProcessing(*ends, trim_offsets=False, add_prefix_space=blank)
     return _of_library(tokenizer)
+
+
+def _add_marks(tokenizer: Any, path: Path) -> None:
+    """Marks that follow the vocabulary, such as Whisper's for languages; `UserError` where their ids leave a gap."""
+    listed: dict[str, int] = read_json(path) if path.is_file() else {}
+    tokenizer.add_special_tokens(sorted(listed, key=lambda mark: listed[mark]))
+    for mark, i in listed.items():
+        if tokenizer.token_to_id(mark) != i:
+            raise UserError(f"{path}: {mark} cannot have the id {i}: it would be {tokenizer.token_to_id(mark)}")
 
 
 # --- Files of SentencePiece ---
@@ -119,8 +136,25 @@ def _sentencepiece(path: Path) -> Any:
 
 
 def _spiece(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """Two families call their file so."""
-    return (_xlnet if hf_config.get("model_type") == "xlnet" else _t5)(folder, hf_config)
+    """Three families call their file so."""
+    return {"xlnet": _xlnet, "pegasus": _pegasus}.get(str(hf_config.get("model_type")), _t5)(folder, hf_config)
+
+
+def _pegasus(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """The model's own ids, behind those of marks that pre-training needed; an end mark."""
+    model, offset = _sentencepiece(folder / "spiece.model"), _settings(folder).get("offset", 103)
+    marks = {"<pad>": 0, "</s>": 1, "<mask_1>": 2, "<mask_2>": 3}
+    own = _own_ids(model, [], [], {})
+
+    def id_of(piece: str) -> int | None:
+        found = own.id_of(piece)
+        return marks.get(piece, None if found is None else found + offset)
+
+    return Vocabulary(
+        lambda text: [*(i + offset for i in model.encode(text)), marks["</s>"]],
+        lambda ids: own.decode([i - offset for i in ids if i >= offset]),
+        id_of,
+    )
 
 
 def _t5(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
@@ -219,21 +253,26 @@ def _language_code(text: str) -> tuple[list[str], str]:
 
 
 def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """Pieces numbered by vocab.json (M2M-100) or by the model itself, one further on (mBART, NLLB, XLM-R).
+    """Pieces numbered by vocab.json (M2M-100) or by the model itself, one further on (mBART, NLLB, XLM-R), or four
+    (CamemBERT).
 
     Behind them come the languages' codes, in the order of special_tokens_map.json.
     """
-    model = _sentencepiece(folder / "sentencepiece.bpe.model")
+    model, family = _sentencepiece(folder / "sentencepiece.bpe.model"), str(hf_config.get("model_type"))
     listed = folder / "vocab.json"
     if listed.is_file():
         ids = json.loads(listed.read_text(encoding="utf-8"))
+    elif family == "camembert":
+        size = model.get_piece_size()
+        ids = {mark: i for i, mark in enumerate(CAMEMBERT)} | {model.id_to_piece(i): i + 4 for i in range(1, size)}
+        ids["<mask>"] = size + 4
     else:
         own = range(3, model.get_piece_size())
         ids = {mark: i for i, mark in enumerate(FAIRSEQ)} | {model.id_to_piece(i): i + 1 for i in own}
-    pieces = {i: piece for piece, i in ids.items() if piece not in FAIRSEQ}
+    pieces = {i: piece for piece, i in ids.items() if piece not in (*FAIRSEQ, *CAMEMBERT, "<mask>")}
     codes = [code for code in _additional_marks(folder) if code not in ids]
     ids |= {code: i for i, code in enumerate(codes, len(ids))}
-    before = ["<s>"] if "roberta" in str(hf_config.get("model_type")) else []
+    before = ["<s>"] if "roberta" in family or family == "camembert" else []
     return Vocabulary(
         lambda text: [ids.get(piece, ids["<unk>"]) for piece in [*before, *model.encode(text, out_type=str), "</s>"]],
         lambda tokens: model.decode([pieces[i] for i in tokens if i in pieces]),
@@ -260,5 +299,6 @@ FILES = (
     *sorted({name for names in READERS for name in names}),
     "tokenizer_config.json",
     "special_tokens_map.json",
+    ADDED,
     "target_vocab.json",
 )

@@ -179,7 +179,10 @@ def settings_from(values: Mapping[str, Any], hf_config: Mapping[str, Any], has_e
     ends, bad = _listed(values.get("eos_token_id")), values.get("bad_words_ids") or []
     absent = [name for name, usual in ABSENT.items() if values.get(name) not in (None, usual)]
     absent += ["bad_words_ids"] if any(len(words) > 1 for words in bad) else []
-    own.setdefault("pad_id", ends[0] if ends else 0)
+    if own.get("pad_id", -1) < 0:  # -1 is the first LLaMA's way to say that there is none
+        own["pad_id"] = ends[0] if ends else 0
+    if values.get("force_bos_token_to_be_generated"):  # of older files of BART
+        own["forced_start_id"] = values.get("bos_token_id")
     if own.get("start_id") is None:
         own["start_id"] = values.get("bos_token_id")
     return GenerationSettings(

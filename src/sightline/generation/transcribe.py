@@ -6,6 +6,7 @@ from where the last one has understood everything. Not here: sound files (`sight
 an output looks wrong, skipping silence, and going by what was said in earlier windows, all of them heuristics of 4.5.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,7 @@ from sightline.model.networks import EncoderDecoder
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
 FRAMES = 2  # of the spectrogram in a STEP
+ENGLISH_END = 50256  # the end of text in GPT-2's vocabulary, which the models for English alone have
 TASKS = ("transcribe", "translate")
 
 
@@ -75,7 +77,8 @@ def marks_of(settings: GenerationSettings, values: Mapping[str, Any], vocabulary
 
     if settings.start_id is None or not settings.end_ids:
         raise UserError("config.json: has no decoder_start_token_id or no eos_token_id")
-    languages = {code.strip("<|>"): token for code, token in (values.get("lang_to_id") or {}).items()}
+    codes = values.get("lang_to_id") or _codes(values, settings.end_ids[0], vocabulary)
+    languages = {code.strip("<|>"): token for code, token in codes.items()}
     named = values.get("task_to_id") or {}
     tasks = {task: named.get(task, vocabulary.id_of(f"<|{task}|>")) for task in TASKS} if languages else {}
     return Marks(
@@ -86,6 +89,13 @@ def marks_of(settings: GenerationSettings, values: Mapping[str, Any], vocabulary
         {task: token for task, token in tasks.items() if token is not None},
         values.get("max_initial_timestamp_index"),
     )
+
+
+def _codes(values: Mapping[str, Any], end: int, vocabulary: Vocabulary) -> dict[str, int]:
+    """The languages' marks in a vocabulary; one that knows English only has them too, but was not taught them."""
+    if values.get("is_multilingual") is False or end == ENGLISH_END:
+        return {}
+    return {piece: i for piece, i in vocabulary.pieces().items() if re.fullmatch(r"<\|[a-z]{2,3}\|>", piece)}
 
 
 def timestamp_rule(marks: Marks) -> Rule:

@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+import sightline
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import SpecialIds
 from sightline.decode.steps import pad_sources
-from sightline.export import ctranslate2, onnx
-from sightline.export.exported import Exported, read_exported, sample_texts
+from sightline.export import ctranslate2, hf, onnx
+from sightline.export.exported import LENGTH, Exported, read_exported, sample_texts
 from sightline.export.run import export_model
 
 MakeModel = Callable[..., Path]
@@ -57,6 +58,10 @@ def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     with torch.inference_mode():
         theirs = model(input_ids=src, attention_mask=src_mask.long(), decoder_input_ids=tgt_in).logits
     torch.testing.assert_close(theirs, logits, atol=2e-4, rtol=1e-4)
+    again = sightline.load(tmp_path / "out", "cpu")
+    torch.testing.assert_close(again.network(src, tgt_in, src_mask), logits, atol=2e-4, rtol=1e-4)
+    written = again.generate(TEXTS, beam_size=1, max_new_tokens=LENGTH)
+    assert [output.tokens for output in written] == hf.greedy(exported, tmp_path / "out", TEXTS)
 
 
 def test_hf_tokenizer_is_ours(make_model: MakeModel, tmp_path: Path) -> None:

@@ -87,6 +87,23 @@ def test_merges(family: str, ends: Sequence[str], tmp_path: Path) -> None:
         assert vocabulary.decode(vocabulary.encode(text)) == text
 
 
+def test_marks_added_to_merges_follow_them(tmp_path: Path) -> None:
+    """As a Whisper that was trained further has its languages."""
+    learnt = tokenizers.ByteLevelBPETokenizer()
+    learnt.train_from_iterator(SENTENCES, vocab_size=300, special_tokens=["<|endoftext|>"])
+    learnt.save_model(str(tmp_path))
+    size = learnt.get_vocab_size()
+    write_json(tmp_path / "added_tokens.json", {"<|de|>": size + 1, "<|en|>": size})
+    vocabulary = read_vocabulary(tmp_path, {"model_type": "whisper"})
+    assert (vocabulary.id_of("<|en|>"), vocabulary.pieces()["<|de|>"]) == (size, size + 1)
+    assert vocabulary.decode([*vocabulary.encode("a dog"), size]) == "a dog"
+    write_json(tmp_path / "added_tokens.json", {"<|en|>": size + 7})
+    with pytest.raises(
+        UserError, match=rf"added_tokens.json: <\|en\|> cannot have the id {size + 7}: it would be {size}"
+    ):
+        read_vocabulary(tmp_path, {"model_type": "whisper"})
+
+
 def test_t5_has_an_end_mark_and_sentinels(sentencepiece_model: Path, tmp_path: Path) -> None:
     folder, model = copy(sentencepiece_model, tmp_path, "spiece.model"), model_of(sentencepiece_model)
     vocabulary = read_vocabulary(folder, {"model_type": "t5", "vocab_size": 145})
@@ -124,6 +141,24 @@ def test_fairseqs_marks_come_first(sentencepiece_model: Path, tmp_path: Path) ->
     assert vocabulary.encode("The cat is here.") == [*shifted, 2]
     assert vocabulary.decode([0, *shifted, 2, 1]) == "The cat is here."
     assert read_vocabulary(folder, {"model_type": "xlm-roberta"}).encode("The cat is here.") == [0, *shifted, 2]
+
+
+def test_camemberts_marks_come_first_and_some_twice(sentencepiece_model: Path, tmp_path: Path) -> None:
+    folder, model = copy(sentencepiece_model, tmp_path, "sentencepiece.bpe.model"), model_of(sentencepiece_model)
+    vocabulary = read_vocabulary(folder, {"model_type": "camembert"})
+    shifted = [i + 4 for i in model.encode("The cat is here.")]
+    assert vocabulary.encode("The cat is here.") == [5, *shifted, 6]
+    assert vocabulary.decode([5, *shifted, 6, 1]) == "The cat is here."
+    assert (vocabulary.id_of("<pad>"), vocabulary.id_of("<mask>")) == (1, model.get_piece_size() + 4)
+
+
+def test_pegasus_ids_begin_behind_its_marks(sentencepiece_model: Path, tmp_path: Path) -> None:
+    folder, model = copy(sentencepiece_model, tmp_path, "spiece.model"), model_of(sentencepiece_model)
+    vocabulary = read_vocabulary(folder, {"model_type": "pegasus"})
+    shifted = [i + 103 for i in model.encode("The cat is here.")]
+    assert vocabulary.encode("The cat is here.") == [*shifted, 1]
+    assert vocabulary.decode([0, 2, *shifted, 1]) == "The cat is here."
+    assert (vocabulary.id_of("</s>"), vocabulary.id_of("no such piece")) == (1, None)
 
 
 def test_m2m_has_a_list_of_its_own(sentencepiece_model: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Whisper's windows and marks; its rules for timestamps are compared in tests/parity/test_generation.py."""
 
 import pytest
+import tokenizers
 import torch
 
 from sightline.errors import UserError
@@ -33,6 +34,34 @@ def test_marks_of_new_and_old_files() -> None:
     assert marks_of(settings, {"max_initial_timestamp_index": 50}, SILENT) == Marks(13, 12, 16, {}, {}, 50)
     with pytest.raises(UserError, match="has no no_timestamps_token_id"):
         marks_of(settings, {}, Vocabulary(SILENT.encode, SILENT.decode, {}.get))
+
+
+def vocabulary_with(*pieces: str) -> Vocabulary:
+    """As a tokenizer.json has them, numbered from 0 on."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0}, []))
+    tokenizer.add_special_tokens(list(pieces))
+    return Vocabulary(tokenizer.encode, tokenizer.decode, tokenizer.token_to_id, tokenizer.get_vocab)
+
+
+def test_languages_of_a_file_without_a_list_of_them() -> None:
+    """Such as a model that was trained further: they are in the vocabulary; as in a model for English alone."""
+    marks = [
+        "<|startoftranscript|>",
+        "<|en|>",
+        "<|yue|>",
+        "<|translate|>",
+        "<|transcribe|>",
+        "<|notimestamps|>",
+        "<|0.00|>",
+    ]
+    vocabulary = vocabulary_with(*marks)
+    several, english = (GenerationSettings(start_id=1, end_ids=(end,)) for end in (50257, 50256))
+    found = marks_of(several, {}, vocabulary)
+    assert (found.languages, found.tasks) == ({"en": 2, "yue": 3}, {"transcribe": 5, "translate": 4})
+    assert beginning_of(found, "yue", "translate", timestamps=True) == [1, 3, 4]
+    assert marks_of(english, {}, vocabulary).languages == {}
+    assert marks_of(several, {"is_multilingual": False}, vocabulary).languages == {}
+    assert marks_of(several, {"lang_to_id": {"<|en|>": 2}}, vocabulary).languages == {"en": 2}
 
 
 def test_no_timestamp_goes_back() -> None:
