@@ -156,7 +156,8 @@ def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
     """
     given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER}
     base = RunConfig(model=start.model, data=replace(RunConfig().data, **given))
-    config = load_recipe(request.recipe, base) if request.recipe else start
+    own = replace(start, train=replace(start.train, batching="auto"))  # it was decided for the machine of that time
+    config = load_recipe(request.recipe, base) if request.recipe else own
     for key, wanted, there in _differences(config, start):
         if key.startswith("model."):
             raise UserError(
