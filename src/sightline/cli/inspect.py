@@ -108,8 +108,8 @@ def _draw(options: argparse.Namespace, style: str, record: "AttentionRecord") ->
     names = ("source", "source") if options.part == "encoder" else ("translation", "source")
     names = ("writes", "reads") if options.part == "decoder" else names
     _check_folder(path)
-    save_attention(weights, queries, keys, path, title, names, style)
-    print(path, file=sys.stderr)
+    boxes = save_attention(weights, queries, keys, path, title, names, style)
+    print(path, *([boxes] if boxes else []), sep="\n", file=sys.stderr)
 
 
 def _check_folder(path: Path) -> None:

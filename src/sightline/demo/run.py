@@ -52,7 +52,9 @@ def draw_cross_attention(model: Model, text: str, path: Path) -> None:
     weights = record.cross[-1]
     assert weights is not None
     title = f"Cross-attention, last decoder layer: {record.translation}"
-    save_attention(weights, record.tgt_pieces, record.src_pieces, path, title)
+    boxes = save_attention(weights, record.tgt_pieces, record.src_pieces, path, title)
+    if boxes:
+        print(boxes, file=sys.stderr)
 
 
 def _show(model: Model, test: Sequence[Pair]) -> float:

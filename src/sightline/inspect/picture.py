@@ -14,14 +14,15 @@ import numpy as np
 from jaxtyping import Float
 
 from sightline.errors import UserError
+from sightline.inspect.fonts import complaint, fonts_for
+from sightline.inspect.labels import continues, label, width_of
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
     import matplotlib.image
 
-BLANK = "▁"  # how a tokenizer shows the blank in front of a piece
-INK, GREY, LINE = "#1b2530", "#7d8894", "#d5dae0"
+INK, GREY, LINE = "#1b2530", "#5f6b77", "#d5dae0"
 PAPER_TO_INK = ("#f3f5f8", "#a9cbe6", "#3b82c4", "#14305c")
 
 # All lengths in inches.
@@ -33,10 +34,10 @@ SCALE = 0.75  # height of the strip with the colour scale
 GAP = 0.34  # between the panels of the heads; holds a panel's title
 DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out: same in, same out
 LARGEST = 8000  # pixels of a PNG's longer side, about
-OWN_FONT = "DejaVu Sans"  # comes with matplotlib
-LAST_OF_EUROPE = 0x52F  # Latin, Greek, Cyrillic: in that font
 LETTER = 0.078  # mean width of a letter at 9 points, generously
 TITLE_LETTER = 0.100  # the same at 12 points
+SCALE_WIDTH = 2.0  # of the bar of colours
+SCALE_TEXT = "share of the attention; large: mean of the heads"
 
 
 @dataclass(frozen=True)
@@ -77,21 +78,23 @@ def save_attention(
     title: str,
     axes: tuple[str, str] = ("translation", "source"),
     style: str = "png",
-) -> None:
+) -> str:
     """Write a picture, "png", "svg" or "pdf": the mean of the heads large, each head beside it.
 
     `weights` are probabilities over the keys, for each head and query; a single head is drawn alone. A blank in front
     of a piece is not drawn; pieces without one, which continue the word before, are grey. `axes` names rows and
-    columns. Scripts that no installed font has are boxes in a PNG; an SVG keeps its text as text.
+    columns. Characters that no installed font has are boxes in a PNG or PDF, and the line returned says which these are; it is
+    empty otherwise, and for an SVG, which keeps its text as text.
     """
     if weights.shape[1:] != (len(queries), len(keys)):
         raise ValueError(f"weights {weights.shape} for {len(queries)} queries and {len(keys)} keys")
     from matplotlib import rc_context
 
-    rows, columns = [_label(piece) for piece in queries], [_label(piece) for piece in keys]
+    rows, columns = [label(piece) for piece in queries], [label(piece) for piece in keys]
     layout = _lay_out(len(weights), columns, rows, title)
+    fonts = fonts_for([*rows, *columns, title])
     settings: Any = {
-        "font.family": _fonts([*rows, *columns, title]),
+        "font.family": fonts.names,
         "svg.fonttype": "none",
         "svg.hashsalt": "sightline",
     }
@@ -106,31 +109,19 @@ def save_attention(
         _draw_scale(figure, layout, image, len(weights))
         dpi = min(200.0, LARGEST / max(layout.width, layout.height))
         figure.savefig(path, format=style, dpi=dpi, metadata=DATES.get(style))
-
-
-def _fonts(texts: Sequence[str]) -> list[str]:
-    """matplotlib's own font, and for letters that it lacks installed ones that have them."""
-    from matplotlib import font_manager, ft2font
-
-    missing = {ord(letter) for text in texts for letter in text if ord(letter) > LAST_OF_EUROPE}
-    chosen = [OWN_FONT]
-    files = {font.name: font.fname for font in font_manager.fontManager.ttflist} if missing else {}
-    for name in sorted(files, key=lambda name: name != OWN_FONT):
-        found = missing & ft2font.FT2Font(files[name]).get_charmap().keys()
-        chosen += [name] if found and name != OWN_FONT else []
-        missing -= found
-    return chosen
+    return "" if style == "svg" else complaint(fonts.missing)
 
 
 def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: str) -> Layout:
     n_rows = max(2, ceil(sqrt(n_heads)))
     n_columns = ceil(n_heads / n_rows)
     main_width, main_height = len(columns) * CELL, len(rows) * CELL
-    left = MARGIN + AXIS_NAME + LETTER * max(map(len, rows))
-    over = TITLE + AXIS_NAME + LETTER * max(map(len, columns)) + MARGIN
+    left = MARGIN + AXIS_NAME + LETTER * max(map(width_of, rows))
+    over = TITLE + AXIS_NAME + LETTER * max(map(width_of, columns)) + MARGIN
     body = Layout(0.0, main_height + over + SCALE, left, SCALE, main_width, main_height, n_columns, n_rows)
     right_edge = body.panel(n_columns - 1)[0] + body.panel_width if n_heads > 1 else left + main_width
-    width = max(right_edge + MARGIN, TITLE_LETTER * len(title) + 2 * MARGIN)
+    below = left + 1.05 * SCALE_WIDTH + LETTER * len(_scale_text(n_heads)) + MARGIN
+    width = max(right_edge + MARGIN, TITLE_LETTER * width_of(title) + 2 * MARGIN, below)
     return replace(body, width=width)
 
 
@@ -173,8 +164,8 @@ def _draw_mean(
 def _colour_labels(axes: "matplotlib.axes.Axes", keys: Sequence[str], queries: Sequence[str]) -> None:
     """Dark where a word begins (and for marks like `</s>`), grey where it goes on."""
     labels = [*axes.get_xticklabels(), *axes.get_yticklabels()]
-    for label, piece in zip(labels, [*keys, *queries], strict=True):
-        label.set_color(INK if piece.startswith((BLANK, "<")) else GREY)
+    for text, piece in zip(labels, [*keys, *queries], strict=True):
+        text.set_color(GREY if continues(piece) else INK)
 
 
 def _draw_heads(
@@ -202,7 +193,7 @@ def _draw_weights(
 def _draw_scale(
     figure: "matplotlib.figure.Figure", layout: Layout, image: "matplotlib.image.AxesImage", n_heads: int
 ) -> None:
-    axes = _place(figure, layout, layout.left, SCALE - 0.30, 2.0, 0.09)
+    axes = _place(figure, layout, layout.left, SCALE - 0.30, SCALE_WIDTH, 0.09)
     scale = figure.colorbar(image, cax=axes, orientation="horizontal")
     scale.set_ticks([0.0, 0.5, 1.0], labels=["0", "½", "1"])
     axes.tick_params(length=0, labelsize=8, labelcolor=GREY)
@@ -211,7 +202,7 @@ def _draw_scale(
     axes.text(
         1.05,
         0.5,
-        "share of the attention" + ("; large: mean of the heads" if n_heads > 1 else ""),
+        _scale_text(n_heads),
         transform=axes.transAxes,
         color=GREY,
         fontsize=8,
@@ -219,13 +210,8 @@ def _draw_scale(
     )
 
 
-def _label(piece: str) -> str:
-    """The piece without the mark for its blank; a blank that is a piece of its own stays visible.
-
-    >>> [_label(piece) for piece in ["▁Mar", "ch", "▁", "</s>"]]
-    ['Mar', 'ch', '␣', '</s>']
-    """
-    return piece.removeprefix(BLANK).replace(BLANK, "␣") or "␣"
+def _scale_text(n_heads: int) -> str:
+    return SCALE_TEXT if n_heads > 1 else SCALE_TEXT.partition(";")[0]
 
 
 def _figure_class() -> "type[matplotlib.figure.Figure]":

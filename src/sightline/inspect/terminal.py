@@ -4,17 +4,17 @@ Each weight is a cell of two columns, as wide as a letter of Chinese or Japanese
 above them. What is wider than the terminal goes on below.
 """
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 import numpy as np
 from jaxtyping import Float
 
+from sightline.inspect.labels import label, width_of
+
 SHADES = " ·░▒▓█"
 CELL = 2  # columns of a weight
 LONGEST = 14  # columns of a piece; longer ones are cut
-BLANK = "▁"
 
 
 def heat_map(
@@ -75,11 +75,6 @@ def letters(text: str) -> Iterator[str]:
         yield letter
 
 
-def label(piece: str) -> str:
-    """A piece without the mark for its blank; a blank that is a piece of its own stays visible."""
-    return piece.removeprefix(BLANK).replace(BLANK, "␣") or "␣"
-
-
 def shortened(text: str) -> str:
     """A text of at most `LONGEST` columns.
 
@@ -96,18 +91,3 @@ def shortened(text: str) -> str:
 def padded(text: str, width: int) -> str:
     """A text right-aligned in so many columns."""
     return " " * (width - width_of(text)) + text
-
-
-def width_of(text: str) -> int:
-    """Columns that a terminal gives to a text.
-
-    >>> width_of("Hund"), width_of("日本"), width_of("e\\u0301")
-    (4, 4, 1)
-    """
-    return sum(map(_columns, text))
-
-
-def _columns(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):  # marks on the letter before, and what is not seen at all
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sightline.inspect.fonts import Fonts
 from sightline.inspect.picture import save_attention
 
 pytest.importorskip("matplotlib")
+from matplotlib.image import imread
 
 SRC = ["<2de>", "▁March", "▁", "5", "</s>"]
 TGT = ["▁", "5", ".", "▁März", "</s>"]
@@ -52,6 +54,25 @@ def test_svg_keeps_its_text_and_is_the_same_every_time(tmp_path: Path) -> None:
     assert "März" in text
     assert "&lt;b&gt;&amp;" in text
     assert text == other.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("style", "said"), [("png", "no installed font has 日 本"), ("svg", "")])
+def test_letters_that_are_boxes_are_named(
+    style: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sightline.inspect.picture.fonts_for", lambda texts: Fonts(["DejaVu Sans"], ["日", "本"]))
+    line = save_attention(attention(2, 5, 5), [*TGT[:4], "日本"], SRC, tmp_path / f"a.{style}", "title", style=style)
+    assert line.startswith(said)
+    assert bool(line) == bool(said)
+
+
+@pytest.mark.parametrize(("n_heads", "n_src"), [(1, 1), (2, 2), (4, 5)])
+def test_nothing_reaches_the_edge(n_heads: int, n_src: int, tmp_path: Path) -> None:
+    """No text is cut: not the legend of the colours, not long labels, not letters that are twice as wide."""
+    queries = ["▁", "日本語日本語日本語", ".", "▁März", "</s>"]
+    save_attention(attention(n_heads, 5, n_src), queries, SRC[:n_src], tmp_path / "a.png", "日本語の文" * 3)
+    pixels = imread(tmp_path / "a.png")[..., :3]
+    assert all((side == 1.0).all() for side in (pixels[:8], pixels[-8:], pixels[:, :8], pixels[:, -8:]))
 
 
 def test_a_long_sentence_stays_a_picture_of_bearable_size(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sightline.inspect.terminal import cells, heat_map, width_of
+from sightline.inspect.labels import width_of
+from sightline.inspect.terminal import cells, heat_map
 
 KEYS = ["▁日本", "▁Hund", "▁été", "▁", "</s>"]
 
