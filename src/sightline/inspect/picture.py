@@ -113,9 +113,10 @@ def save_attention(
 
 
 def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: str) -> Layout:
-    n_rows = max(2, ceil(sqrt(n_heads)))
-    n_columns = ceil(n_heads / n_rows)
     main_width, main_height = len(columns) * CELL, len(rows) * CELL
+    wide = max(1.0, main_width / main_height)  # many columns: the heads rather below one another
+    n_rows = max(2, min(n_heads, ceil(sqrt(n_heads * wide))))
+    n_columns = ceil(n_heads / n_rows)
     left = MARGIN + AXIS_NAME + LETTER * max(map(width_of, rows))
     over = TITLE + AXIS_NAME + LETTER * max(map(width_of, columns)) + MARGIN
     body = Layout(0.0, main_height + over + SCALE, left, SCALE, main_width, main_height, n_columns, n_rows)

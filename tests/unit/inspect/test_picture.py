@@ -75,6 +75,12 @@ def test_nothing_reaches_the_edge(n_heads: int, n_src: int, tmp_path: Path) -> N
     assert all((side == 1.0).all() for side in (pixels[:8], pixels[-8:], pixels[:, :8], pixels[:, -8:]))
 
 
+def test_a_long_source_does_not_make_a_strip(tmp_path: Path) -> None:
+    save_attention(attention(4, 20, 60), TGT * 4, SRC * 12, tmp_path / "wide.png", "title")
+    width, height = size(tmp_path / "wide.png")
+    assert width < 3 * height
+
+
 def test_a_long_sentence_stays_a_picture_of_bearable_size(tmp_path: Path) -> None:
     save_attention(attention(2, 150, 5), TGT * 30, SRC, tmp_path / "long.png", "title")
     assert size(tmp_path / "long.png")[1] <= 8000
