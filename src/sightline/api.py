@@ -213,8 +213,15 @@ class Model:
 
     @property
     def alignment_head(self) -> "AlignmentHead":
-        """The attention that `align` reads: chosen in the model directory, trained to align, or usually the best."""
-        from sightline.inspect.alignment import AlignmentHead, usual_head
+        """The attention that `align` reads: `known_alignment_head`, else what is usually the best."""
+        from sightline.inspect.alignment import usual_head
+
+        return self.known_alignment_head or usual_head(self.network)
+
+    @property
+    def known_alignment_head(self) -> "AlignmentHead | None":
+        """The attention that was chosen in the model directory, or trained to align; None where neither was done."""
+        from sightline.inspect.alignment import AlignmentHead
         from sightline.tasks.alignment import supervised_layer
 
         chosen, train = read_alignment(self.path), self.config.train
@@ -223,7 +230,7 @@ class Model:
         if train.alignment_weight:
             layer = supervised_layer(train.alignment_layer, self.config.model.n_decoder_layers)
             return AlignmentHead(layer, 0, "predicts")
-        return usual_head(self.network)
+        return None
 
     def rank_heads(
         self, sources: Sequence[str], targets: Sequence[str], gold: "Sequence[GoldLinks]"

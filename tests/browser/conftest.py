@@ -19,6 +19,8 @@ import torch
 
 from sightline.architectures import build_network
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.data.corpus import Corpus
+from sightline.data.prepared import prepare
 from sightline.data.tokenizer import Tokenizer
 from sightline.model.parameters import parameters_of
 from sightline.model_directory import write_settings, write_weights
@@ -28,6 +30,7 @@ collect_ignore_glob = [] if os.environ.get("SIGHTLINE_BROWSER") else ["test_*.py
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 30_000  # milliseconds, for a busy machine
 LINES = ["A dog runs across the field .", "Zwei Männer reden .", "Der Hund sieht die Männer ."] * 20
+VALIDATED = ["Hund .", "Zwei Männer reden , der Hund sieht die Männer .", "A dog runs ."]
 SHAPES: dict[str, dict[str, Any]] = {
     "transformer": {"n_heads": 2, "d_ff": 24, "n_encoder_layers": 2, "n_decoder_layers": 3},
     "bahdanau": {"architecture": "recurrent", "n_encoder_layers": 1, "n_decoder_layers": 1, "bidirectional": True},
@@ -78,15 +81,26 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture(scope="session")
-def model_paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Directories of two small models with random parameters and one tokenizer."""
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this machine keeps prepared corpora."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def model_paths(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, Path]:
+    """Directories of two small models with random parameters and one tokenizer, validated on a corpus that is here."""
     tokenizer = Tokenizer.learn(LINES, DataConfig(vocab_size=340))
+    files = tmp_path_factory.mktemp("corpus")
+    (files / "valid.tsv").write_text("\n".join(f"{line}\t{line}" for line in VALIDATED), encoding="utf-8")
+    prepared = prepare([Corpus((str(files / "valid.tsv"),))], tokenizer, DataConfig(), cache, progress=False)
+    about = {"corpus": {"valid_key": prepared.key}}
     return {
-        name: write_model(tmp_path_factory.mktemp("models") / name, shape, tokenizer) for name, shape in SHAPES.items()
+        name: write_model(tmp_path_factory.mktemp("models") / name, shape, tokenizer, about)
+        for name, shape in SHAPES.items()
     }
 
 
-def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer) -> Path:
+def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer, about: dict[str, Any]) -> Path:
     torch.manual_seed(1)
     model = ModelConfig(d_model=16, vocab_size=tokenizer.vocab_size, **shape)
     network = build_network(model).eval()
@@ -94,18 +108,19 @@ def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer) -> Pa
         for parameter in network.parameters():
             parameter.mul_(1.7)  # or attention would be even
     decode = DecodeConfig(beam_size=3, max_length_factor=1.0, max_length_extra=4)
-    write_settings(folder, replace(RunConfig(), model=model, decode=decode), tokenizer, {})
+    write_settings(folder, replace(RunConfig(), model=model, decode=decode), tokenizer, about)
     write_weights(folder, parameters_of(network), "# A model\n")
     return folder
 
 
 @pytest.fixture(scope="session")
-def explorer(model_paths: dict[str, Path]) -> Iterator[str]:
+def explorer(model_paths: dict[str, Path], cache: Path) -> Iterator[str]:
     """The address of an explorer with both models, served by the command line in a process of its own."""
     paths = [str(path) for path in model_paths.values()]
     command = [sys.executable, "-m", "sightline", "explore", paths[0], "--against", paths[1], "--port", "0"]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
-    with subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.PIPE, text=True) as process:
+    command, environment = [*command, "--device", "cpu"], {**os.environ, "SIGHTLINE_CACHE": str(cache)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr
         line = process.stderr.readline()
         assert line.startswith("http://127.0.0.1:"), line

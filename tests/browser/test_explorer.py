@@ -43,6 +43,22 @@ def test_two_models_stand_side_by_side(explored: Explored) -> None:
     assert shown.locator(".pane").nth(0).locator(".piece").count() > 0
 
 
+def test_it_begins_with_a_sentence_that_the_models_were_validated_on(explored: Explored) -> None:
+    shown = explored("view=lines")
+    assert shown.get_by_label("Text", exact=True).input_value() == "Zwei Männer reden , der Hund sieht die Männer ."
+    expect(shown.locator(".pane .source").first).to_have_text("Zwei Männer reden , der Hund sieht die Männer .")
+    expect(shown.locator('.pane [data-mark="q0"]').first).to_have_attribute("aria-pressed", "true")
+
+
+def test_without_a_text_there_is_an_invitation_and_no_error(explored: Explored) -> None:
+    shown = explored()
+    shown.get_by_label("Text", exact=True).fill("")
+    expect(shown.locator(".status")).to_have_text("Type a text, and its translation follows.")
+    assert shown.locator(".status.error").count() == 0
+    shown.get_by_label("Text", exact=True).fill("A dog")
+    expect(shown.locator(".pane .source").first).to_have_text("A dog")
+
+
 def test_typing_translates(explored: Explored) -> None:
     shown = explored()
     before = translations(shown)
@@ -99,6 +115,12 @@ def test_walk_stops_everywhere(explored: Explored) -> None:
     assert seen[-1] == "Output probabilities"
     assert seen.count("Softmax") == 2
     assert "another architecture" in shown.locator(".pane").nth(1).inner_text()
+
+
+def test_a_walk_goes_through_a_layer_that_is_there(explored: Explored) -> None:
+    shown = explored(f"view=walk&stack=encoder&layer=2&head=1&{TEXT}")  # the last of the decoder; the encoder has two
+    shown.locator(".pane").first.locator(".walk-panel h2").filter(has_text="Embeddings").wait_for()
+    assert shown.get_by_role("group", name="layer").get_by_role("button", pressed=True).inner_text() == "0"
 
 
 def test_a_mistake_gets_a_message_and_the_page_lives_on(explored: Explored) -> None:

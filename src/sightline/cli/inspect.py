@@ -12,6 +12,7 @@ from sightline.cli.options import decode_options, decode_overrides, load_model, 
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
+    from sightline.inspect.alignment import AlignmentHead
     from sightline.inspect.record import AttentionRecord, Trace
 
 FORMATS = ("html", "png", "svg", "pdf", "text", "json")
@@ -54,7 +55,7 @@ def run_inspect(options: argparse.Namespace) -> None:
     if style in ("html", "json"):
         record = model.attend(text, options.target, **overrides)
         trace = model.trace(text, options.target, **overrides)
-        _write_all(options, style, record, trace)
+        _write_all(options, style, record, trace, model.known_alignment_head)
     else:
         heads = None if options.head is None else [options.head]
         record = model.attend(text, options.target, {options.part: [options.layer]}, heads, **overrides)
@@ -75,7 +76,13 @@ def format_of(options: argparse.Namespace) -> str:
     return style
 
 
-def _write_all(options: argparse.Namespace, style: str, record: "AttentionRecord", trace: "Trace") -> None:
+def _write_all(
+    options: argparse.Namespace,
+    style: str,
+    record: "AttentionRecord",
+    trace: "Trace",
+    aligns: "AlignmentHead | None",
+) -> None:
     from sightline.inspect.page.contents import page_contents, plain_contents
     from sightline.inspect.page.document import page
 
@@ -83,9 +90,8 @@ def _write_all(options: argparse.Namespace, style: str, record: "AttentionRecord
     if style == "json":
         _write(options.output or "-", json.dumps(plain_contents(record, trace, name), ensure_ascii=False) + "\n")
     else:
-        _write(
-            options.output or "attention.html", page([page_contents(record, trace, name)], f"Sightline: {record.text}")
-        )
+        contents = page_contents(record, trace, name, aligns)
+        _write(options.output or "attention.html", page([contents], f"Sightline: {record.text}"))
 
 
 def _draw(options: argparse.Namespace, style: str, record: "AttentionRecord") -> None:

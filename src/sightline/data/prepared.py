@@ -9,6 +9,7 @@ can be deleted at any time. Not here: reading files (`corpus.py`), grouping pair
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -50,6 +51,7 @@ COLUMNS = {
 }
 ENDS = np.dtype("<i8")
 META = "meta.json"
+KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,12 @@ def intact(folder: Path) -> bool:
         return False
 
 
+def find_prepared(key: str, cache_dir: Path | None = None) -> PreparedCorpus | None:
+    """The corpus of this key, where it was prepared on this machine and is in the cache still."""
+    folder = cache_place(cache_dir) / key
+    return open_prepared(folder) if KEY.fullmatch(key) and intact(folder) else None
+
+
 def open_prepared(folder: Path) -> PreparedCorpus:
     """Map a prepared corpus into memory."""
     meta = json.loads((folder / META).read_text(encoding="utf-8"))
@@ -362,14 +370,19 @@ def partial(folder: Path, name: str) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+def cache_place(folder: Path | None) -> Path:
+    """Where the cache is: as given, else `$SIGHTLINE_CACHE`, else `~/.cache/sightline`."""
+    return folder or Path(os.environ.get("SIGHTLINE_CACHE") or Path.home() / ".cache" / "sightline")
+
+
 @contextmanager
 def cache(folder: Path | None) -> Iterator[Path]:
-    """The cache folder, made if need be: as given, else `$SIGHTLINE_CACHE`, else `~/.cache/sightline`.
+    """The cache folder, made if need be.
 
     Raises:
         UserError: something in it cannot be written or read.
     """
-    place = folder or Path(os.environ.get("SIGHTLINE_CACHE") or Path.home() / ".cache" / "sightline")
+    place = cache_place(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
         yield place

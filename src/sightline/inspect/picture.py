@@ -83,8 +83,8 @@ def save_attention(
 
     `weights` are probabilities over the keys, for each head and query; a single head is drawn alone. A blank in front
     of a piece is not drawn; pieces without one, which continue the word before, are grey. `axes` names rows and
-    columns. Characters that no installed font has are boxes in a PNG or PDF, and the line returned says which these are; it is
-    empty otherwise, and for an SVG, which keeps its text as text.
+    columns. Characters that no installed font has are boxes in a PNG or PDF, and the line returned says which these
+    are; it is empty otherwise, and for an SVG, which keeps its text as text.
     """
     if weights.shape[1:] != (len(queries), len(keys)):
         raise ValueError(f"weights {weights.shape} for {len(queries)} queries and {len(keys)} keys")

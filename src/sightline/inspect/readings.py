@@ -46,6 +46,21 @@ def between_words(
     return np.stack(rows, -2) if rows else summed[..., :0, :]
 
 
+def clearest_head(record: AttentionRecord) -> tuple[int, int] | None:
+    """Layer and head of the cross-attention that links the words of this pair most clearly; None where there is none.
+
+    Every source word counts once, with the greatest weight that a target word gives it: a head that looks at all of
+    them evenly, or always at the same one, has 1 in all, one that looks at each in its turn as many as there are words.
+    """
+    found = [
+        (float(words.max(0).sum()), -layer, -head)
+        for layer, heads in enumerate(record.cross)
+        if heads is not None and record.src_words and record.tgt_words
+        for head, words in enumerate(between_words(heads, record.tgt_words, record.src_words))
+    ]
+    return (-max(found)[1], -max(found)[2]) if found else None
+
+
 def entropy(layer: Float[np.ndarray, "heads queries keys"]) -> Float[np.ndarray, " heads"]:
     """How spread out each head looks: the entropy of its rows in nats, on average.
 

@@ -1,6 +1,7 @@
 """Readings of attention against numbers worked out by hand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -11,6 +12,7 @@ from sightline.errors import UserError
 from sightline.inspect.attend import attend
 from sightline.inspect.readings import (
     between_words,
+    clearest_head,
     distance,
     distance_from_diagonal,
     entropy,
@@ -58,6 +60,17 @@ def test_words_sum_what_is_looked_at_and_average_what_looks() -> None:
     np.testing.assert_allclose(between_words(weights, words, words[:1]), [[[0.45], [0.75]]], rtol=1e-6)
     assert between_words(weights[0], [], words).shape == (0, 2)
     assert between_words(weights[0], words, []).shape == (2, 0)
+
+
+def test_the_clearest_head_looks_at_each_word_in_its_turn() -> None:
+    even, stuck, turning = [[0.5, 0.5, 0], [0.5, 0.5, 0]], [[1, 0, 0], [1, 0, 0]], [[0.1, 0.7, 0.2], [0.7, 0.1, 0.2]]
+    resting = [[0, 0, 1], [0, 0, 1]]  # on the end mark, which is no word
+    layers = [array([stuck, even]), None, array([resting, turning, turning])]
+    words = [Word("a", 0, 1), Word("b", 1, 2)]
+    pair = AttentionRecord("", "", ["a", "b", "</s>"], ["c", "d"], words, words, [], [], layers)
+    assert clearest_head(pair) == (2, 1)
+    assert clearest_head(replace(pair, cross=[None])) is None
+    assert clearest_head(replace(pair, src_words=[])) is None
 
 
 # Two encoder layers: the first hands piece 0 to both places, the second piece 1.

@@ -11,6 +11,7 @@ from typing import Any
 
 from sightline.api import Model
 from sightline.errors import UserError
+from sightline.inspect.example import example_source
 from sightline.inspect.explorer.requests import Ask
 from sightline.inspect.heads import all_heads
 from sightline.inspect.page.contents import page_contents, walk_contents
@@ -56,13 +57,15 @@ class ShownModel:
         self.name, self.model, self.turns = name, model, Turns()
 
     def described(self) -> dict[str, Any]:
-        """What the page must know before it asks: the heads of each layer of each part; none where it has no heads."""
+        """What the page must know before it asks: the heads of each layer of each part, none where it has no heads; and
+        a text to begin with, where there is one.
+        """
         heads: dict[str, list[int]] = {"encoder": [], "decoder": [], "cross": []}
         for head in self._heads():
             layers = heads[head.part]
             layers += [0] * (head.layer + 1 - len(layers))
             layers[head.layer] += 1
-        return {"name": self.name, "heads": heads}
+        return {"name": self.name, "heads": heads, "example": example_source(self.model.about)}
 
     def _heads(self) -> Sequence[Any]:
         try:
@@ -79,7 +82,8 @@ class ShownModel:
             with self.model.mask_heads(ask.masks) if silenced else nullcontext():
                 record = self.model.attend(ask.text, n_best=1, **settings)
                 trace = self.model.trace(ask.text, n_best=1, **settings)
-        return {"inspection": page_contents(record, trace, self.name), "unmasked": plain}
+        contents = page_contents(record, trace, self.name, self.model.known_alignment_head)
+        return {"inspection": contents, "unmasked": plain}
 
     def walked(self, ask: Ask) -> dict[str, Any]:
         """The stops of a walk."""

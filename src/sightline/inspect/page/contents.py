@@ -8,21 +8,33 @@ import base64
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
+from sightline.inspect.readings import clearest_head
 from sightline.inspect.record import AttentionRecord, Trace, Word
 from sightline.inspect.walk import Stop
+
+if TYPE_CHECKING:
+    from sightline.inspect.alignment import AlignmentHead
 
 PARTS = ("encoder", "decoder", "cross")
 
 
-def page_contents(record: AttentionRecord, trace: Trace | None = None, model: str = "") -> dict[str, Any]:
-    """All that the page shows of one translation; `model` is a name to show."""
+def page_contents(
+    record: AttentionRecord, trace: Trace | None = None, model: str = "", aligns: "AlignmentHead | None" = None
+) -> dict[str, Any]:
+    """All that the page shows of one translation; `model` is a name to show.
+
+    The page opens on the head that `aligns` words, where it is known which one does, else on this pair's clearest.
+    """
+    clearest = clearest_head(record)
+    layer, head = (aligns.layer, aligns.head) if aligns else clearest or (None, None)
     return {
         **_texts(record, model),
+        "aligns": {"layer": layer, "head": head},
         "attention": {part: [_packed(layer) for layer in getattr(record, part)] for part in PARTS},
         **_how_it_came_about(trace),
     }

@@ -3,10 +3,12 @@
 import base64
 import json
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.page.contents import pack, page_contents, plain_contents, walk_contents
 from sightline.inspect.record import AttentionRecord, BeamNode, Candidate, Position, Trace, Word
 from sightline.inspect.walk import Stop
@@ -54,6 +56,16 @@ def test_texts_pieces_and_words() -> None:
     assert (contents["model"], contents["text"], contents["translation"]) == ("toy", "a dog", "ein Hund")
     assert contents["tgt"] == {"pieces": ["▁ein", "▁Hu", "nd", "</s>"], "words": [["ein", 0, 1], ["Hund", 1, 3]]}
     assert (contents["positions"], contents["beam"]) == ([], [])
+
+
+def test_it_opens_on_the_head_that_is_known_to_align_else_on_the_clearest() -> None:
+    clear = np.array([[[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]]], dtype=np.float32)
+    record = replace(RECORD, cross=[WEIGHTS, clear])
+    assert page_contents(record)["aligns"] == {"layer": 1, "head": 0}
+    for head in (1, None):
+        known = AlignmentHead(0, head, "predicts")
+        assert page_contents(record, aligns=known)["aligns"] == {"layer": 0, "head": head}
+    assert page_contents(replace(RECORD, cross=[None]))["aligns"] == {"layer": None, "head": None}
 
 
 def test_a_trace_is_plain_data_of_five_digits() -> None:

@@ -2,10 +2,14 @@
 // View: how beam search got there. A column is a step, a circle a hypothesis; the best stands on top.
 
 import { element, shape } from "./dom.js";
-import { kind, label, textOf } from "./pieces.js";
+import { beginning, kind, label, textOf } from "./pieces.js";
+import { ScrollBox } from "./scroll.js";
 
-const STEP = 96; // CSS pixels between columns
+const WIDEST = 96; // CSS pixels between columns; fewer where all columns then fit
+const NARROWEST = 68;
+const EDGES = 8;
 const ROW = 30;
+const LETTER = 7.6; // CSS pixels, on average
 const MEANING = {
   chosen: "on the path of the translation",
   finished: "ended, but another was better",
@@ -19,11 +23,10 @@ export class BeamView {
     this.store = pane.store;
     this.nodes = pane.inspection.data.beam;
     this.detail = element("p", { class: "beam-detail", role: "status" }, "Point at a piece to read the hypothesis it ends.");
-    this.drawing = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "beam" });
+    this.drawing = new ScrollBox("beam");
     this.toggle = element("button", { type: "button", onclick: () => this.store.set({ pruned: !this.store.state.pruned }) }, "pruned branches");
-    this.node = element("div", { class: "beam" }, this.legend(), this.detail, this.drawing);
-    /** @type {boolean | null} */
-    this.pruned = null;
+    this.node = element("div", { class: "beam" }, this.legend(), this.detail, this.drawing.node);
+    this.drawn = "";
   }
 
   legend() {
@@ -35,38 +38,46 @@ export class BeamView {
 
   /** @param {import("./pane.js").Seen} seen */
   update({ state }) {
-    if (this.pruned === state.pruned) return;
-    this.pruned = state.pruned;
+    const step = this.fitting();
+    if (this.drawn === `${state.pruned} ${step}`) return;
+    this.drawn = `${state.pruned} ${step}`;
     this.toggle.setAttribute("aria-pressed", String(state.pruned));
-    this.drawing.replaceChildren(this.nodes.length ? this.draw(state.pruned) : this.nothing());
+    this.drawing.fill(this.nodes.length ? this.draw(state.pruned, step) : this.nothing());
+  }
+
+  /** Pixels between columns, so that all of them are seen at once if they can be. */
+  fitting() {
+    const columns = new Set(this.nodes.map(({ step }) => step)).size;
+    const fit = Math.floor((this.drawing.box.clientWidth - EDGES) / (columns + 0.5));
+    return fit < NARROWEST ? WIDEST : Math.min(fit, WIDEST);
   }
 
   nothing() {
     return element("p", { class: "empty" }, "No search ran: the translation was given, or found without a beam.");
   }
 
-  /** @param {boolean} withPruned @returns {SVGElement} */
-  draw(withPruned) {
-    const { places, columns, rows } = placed(this.nodes, withPruned);
-    const start = { x: 10 - STEP / 2, y: 24 };
+  /** @param {boolean} withPruned @param {number} apart pixels between columns @returns {SVGElement} */
+  draw(withPruned, apart) {
+    const { places, columns, rows } = placed(this.nodes, withPruned, apart);
+    const start = { x: 10 - apart / 2, y: 24 };
     const edges = shape("g", { class: "edges" });
     const hypotheses = shape("g", {}, shape("circle", { class: "start", cx: start.x, cy: start.y, r: 3 }));
     places.forEach((place, index) => {
-      edges.append(edge(places.get(this.nodes[index].parent) ?? start, place, this.nodes[index].status));
-      hypotheses.append(this.hypothesis(index, place));
+      edges.append(edge(places.get(this.nodes[index].parent) ?? start, place, this.nodes[index].status, apart));
+      hypotheses.append(this.hypothesis(index, place, Math.floor((apart - 20) / LETTER)));
     });
-    const [left, width, height] = [start.x - 6, columns * STEP + 60, rows * ROW + 24];
+    const [left, width, height] = [start.x - 6, (columns + 0.5) * apart + EDGES, rows * ROW + 24];
     const label = `Beam search: ${columns} steps, at most ${rows} hypotheses a step`;
     return shape("svg", { width, height, viewBox: `${left} 0 ${width} ${height}`, role: "group", "aria-label": label }, edges, hypotheses);
   }
 
-  /** @param {number} index @param {{x: number, y: number}} place */
-  hypothesis(index, { x, y }) {
+  /** @param {number} index @param {{x: number, y: number}} place @param {number} letters that have room */
+  hypothesis(index, { x, y }, letters) {
     const { piece, status, score } = this.nodes[index];
     const show = () => this.describe(index);
     const name = `${label(piece)}, ${status}, score ${score.toFixed(2)}`;
     const group = shape("g", { class: `hypothesis ${status} ${kind(piece)}`, transform: `translate(${x} ${y})`, "aria-label": name, role: "img", onpointerenter: show, onclick: show });
-    const text = shape("text", { x: 10, y: 4 }, shortened(label(piece)));
+    const text = shape("text", { x: 10, y: 4 }, shape("tspan", { class: "begins" }, beginning(piece)), shortened(label(piece), letters - beginning(piece).length));
     group.append(shape("circle", { r: status === "chosen" ? 5.5 : 4.5 }), text);
     return group;
   }
@@ -84,8 +95,9 @@ export class BeamView {
  * Where each hypothesis stands: columns by step, rows by score.
  * @param {any[]} nodes
  * @param {boolean} withPruned
+ * @param {number} apart pixels between columns
  */
-function placed(nodes, withPruned) {
+function placed(nodes, withPruned, apart) {
   /** @type {Map<number, number[]>} */
   const steps = new Map();
   nodes.forEach(({ step, status }, index) => {
@@ -96,7 +108,7 @@ function placed(nodes, withPruned) {
   let rows = 0;
   for (const [step, found] of steps) {
     found.sort((one, other) => nodes[other].score - nodes[one].score);
-    found.forEach((index, rank) => places.set(index, { x: step * STEP + 10, y: rank * ROW + 24 }));
+    found.forEach((index, rank) => places.set(index, { x: step * apart + 10, y: rank * ROW + 24 }));
     rows = Math.max(rows, found.length);
   }
   return { places, columns: steps.size, rows };
@@ -109,9 +121,9 @@ function path(nodes, index) {
   return pieces;
 }
 
-/** @param {{x: number, y: number}} from @param {{x: number, y: number}} to @param {string} status */
-function edge(from, to, status) {
-  const [bend, middle] = [to.x - STEP * 0.45, to.x - STEP * 0.22]; // straight below the parent's text, then across
+/** @param {{x: number, y: number}} from @param {{x: number, y: number}} to @param {string} status @param {number} apart */
+function edge(from, to, status, apart) {
+  const [bend, middle] = [to.x - apart * 0.45, to.x - apart * 0.22]; // straight below the parent's text, then across
   return shape("path", { class: status, d: `M${to.x} ${to.y} C${middle} ${to.y} ${middle} ${from.y} ${bend} ${from.y} L${from.x} ${from.y}` });
 }
 
@@ -122,7 +134,7 @@ function symbol(status) {
   return picture;
 }
 
-/** @param {string} text */
-function shortened(text) {
-  return [...text].length > 9 ? `${[...text].slice(0, 8).join("")}…` : text;
+/** @param {string} text @param {number} letters */
+function shortened(text, letters) {
+  return [...text].length > letters ? `${[...text].slice(0, letters - 1).join("")}…` : text;
 }

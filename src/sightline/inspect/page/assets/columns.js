@@ -84,7 +84,7 @@ export class Columns {
     }
     const mark = active(state);
     const context = fitted(this.canvas, width, this.height);
-    context.globalAlpha = mark ? 0.12 : 1;
+    context.globalAlpha = mark ? 0.22 : 1;
     context.drawImage(this.resting.image, 0, 0, width, this.height);
     context.globalAlpha = 1;
     if (mark) this.linesOf(mark, weights, context, width);

@@ -49,7 +49,7 @@ export class Controls {
     const walking = state.view === "walk"; // through one layer and one head, never a mean
     const mean = walking ? [] : [{ value: null, text: "mean" }];
     const numbers = (/** @type {number[]} */ found) => [...mean, ...found.map((value) => ({ value, text: String(value) }))];
-    const [layer, head] = walking ? [state.layer ?? 0, state.head ?? 0] : [state.layer, state.head];
+    const { layer, head } = walking ? { layer: layers.find((number) => number === state.layer) ?? 0, head: (state.head ?? 0) < heads ? (state.head ?? 0) : 0 } : state;
     const all = {
       part: () => choice("attention", parts.map((value) => ({ value, text: /** @type {any} */ (PART_TEXTS)[value] })), state.part, (part) => this.store.set({ part, fix: null, hover: null })),
       stack: () => choice("stack", ["encoder", "decoder"].map((value) => ({ value, text: value })), state.stack, (stack) => this.store.set({ stack, stop: 0 })),

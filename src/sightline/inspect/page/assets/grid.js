@@ -5,6 +5,9 @@ import { WEIGHTS, fitted, pixels, scale } from "./colours.js";
 import { element } from "./dom.js";
 import { entropy } from "./inspection.js";
 
+const [SMALLEST_HEAD, LARGEST_HEAD] = [60, 144]; // CSS pixels of a picture: a layer's heads in one row, where they can be
+const BESIDE = 20;
+
 export class GridView {
   /** @param {import("./pane.js").Pane} pane @param {string} part */
   constructor(pane, part) {
@@ -16,7 +19,7 @@ export class GridView {
     const rows = pane.inspection.layers(part).map((layer) => this.row(layer));
     const note = "Rows are layers, columns heads. Below each picture the mean entropy of its rows: 0 bits looks at one piece.";
     this.node = element("div", { class: "grid" }, element("p", { class: "note" }, note), ...rows);
-    this.theme = "";
+    this.drawn = "";
   }
 
   /** @param {number} layer @returns {HTMLElement} */
@@ -48,8 +51,9 @@ export class GridView {
 
   /** @param {import("./pane.js").Seen} seen */
   update({ state, theme }) {
-    if (this.theme !== theme) this.draw();
-    this.theme = theme;
+    const drawn = `${theme} ${this.node.clientWidth}`;
+    if (this.drawn !== drawn) this.draw();
+    this.drawn = drawn;
     for (const { layer, head, button } of this.cells) {
       const chosen = (state.layer === null || state.layer === layer) && (state.head === null || state.head === head);
       button.setAttribute("aria-pressed", String(chosen && !(state.layer === null && state.head === null)));
@@ -58,10 +62,11 @@ export class GridView {
 
   draw() {
     const table = scale(WEIGHTS);
+    const most = Math.max(...this.cells.map(({ head }) => head)) + 1;
+    const size = Math.min(LARGEST_HEAD, Math.max(SMALLEST_HEAD, Math.floor(this.node.clientWidth / most) - BESIDE));
     for (const { layer, head, canvas } of this.cells) {
       const weights = this.inspection.weights(this.part, layer, head);
       if (!weights) continue;
-      const size = 92;
       const context = fitted(canvas, size, size);
       context.imageSmoothingEnabled = weights.columns > size;
       context.drawImage(pixels(weights, Math.sqrt, table), 0, 0, size, size);

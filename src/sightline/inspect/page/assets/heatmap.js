@@ -1,17 +1,19 @@
 // @ts-check
-// Numbers as coloured cells on a canvas, with their rows and columns named where there is room.
+// Numbers as coloured cells on a canvas, with their rows and columns named. What is larger than its box scrolls; the
+// canvas itself stays in the box and shows the part that was scrolled to, so that the names are always in sight.
 
 import { colour, css, fitted, pixels, scale } from "./colours.js";
 import { element } from "./dom.js";
 import { kind, label } from "./pieces.js";
+import { ScrollBox } from "./scroll.js";
 
 /** @typedef {{rows: number, columns: number, values: Float32Array}} Numbers */
 /** @typedef {{row: number, column: number}} Cell -1 is the label of a column or row */
+/** @typedef {import("./state.js").Mark} Mark */
 
 const LARGEST = 34; // CSS pixels of a cell
-const SMALLEST = 3;
 const LABELLED = 12; // cells from this size on have room for a label
-const MOST_LABELLED = 60; // columns; with fewer the cells stay large enough for labels, and the picture scrolls
+const UNNAMED_HEIGHT = 20; // of a row whose columns have no names
 const LONGEST_LABEL = 120;
 const FONT = "system-ui, sans-serif";
 
@@ -25,7 +27,10 @@ export class Heatmap {
     this.rows = rows;
     this.columns = columns;
     this.canvas = element("canvas", { role: "img", tabindex: "0" });
-    this.node = element("div", { class: "scroll heatmap" }, this.canvas);
+    this.sheet = element("div", {}, this.canvas); // as large as all cells
+    this.scroll = new ScrollBox("matrix", this.sheet);
+    this.scroll.box.addEventListener("scroll", () => this.redraw());
+    this.node = element("div", { class: "heatmap" }, this.scroll.node);
     this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => reader.point(event.pointerType === "touch" ? null : this.cellAt(event)));
     this.canvas.addEventListener("pointerleave", () => reader.point(null));
     this.canvas.addEventListener("click", (/** @type {PointerEvent} */ event) => {
@@ -34,6 +39,8 @@ export class Heatmap {
     });
     /** @type {{numbers: Numbers, theme: string, image: HTMLCanvasElement} | null} */
     this.kept = null;
+    /** @type {Mark | null} */
+    this.mark = null;
     this.left = this.top = 0; // room for labels, CSS pixels
     this.size = this.height = 1; // of a cell
   }
@@ -42,7 +49,7 @@ export class Heatmap {
    * @param {Numbers} numbers
    * @param {(value: number) => number} place of a value on the scale, 0 to 1
    * @param {string[]} colours of the scale
-   * @param {import("./state.js").Mark | null} mark the row ("q") or column ("k") to point out
+   * @param {Mark | null} mark the row ("q") or column ("k") to point out
    * @param {string} theme
    */
   draw(numbers, place, colours, mark, theme) {
@@ -50,51 +57,85 @@ export class Heatmap {
       this.kept = { numbers, theme, image: pixels(numbers, place, scale(colours)) };
     }
     this.layOut(numbers);
-    const [width, height] = [this.size * numbers.columns, this.height * numbers.rows];
-    const context = fitted(this.canvas, this.left + width + 1, this.top + height + 1);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(this.kept.image, this.left, this.top, width, height);
-    if (Math.min(this.size, this.height) >= LABELLED) this.drawGrid(context, numbers);
-    this.drawLabels(context, mark);
-    if (mark) this.drawMark(context, mark, numbers);
+    if (mark && (mark.side !== this.mark?.side || mark.index !== this.mark.index)) this.reveal(mark);
+    this.mark = mark;
+    this.redraw();
   }
 
-  /** @param {Numbers} numbers */
+  /** Sizes of cells and labels, and of the sheet. @param {Numbers} numbers */
   layOut({ rows, columns }) {
-    const width = this.node.clientWidth;
-    const named = this.columns.length > 0 && (this.columns.length <= MOST_LABELLED || width / columns >= LABELLED * 1.2);
-    const least = named ? LABELLED : this.columns.length > 0 ? SMALLEST : 1;
-    const showRows = named || (this.columns.length === 0 && rows <= MOST_LABELLED);
-    this.left = showRows ? room(this.rows) : 8;
-    this.top = named ? room(this.columns) : 8;
+    const width = this.scroll.box.clientWidth;
+    const named = this.columns.length > 0;
+    const longest = Math.min(LONGEST_LABEL, width * 0.3);
+    this.left = room(this.rows, longest);
+    this.top = named ? room(this.columns, longest) : 8;
     const fit = Math.floor(((width - this.left - 2) / columns) * 2) / 2;
-    this.size = Math.min(LARGEST, Math.max(least, fit));
-    this.height = this.columns.length > 0 ? this.size : Math.max(SMALLEST, showRows ? 20 : SMALLEST);
+    this.size = Math.min(LARGEST, Math.max(named ? LABELLED : 1, fit));
+    this.height = named ? this.size : UNNAMED_HEIGHT;
+    this.sheet.style.width = `${this.left + this.size * columns + 1}px`;
+    this.sheet.style.height = `${this.top + this.height * rows + 1}px`;
+    this.scroll.update();
   }
 
-  /** Lines between the cells, as on squared paper. @param {CanvasRenderingContext2D} context @param {Numbers} numbers */
-  drawGrid(context, { rows, columns }) {
+  /** Scroll to a row or column that is out of sight. @param {Mark} mark */
+  reveal({ side, index }) {
+    const { box } = this.scroll;
+    const scrolled = (/** @type {number} */ now, /** @type {number} */ cell, /** @type {number} */ seen) => Math.max((index + 1) * cell - seen, Math.min(index * cell, now));
+    if (side === "q") box.scrollTop = scrolled(box.scrollTop, this.height, box.clientHeight - this.top - 2);
+    else box.scrollLeft = scrolled(box.scrollLeft, this.size, box.clientWidth - this.left - 2);
+  }
+
+  /** The part that is scrolled to. */
+  redraw() {
+    if (!this.kept) return;
+    const { box } = this.scroll;
+    const { numbers, image } = this.kept;
+    const [width, height] = [Math.min(box.clientWidth, this.sheet.offsetWidth), Math.min(box.clientHeight, this.sheet.offsetHeight)];
+    const context = fitted(this.canvas, width, height);
+    const [x, y] = [this.left - box.scrollLeft, this.top - box.scrollTop]; // of the first cell
+    clipped(context, this.left, this.top, width, height, () => {
+      context.imageSmoothingEnabled = false;
+      context.drawImage(image, x, y, this.size * numbers.columns, this.height * numbers.rows);
+      if (Math.min(this.size, this.height) >= LABELLED) this.drawGrid(context, numbers, x, y);
+      if (this.mark) this.drawMark(context, this.mark, numbers, x, y);
+    });
+    context.textBaseline = "middle";
+    context.font = `${Math.min(13, this.height - 1)}px ${FONT}`;
+    clipped(context, 0, this.top, width, height, () => this.drawRows(context, y, height));
+    clipped(context, this.left, 0, width, height, () => this.drawColumns(context, x, width));
+  }
+
+  /** Lines between the cells, as on squared paper. @param {CanvasRenderingContext2D} context @param {Numbers} numbers @param {number} x @param {number} y */
+  drawGrid(context, { rows, columns }, x, y) {
     context.strokeStyle = css(colour("--surface"));
     context.lineWidth = 1;
     context.beginPath();
-    for (let k = 0; k <= columns; k++) line(context, this.left + k * this.size, this.top, 0, this.height * rows);
-    for (let q = 0; q <= rows; q++) line(context, this.left, this.top + q * this.height, this.size * columns, 0);
+    for (let k = 0; k <= columns; k++) line(context, x + k * this.size, y, 0, this.height * rows);
+    for (let q = 0; q <= rows; q++) line(context, x, y + q * this.height, this.size * columns, 0);
     context.stroke();
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {import("./state.js").Mark | null} mark */
-  drawLabels(context, mark) {
-    context.textBaseline = "middle";
-    context.font = `${Math.min(13, this.height - 1)}px ${FONT}`;
-    const chosen = (/** @type {string} */ side, /** @type {number} */ index) => mark?.side === side && mark.index === index;
-    if (this.left > 8) {
-      context.textAlign = "right";
-      this.rows.forEach((piece, q) => this.write(context, piece, chosen("q", q), this.left - 6, this.top + (q + 0.5) * this.height, 0));
-    }
-    if (this.top > 8) {
-      context.textAlign = "left";
-      this.columns.forEach((piece, k) => this.write(context, piece, chosen("k", k), this.left + (k + 0.5) * this.size, this.top - 6, -Math.PI / 2));
-    }
+  /** @param {CanvasRenderingContext2D} context @param {number} y of the first @param {number} height that is seen */
+  drawRows(context, y, height) {
+    context.textAlign = "right";
+    this.rows.forEach((piece, q) => {
+      const middle = y + (q + 0.5) * this.height;
+      if (middle > 0 && middle < height + this.height) this.write(context, piece, this.isMarked("q", q), this.left - 6, middle, 0);
+    });
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} x of the first @param {number} width that is seen */
+  drawColumns(context, x, width) {
+    context.textAlign = "left";
+    this.columns.forEach((piece, k) => {
+      const middle = x + (k + 0.5) * this.size;
+      if (middle > 0 && middle < width + this.size) this.write(context, piece, this.isMarked("k", k), middle, this.top - 6, -Math.PI / 2);
+    });
+  }
+
+  /** @param {string} side @param {number} index */
+  isMarked(side, index) {
+    return this.mark?.side === side && this.mark.index === index;
   }
 
   /**
@@ -110,26 +151,37 @@ export class Heatmap {
     context.translate(x, y);
     context.rotate(angle);
     context.fillStyle = css(colour(chosen ? "--accent" : kind(piece) === "start" ? "--ink" : "--grey"));
-    context.fillText(label(piece), 0, 0, (angle ? this.top : this.left) - 8);
+    context.fillText(withinWidth(context, label(piece), (angle ? this.top : this.left) - 8), 0, 0);
     context.restore();
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {import("./state.js").Mark} mark @param {Numbers} numbers */
-  drawMark(context, { side, index }, { rows, columns }) {
-    const [x, y, width, height] = side === "q" ? [0, index * this.height, columns * this.size, this.height] : [index * this.size, 0, this.size, rows * this.height];
+  /** @param {CanvasRenderingContext2D} context @param {Mark} mark @param {Numbers} numbers @param {number} x @param {number} y */
+  drawMark(context, { side, index }, { rows, columns }, x, y) {
+    const [dx, dy, width, height] = side === "q" ? [0, index * this.height, columns * this.size, this.height] : [index * this.size, 0, this.size, rows * this.height];
     context.strokeStyle = css(colour("--accent"));
     context.lineWidth = 1.5;
-    context.strokeRect(this.left + x, this.top + y, width, height);
+    context.strokeRect(x + dx, y + dy, width, height);
   }
 
   /** @param {PointerEvent} event @returns {Cell | null} */
   cellAt(event) {
     const box = this.canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left - this.left) / this.size);
-    const row = Math.floor((event.clientY - box.top - this.top) / this.height);
+    const [x, y] = [event.clientX - box.left - this.left, event.clientY - box.top - this.top];
+    const column = x < 0 ? -1 : Math.floor((x + this.scroll.box.scrollLeft) / this.size);
+    const row = y < 0 ? -1 : Math.floor((y + this.scroll.box.scrollTop) / this.height);
     const inside = row < (this.kept?.numbers.rows ?? 0) && column < (this.kept?.numbers.columns ?? 0);
-    return inside && (row >= 0 || column >= 0) ? { row: Math.max(-1, row), column: Math.max(-1, column) } : null;
+    return inside && (row >= 0 || column >= 0) ? { row, column } : null;
   }
+}
+
+/** Draw to the right of and below a corner only. @param {CanvasRenderingContext2D} context @param {number} left @param {number} top @param {number} width @param {number} height @param {() => void} draw */
+function clipped(context, left, top, width, height, draw) {
+  context.save();
+  context.beginPath();
+  context.rect(left, top, width - left, height - top);
+  context.clip();
+  draw();
+  context.restore();
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} dx @param {number} dy */
@@ -138,9 +190,16 @@ function line(context, x, y, dx, dy) {
   context.lineTo(x + dx, y + dy);
 }
 
-/** Pixels that the longest of some labels needs. @param {string[]} pieces */
-function room(pieces) {
+/** Pixels that the longest of some labels needs. @param {string[]} pieces @param {number} most */
+function room(pieces, most) {
   const context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
   context.font = `13px ${FONT}`;
-  return Math.min(LONGEST_LABEL, 14 + Math.max(...pieces.map((piece) => context.measureText(label(piece)).width)));
+  return Math.min(most, 14 + Math.max(...pieces.map((piece) => context.measureText(label(piece)).width)));
+}
+
+/** A text that fits into a width. @param {CanvasRenderingContext2D} context @param {string} text @param {number} width */
+function withinWidth(context, text, width) {
+  const letters = [...text];
+  while (letters.length > 1 && context.measureText(letters.join("") + (letters.length < [...text].length ? "…" : "")).width > width) letters.pop();
+  return letters.length < [...text].length ? `${letters.join("")}…` : text;
 }

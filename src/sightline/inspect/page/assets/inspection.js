@@ -80,6 +80,17 @@ export class Inspection {
     return { rows: first.rows, columns: first.columns, values: sum.map((value) => value / count) };
   }
 
+  /**
+   * A layer and a head that are there, for what goes through one of each: the first instead of others, or of a mean.
+   * @param {string} part
+   * @param {{layer: number | null, head: number | null}} chosen
+   */
+  one(part, chosen) {
+    const layer = this.layers(part).find((number) => number === chosen.layer) ?? 0;
+    const head = chosen.head !== null && chosen.head < this.heads(part, layer) ? chosen.head : 0;
+    return { layer, head };
+  }
+
   /** @param {string} part @returns {string[]} the pieces that look: those the row writes, in the decoder */
   queries(part) {
     return part === "encoder" ? this.data.src.pieces : this.data.tgt.pieces;

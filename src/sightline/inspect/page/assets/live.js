@@ -7,10 +7,10 @@ import { Pane } from "./pane.js";
 import { textOf } from "./pieces.js";
 
 /** @typedef {import("./state.js").State} State */
-/** @typedef {{name: string, heads: Record<string, number[]>}} Model heads: how many in each layer of each part */
+/** @typedef {{name: string, heads: Record<string, number[]>, example: string}} Model heads: how many in each layer of each part; a text to begin with */
 
 const PAUSE = 250; // milliseconds without a key before the server is asked
-const EXAMPLE = "A brown dog runs through the tall grass.";
+const INVITATION = "Type a text, and its translation follows.";
 const pageName = crypto.getRandomValues(new Uint32Array(2)).join("-");
 
 export class Live {
@@ -24,7 +24,7 @@ export class Live {
     this.panes.forEach((pane, number) => {
       pane.walk = (stack, layer, head) => this.walk(number, stack, layer, head);
     });
-    this.source = element("textarea", { id: "source", rows: 2, spellcheck: "false", oninput: () => store.set({ text: this.source.value, fix: null }) });
+    this.source = element("textarea", { id: "source", rows: 2, spellcheck: "false", placeholder: INVITATION, oninput: () => store.set({ text: this.source.value, fix: store.state.fix && { side: "q", index: 0 } }) });
     this.prefix = element("input", { id: "prefix", spellcheck: "false", autocomplete: "off", placeholder: "nothing", oninput: () => store.set({ prefix: this.prefix.value }) });
     this.beam = element("input", { id: "beam", type: "number", min: 1, max: 16, onchange: () => store.set({ beam: Math.min(16, Math.max(1, Number(this.beam.value) || 1)) }) });
     this.status = element("p", { class: "status", role: "status" });
@@ -37,7 +37,8 @@ export class Live {
       ...this.masks.map((masks) => masks.node),
       this.status,
     );
-    if (!store.state.text) store.set({ text: EXAMPLE });
+    const example = about.models.map((model) => model.example).find(Boolean);
+    if (!store.state.text && example) store.set({ text: example });
   }
 
   /** @param {State} state */
@@ -46,9 +47,16 @@ export class Live {
     fill(this.prefix, state.prefix);
     fill(this.beam, String(state.beam));
     for (const masks of this.masks) masks.update(state);
+    if (!state.text.trim()) return this.invite();
     for (const asker of this.askers) asker.ask(this.question(state, asker.number));
     this.status.textContent = this.askers.some((asker) => asker.waiting) ? "translating …" : this.askers.map((asker) => asker.error).filter(Boolean).join(" ");
     this.status.classList.toggle("error", this.askers.some((asker) => asker.error));
+  }
+
+  /** There is nothing to ask yet. */
+  invite() {
+    this.status.textContent = INVITATION;
+    this.status.classList.remove("error");
   }
 
   /** @param {State} state @param {number} model */

@@ -8,7 +8,7 @@ import { Inspection } from "./inspection.js";
 import { helpDialog, keyChange } from "./keyboard.js";
 import { Live } from "./live.js";
 import { Pane, VIEWS } from "./pane.js";
-import { Store, readHash, writeHash } from "./state.js";
+import { Store, pointsOut, readHash, writeHash } from "./state.js";
 
 /** @type {{inspections: any[], live: any}} */
 const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
@@ -21,16 +21,25 @@ const live = data.live ? new Live(store, data.live, () => refresh()) : null;
 const panes = live?.panes ?? data.inspections.map(() => new Pane(store));
 const body = element("div", { class: panes.length > 1 ? "panes several" : "panes" }, ...panes.map((pane) => pane.node));
 let theme = "";
+let opened = pointsOut(location.hash);
 
 /** Draw what the state says. */
 function refresh() {
+  const inspections = panes.flatMap((pane) => (pane.inspection ? [pane.inspection] : []));
+  if (inspections.length && !opened) open(inspections[0]);
   const { state } = store;
   useTheme(state.theme);
-  const inspections = panes.flatMap((pane) => (pane.inspection ? [pane.inspection] : []));
   controls.update(inspections, state);
   for (const pane of panes) pane.update(state, theme);
   live?.update(state);
   keepHash(writeHash(state));
+}
+
+/** Begin where something is to be seen: on the head that aligns words, with the first piece held. @param {Inspection} inspection */
+function open(inspection) {
+  opened = true;
+  const head = store.state.part === "cross" ? inspection.data.aligns : {};
+  store.set({ ...head, fix: { side: "q", index: 0 } });
 }
 
 /** @param {string} wanted */

@@ -10,6 +10,7 @@ import { MatrixView } from "./matrix.js";
 import { changes, named } from "./pieces.js";
 import { ProbabilitiesView } from "./probabilities.js";
 import { Readout } from "./readout.js";
+import { ScrollBox } from "./scroll.js";
 import { WalkView } from "./walk.js";
 
 /**
@@ -81,8 +82,8 @@ export class Pane {
     this.node.setAttribute("aria-label", model || "translation");
     this.texts.replaceChildren(
       ...(model ? [element("p", { class: "model" }, model)] : []),
-      element("p", { class: "source", dir: "auto" }, text),
-      element("p", { class: "translation", dir: "auto" }, ...(unmasked === null ? [translation] : compared(translation, unmasked))),
+      new ScrollBox("source text", element("p", { class: "source", dir: "auto" }, text)).node,
+      new ScrollBox("translated text", element("p", { class: "translation", dir: "auto" }, ...(unmasked === null ? [translation] : compared(translation, unmasked)))).node,
       ...(unmasked === null ? [] : [element("p", { class: "unmasked", dir: "auto" }, "with all heads: ", ...compared(unmasked, translation))]),
     );
   }

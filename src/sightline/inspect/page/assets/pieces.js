@@ -20,6 +20,14 @@ export function kind(piece) {
   return piece.startsWith(BLANK) ? "start" : "inside";
 }
 
+/**
+ * What is written in front of a piece that begins a word, where pieces stand without their neighbours.
+ * @param {string} piece
+ */
+export function beginning(piece) {
+  return kind(piece) === "start" && piece !== BLANK ? BLANK : "";
+}
+
 /** @param {number} share */
 export function percent(share) {
   const value = 100 * share;

@@ -2,7 +2,8 @@
 // View: what could have come next at each position, and what each layer would have said (the logit lens).
 
 import { element } from "./dom.js";
-import { kind, label, percent } from "./pieces.js";
+import { beginning, kind, label, percent } from "./pieces.js";
+import { ScrollBox } from "./scroll.js";
 
 const LENS_SHOWN = 5;
 
@@ -15,10 +16,10 @@ export class ProbabilitiesView {
     this.positions = pane.inspection.data.positions;
     this.chips = this.positions.map((position, index) => this.chip(position, index));
     this.detail = element("div", { class: "probabilities-detail", "aria-live": "polite" });
-    const strip = element("div", { class: "strip", role: "group", "aria-label": "pieces of the translation" }, ...this.chips);
-    const note = "Each piece of the translation with the probability it was written with. Choose one to see what else could have come.";
+    const strip = new ScrollBox("pieces of the translation", element("div", { class: "strip" }, ...this.chips));
+    const note = "Each piece of the translation with the probability it was written with. Choose one to see what else could have come. ▁ begins a word; grey goes on with the one before.";
     this.node = this.positions.length
-      ? element("div", { class: "probabilities" }, element("p", { class: "note" }, note), strip, this.detail)
+      ? element("div", { class: "probabilities" }, element("p", { class: "note" }, note), strip.node, this.detail)
       : element("p", { class: "empty" }, "No probabilities were recorded for this translation.");
     this.shown = -1;
   }
@@ -29,7 +30,7 @@ export class ProbabilitiesView {
     const chip = element(
       "button",
       { type: "button", class: `chip ${kind(position.piece)}`, dir: "auto", onclick: () => this.store.set({ fix: { side: "q", index } }) },
-      element("span", {}, label(position.piece)),
+      element("span", {}, spelled(position.piece)),
       element("small", {}, probability === null ? "rare" : percent(probability)),
     );
     chip.style.setProperty("--weight", `${Math.round(100 * (probability ?? 0))}%`);
@@ -44,7 +45,7 @@ export class ProbabilitiesView {
     this.shown = index;
     this.chips.forEach((chip, at) => chip.setAttribute("aria-pressed", String(at === index)));
     const position = this.positions[index];
-    this.detail.replaceChildren(this.next(position, index), this.lens(position), residual(position));
+    this.detail.replaceChildren(this.next(position, index), element("div", {}, lens(position), residual(position)));
   }
 
   /** @param {any} position @param {number} index @returns {HTMLElement} */
@@ -58,27 +59,33 @@ export class ProbabilitiesView {
     const share = Math.exp(candidate.log_prob);
     const force = kind(candidate.piece) === "mark" ? null : this.pane.force; // the end cannot be a beginning
     const name = force
-      ? element("button", { type: "button", dir: "auto", title: "go on from here with this piece", onclick: () => force(index, candidate.piece) }, label(candidate.piece))
-      : element("span", { dir: "auto" }, label(candidate.piece));
+      ? element("button", { type: "button", dir: "auto", title: "go on from here with this piece", onclick: () => force(index, candidate.piece) }, spelled(candidate.piece))
+      : element("span", { dir: "auto" }, spelled(candidate.piece));
     const fill = element("span", { class: "bar" });
     fill.style.setProperty("--weight", `${100 * share}%`);
     return element("li", { class: candidate.piece === written ? "written" : null }, name, fill, element("span", { class: "numbers" }, percent(share)));
   }
+}
 
-  /** @param {any} position */
-  lens(position) {
-    const rows = position.layers.map((/** @type {any[]} */ candidates, /** @type {number} */ layer) =>
-      element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), ...candidates.slice(0, LENS_SHOWN).map((found) => lensCell(found, position.piece))),
-    );
-    const caption = "What each decoder layer would have said, likeliest first (logit lens)";
-    return element("section", {}, element("h3", {}, "Layer by layer"), element("div", { class: "scroll" }, element("table", { class: "lens" }, element("caption", {}, caption), element("tbody", {}, ...rows))));
-  }
+/** A piece that stands alone: whether it begins a word is to be seen. @param {string} piece */
+function spelled(piece) {
+  return element("span", { class: `spelled ${kind(piece)}` }, element("span", { class: "begins" }, beginning(piece)), label(piece));
+}
+
+/** @param {any} position */
+function lens(position) {
+  const rows = position.layers.map((/** @type {any[]} */ candidates, /** @type {number} */ layer) =>
+    element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), ...candidates.slice(0, LENS_SHOWN).map((found) => lensCell(found, position.piece))),
+  );
+  const caption = "What each decoder layer would have said, likeliest first (logit lens)";
+  const table = element("table", { class: "lens", "aria-label": caption }, element("tbody", {}, ...rows));
+  return element("section", {}, element("h3", {}, "Layer by layer"), element("p", { class: "note" }, caption), new ScrollBox("layer by layer", table).node);
 }
 
 /** @param {any} found @param {string} written */
 function lensCell(found, written) {
   const share = Math.exp(found.log_prob);
-  const cell = element("td", { class: found.piece === written ? "written" : null, dir: "auto" }, label(found.piece), " ", element("small", {}, percent(share)));
+  const cell = element("td", { class: found.piece === written ? "written" : null, dir: "auto" }, spelled(found.piece), " ", element("small", {}, percent(share)));
   cell.style.setProperty("--weight", `${Math.round(100 * share)}%`);
   return cell;
 }

@@ -83,6 +83,15 @@ export function readHash(hash) {
 }
 
 /**
+ * Whether a hash says what to look at: a layer, a head or a piece.
+ * @param {string} hash
+ */
+export function pointsOut(hash) {
+  const named = new URLSearchParams(hash.replace(/^#/, ""));
+  return ["layer", "head", "fix"].some((key) => named.has(key));
+}
+
+/**
  * The hash of a state; what is as at the start is left out.
  * @param {State} state
  */

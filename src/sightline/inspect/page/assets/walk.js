@@ -57,10 +57,11 @@ export class WalkView {
 
   /** Ask the server once for each stack, layer and head. @param {import("./state.js").State} state */
   async ask(state) {
-    const wanted = `${state.stack} ${state.layer ?? 0} ${state.head ?? 0}`;
+    const { layer, head } = this.pane.inspection.one(state.stack, state);
+    const wanted = `${state.stack} ${layer} ${head}`;
     if (wanted === this.asked || !this.pane.walk) return;
     this.asked = wanted;
-    const { stops, error } = await this.pane.walk(state.stack, state.layer ?? 0, state.head ?? 0);
+    const { stops, error } = await this.pane.walk(state.stack, layer, head);
     if (wanted !== this.asked) return;
     this.stops = stops ?? [];
     this.shown = null;
