@@ -166,25 +166,7 @@ def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys
 
 # Help -----------------------------------------------------------------------------------------------------------------
 
-COMMANDS = [
-    "demo",
-    "train",
-    "translate",
-    "classify",
-    "forecast",
-    "distill",
-    "shortlist",
-    "score",
-    "evaluate",
-    "info",
-    "generate",
-    "fill",
-    "embed",
-    "label",
-    "transcribe",
-    "export",
-    "study",
-]
+COMMANDS = sorted(cli.build_parser()[1])
 
 
 @pytest.mark.parametrize("arguments", [["--help"], []])
