@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
@@ -181,7 +181,35 @@ def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start
     return vocabulary.encode(prompt) or ([] if start_id is None else [start_id])
 
 
-class TextModel(TextVerbs, Writer):
+class Forward:
+    """A decoder as what reads: no state sees what stands behind it, so padding there needs no mask."""
+
+    def __init__(self, network: DecoderOnly) -> None:
+        self.network = network
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Of the decoder."""
+        return self.network.parameters()
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """The decoder's last states."""
+        return self.network.decode(src)
+
+
+class ForwardModel(EmbeddingVerbs, FamilyModel):
+    """A decoder alone, perhaps without a head (E5-Mistral, Qwen3-Embedding, ...): it embeds texts."""
+
+    network: DecoderOnly
+
+    def make_embedder(self) -> TextEmbedder:
+        """What turns texts into vectors."""
+        stack = self.config.decoder
+        assert stack
+        network, longest = Forward(self.network), longest_text(stack)
+        return text_embedder(network, self.tokenizer, self.hf_config, stack.d_model, longest, self.path)
+
+
+class TextModel(TextVerbs, ForwardModel, Writer):
     """A decoder alone (GPT-2, LLaMA, ...): it writes on."""
 
     network: DecoderOnly
@@ -398,8 +426,8 @@ def kind_of(c: FamilyConfig) -> type[FamilyModel]:
         return PictureModel
     if c.decoder is None:
         return ReadingModel
+    if c.encoder is None:
+        return TextModel if c.head == "language" else ForwardModel
     if c.head != "language":
         return FamilyModel
-    if c.encoder is None:
-        return TextModel
     return SpeechModel if c.front == "audio" else RewritingModel

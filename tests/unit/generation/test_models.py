@@ -366,7 +366,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        ("gpt2", ["for            generate, score"]),
+        ("gpt2", ["for            generate, score, embed"]),
         ("bert", ["for            fill, embed", "model          bert (BertForMaskedLM)"]),
         ("vit", ["for            label", "classes        cat, dog, owl"]),
         ("m2m", ["for            generate, translate", "languages      deu_Latn, fra_Latn"]),

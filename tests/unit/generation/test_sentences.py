@@ -144,6 +144,16 @@ def test_prompts(make: Make) -> None:
     np.testing.assert_allclose(unpooled.embed(["a"])[0], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(("head", "writes"), [("LlamaForCausalLM", True), ("LlamaModel", False)])
+def test_a_decoder_embeds_too(head: str, writes: bool, make: Make) -> None:
+    """By its last state, as its folder asks; padding behind the shorter text changes nothing."""
+    model = lay_out(make("llama", {"architectures": [head]}).path, {"pooling_mode": "lasttoken"})
+    assert hasattr(model, "generate") == writes
+    with torch.inference_mode():
+        expected = [model.network.decode(torch.tensor([model.tokenizer.encode(text)]))[0, -1] for text in TEXTS]
+    np.testing.assert_allclose(model.embed(TEXTS), torch.stack(expected), atol=1e-5)
+
+
 # --- Texts longer than the model reads ---
 
 
