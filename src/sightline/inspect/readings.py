@@ -47,18 +47,24 @@ def between_words(
 
 
 def clearest_head(record: AttentionRecord) -> tuple[int, int] | None:
-    """Layer and head of the cross-attention that links the words of this pair most clearly; None where there is none.
+    """Layer and head of the cross-attention that links this pair most clearly; None where there is none.
 
-    Every source word counts once, with the greatest weight that a target word gives it: a head that looks at all of
-    them evenly, or always at the same one, has 1 in all, one that looks at each in its turn as many as there are words.
+    Every piece of a source word counts once, with the greatest weight that a piece of the translation gives it: a head
+    that looks at all of them evenly, or always at the same one, has 1 in all, one that looks at each in its turn as many
+    as there are. Marks count nothing. Pieces and not words, for not every language has blanks.
     """
+    reading, read = _pieces_of(record.tgt_words), _pieces_of(record.src_words)
     found = [
-        (float(words.max(0).sum()), -layer, -head)
+        (clearness, -layer, -head)
         for layer, heads in enumerate(record.cross)
-        if heads is not None and record.src_words and record.tgt_words
-        for head, words in enumerate(between_words(heads, record.tgt_words, record.src_words))
+        if heads is not None and reading and read
+        for head, clearness in enumerate(heads[:, reading][:, :, read].max(1).sum(-1).tolist())
     ]
     return (-max(found)[1], -max(found)[2]) if found else None
+
+
+def _pieces_of(words: Sequence[Word]) -> list[int]:
+    return [piece for word in words for piece in range(word.start, word.stop)]
 
 
 def entropy(layer: Float[np.ndarray, "heads queries keys"]) -> Float[np.ndarray, " heads"]:

@@ -69,6 +69,7 @@ def test_the_clearest_head_looks_at_each_word_in_its_turn() -> None:
     words = [Word("a", 0, 1), Word("b", 1, 2)]
     pair = AttentionRecord("", "", ["a", "b", "</s>"], ["c", "d"], words, words, [], [], layers)
     assert clearest_head(pair) == (2, 1)
+    assert clearest_head(replace(pair, tgt_words=[Word("cd", 0, 2)])) == (2, 1)  # as where words have no blanks
     assert clearest_head(replace(pair, cross=[None])) is None
     assert clearest_head(replace(pair, src_words=[])) is None
 
