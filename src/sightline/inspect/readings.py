@@ -49,9 +49,9 @@ def between_words(
 def clearest_head(record: AttentionRecord) -> tuple[int, int] | None:
     """Layer and head of the cross-attention that links this pair most clearly; None where there is none.
 
-    Every piece of a source word counts once, with the greatest weight that a piece of the translation gives it: a head
-    that looks at all of them evenly, or always at the same one, has 1 in all, one that looks at each in its turn as many
-    as there are. Marks count nothing. Pieces and not words, for not every language has blanks.
+    Every piece of a source word counts once, with the greatest weight that a piece of the translation gives it: a
+    head that looks at all of them evenly, or always at the same one, has 1 in all, one that looks at each in its turn
+    as many as there are. Marks count nothing. Pieces and not words, for not every language has blanks.
     """
     reading, read = _pieces_of(record.tgt_words), _pieces_of(record.src_words)
     found = [
