@@ -110,7 +110,7 @@ def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> Non
     """The weights, tensors on whatever device, in float32; and the model card."""
     arrays = {name: value.detach().float().cpu().contiguous().numpy() for name, value in parameters.items()}
     _write(folder / WEIGHTS, lambda path: save_file(arrays, path, {"format": "pt"}))
-    _write(folder / CARD, lambda path: path.write_text(card, encoding="utf-8"))
+    write_text(folder / CARD, card)
 
 
 def write_decoding(folder: Path, decode: DecodeConfig, edit: Callable[[str], str]) -> None:
@@ -118,8 +118,7 @@ def write_decoding(folder: Path, decode: DecodeConfig, edit: Callable[[str], str
     _write_json(folder / GENERATION, asdict(decode))
     card = folder / CARD
     if card.is_file():
-        text = edit(card.read_text(encoding="utf-8"))
-        _write(card, lambda path: path.write_text(text, encoding="utf-8"))
+        write_text(card, edit(card.read_text(encoding="utf-8")))
 
 
 def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
@@ -266,6 +265,15 @@ def _write(path: Path, writer: Callable[[Path], Any]) -> None:
             os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file of a model directory, replaced in one step; `UserError` where it cannot be written."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        _write(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -25,6 +25,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "device": frozenset(),
     "config": frozenset(),
+    "statistics": frozenset(),
+    "figures": frozenset({"statistics"}),
     "native": frozenset(),
     "compiled": frozenset({"config", "native"}),
     "model": frozenset({"config", "native"}),
@@ -43,6 +45,20 @@ GRAPH: dict[str, frozenset[str]] = {
     "generation": frozenset({"families", "relatives", "model", "data", "decode"}),
     "inspect": frozenset({"architectures", "baselines", "model", "config", "data", "decode", "evaluate"}),
     "inspect.explorer": frozenset({"api", "config"}),
+    "results": frozenset(
+        {
+            "config",
+            "data",
+            "decode",
+            "evaluate",
+            "figures",
+            "statistics",
+            "model_directory",
+            "training",
+            "api",
+            "__version__",
+        }
+    ),
     "serve": frozenset({"decode", "inspect", "config"}),
     "model_card": frozenset({"config"}),
     "summary": frozenset({"config", "families", "generation", "relatives", "model_card", "model_directory"}),
@@ -82,6 +98,8 @@ GRAPH: dict[str, frozenset[str]] = {
             "api",
             "device",
             "config",
+            "figures",
+            "statistics",
         }
     ),
     "cli": EVERYTHING,

@@ -74,7 +74,7 @@ def series(path: Path) -> None:
     write(path, ["hour,load,heat", *(f"{i},{100 + 9 * (i % 4)},{i % 7}" for i in range(120))])
 
 
-def model(recipe: str) -> Callable[[Path], None]:
+def model(recipe: str, *settings: str) -> Callable[[Path], None]:
     """A translator of two updates, shaped as the documents say: four layers and heads where it has any."""
 
     def make(path: Path) -> None:
@@ -82,7 +82,7 @@ def model(recipe: str) -> Callable[[Path], None]:
         for file, shift in zip(corpus, (0, 3), strict=True):
             write(file, sentences(60, shift))
         shape = [setting for setting in SHORT[""] if recipe == "tiny" or not setting.startswith("model.d_ff")]
-        sightline.train(corpus, corpus, path, recipe, shape, device="cpu", show=False)
+        sightline.train(corpus, corpus, path, recipe, [*shape, *settings], device="cpu", show=False)
 
     return make
 
@@ -112,6 +112,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "check.tsv": labelled,
     "load.csv": series,
     **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/large")},
+    **{f"runs/tiny-{seed}": model("tiny", f"train.seed={seed}") for seed in (1, 2)},
+    "runs/wide-1": model("tiny", "model.d_model=32"),
     "runs/bahdanau": model("bahdanau"),
     "path/to/gpt2": checkpoint("gpt2"),
     "path/to/checkpoint": checkpoint("gpt2"),
@@ -204,6 +206,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "train": loads("--out"),
     "translate": translated,
     "evaluate": evaluated,
+    "results": lambda words, out: "| tiny (baseline) |    2 |" in out and Path("curves.png").is_file(),
     "score": scored,
     "info": lambda words, out: "parameters" in out,
     "inspect": inspected,

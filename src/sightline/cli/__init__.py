@@ -24,6 +24,7 @@ from sightline.cli import (
     families,
     generate,
     inspect,
+    results,
     study,
     tasks,
     train,
@@ -33,7 +34,21 @@ from sightline.cli.rules import in_flags, refuse_meaningless, refuse_overwriting
 from sightline.errors import UserError, unknown
 
 # In the order of the help.
-COMMANDS = (demo, train, translate, tasks, corpora, evaluate, attention, inspect, families, generate, export, study)
+COMMANDS = (
+    demo,
+    train,
+    translate,
+    tasks,
+    corpora,
+    evaluate,
+    attention,
+    inspect,
+    results,
+    families,
+    generate,
+    export,
+    study,
+)
 
 
 class Parser(argparse.ArgumentParser):

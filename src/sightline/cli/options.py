@@ -81,6 +81,10 @@ EITHER = f"{OWN}, or {FAMILY}"
 
 def model_options(parser: argparse.ArgumentParser, needed: bool = True, what: str = OWN) -> None:
     parser.add_argument("model", metavar="MODEL", nargs=None if needed else "?", help=what)
+    device_option(parser)
+
+
+def device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
 
 

@@ -86,6 +86,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "is for an array (.npy) or for lines of JSON (.jsonl, .json, .txt): name one of these endings",
         ),
     ),
+    "results": (
+        Rule(
+            ("metric", "multi30k", "tokenize", "baseline", "device", *DECODING),
+            lambda o: not o.test,
+            "is for test sets: add --test NAME SOURCE REFERENCE",
+        ),
+        Rule(("axis",), lambda o: not o.curves, "is for --curves FILE"),
+    ),
     "inspect": (
         Rule(
             ("part", "layer", "head"),
@@ -174,7 +182,16 @@ def _files(
         if action.type is kind:
             value = getattr(options, action.dest)
             flag = action.option_strings[0] if action.option_strings else ""
-            yield from ((flag, path) for path in (value if isinstance(value, list) else [value]) if path)
+            yield from ((flag, path) for path in _flat(value) if path)
+
+
+def _flat(value: Any) -> Iterator[str]:
+    """What an option holds that may take several files, and be given several times."""
+    if not isinstance(value, list):
+        yield value
+        return
+    for item in value:
+        yield from _flat(item)
 
 
 def _same(written: str, read: str) -> bool:

@@ -90,7 +90,9 @@ def render(report: Report) -> str:
         lines.append(f"{name:<{width}}  {score.score:6.2f}   {score.signature}")
         if score.length:
             lines.append(f"{'':<{width}}          {describe_length(score)}")
-    lines.append(f"{report.n_sentences:,} sentences" + (f", {_search(report.decoding)}" if report.decoding else ""))
+    lines.append(
+        f"{report.n_sentences:,} sentences" + (f", {describe_search(report.decoding)}" if report.decoding else "")
+    )
     for name, c in report.comparisons.items():
         lines.append(
             f"{name}: {c.a.score:.2f} (95 % interval {c.a.mean:.2f} ± {c.a.ci:.2f}) against {c.b.score:.2f} "
@@ -111,5 +113,9 @@ def describe_length(score: Score) -> str:
     return f"length ratio {length.ratio:.3f} ({counts}), brevity penalty {length.brevity_penalty:.3f}"
 
 
-def _search(d: DecodeConfig) -> str:
+def describe_search(d: DecodeConfig) -> str:
+    """
+    >>> describe_search(DecodeConfig())
+    'beam 4, length penalty 0.6'
+    """
     return f"sampled, seed {d.seed}" if d.sample else f"beam {d.beam_size}, length penalty {d.length_penalty}"

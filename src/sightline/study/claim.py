@@ -6,11 +6,12 @@ values are also the key under which the work is kept. Figures are described here
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sightline.study.statistics import Estimate, Numbers, PowerLaw, power_law, seed_range
+from sightline.figures import Figure, Series
+from sightline.statistics import PowerLaw, power_law, seed_range
 
 Scale = Literal["toy", "quick", "full"]  # of the tests, of --quick, of the study
 Row = dict[str, Any]  # numbers and names of one measured point
@@ -27,40 +28,6 @@ class Plan:
     def pick(self, toy: Any, quick: Any, full: Any) -> Any:
         """The value for this plan's scale."""
         return {"toy": toy, "quick": quick, "full": full}[self.scale]
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line of a panel, a point per x. `name` decides colour, marker and dash, the same in every figure."""
-
-    name: str
-    x: Numbers
-    y: Sequence[Estimate]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes. Labels carry their units; `marks` are vertical lines by name, `levels` horizontal ones."""
-
-    title: str
-    x_label: str
-    y_label: str
-    series: Sequence[Series]
-    log_x: bool = True
-    log_y: bool = False
-    marks: Mapping[str, float] = field(default_factory=dict)
-    levels: Mapping[str, float] = field(default_factory=dict)
-    y_range: tuple[float | int, float | int] | None = None
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Panels side by side, a sentence that says what to see in them, and one for those who cannot see them."""
-
-    name: str  # of the PNG file
-    caption: str
-    alt: str
-    panels: Sequence[Panel]
 
 
 @dataclass(frozen=True)

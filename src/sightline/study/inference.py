@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from sightline.decode.engine import EncoderDecoder
-from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, distinct, growth, mean, select, series_by
+from sightline.figures import Figure, Panel
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, growth, mean, select, series_by
 from sightline.study.clock import seconds
 from sightline.study.contenders import ALL, BOS, FIRST, make, matched, size
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.figures import Figure, Panel
 from sightline.model.attention import MultiHeadAttention, fused_attention
 from sightline.model.cache import LayerCache
 from sightline.model.feed_forward import FeedForward
@@ -16,7 +17,7 @@ from sightline.model.layers import EncoderLayer, Sublayer
 from sightline.model.masks import causal_mask
 from sightline.model.parameters import count_parameters
 from sightline.model.positions import LearnedPositions, SinusoidalPositions
-from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, distinct, mean, select, series, series_by
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
 from sightline.study.learning import learn
 
 SYMBOLS = 16

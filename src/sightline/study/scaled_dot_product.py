@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
+from sightline.figures import Figure, Panel
 from sightline.model.attention import scaled_dot_product_attention
-from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, mean, select, series_by
-from sightline.study.statistics import power_law
+from sightline.statistics import power_law
+from sightline.study.claim import Claim, Plan, Row, Verdict, mean, select, series_by
 
 WITH, WITHOUT = "with 1/sqrt(d_k)", "without"
 

@@ -14,16 +14,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import UserError
+from sightline.figures import Figure, Panel, Series
 from sightline.model.attention import MultiHeadAttention
 from sightline.model.feed_forward import FeedForward
 from sightline.model.layers import EncoderLayer, Sublayer
 from sightline.model.masks import causal_mask
 from sightline.model.parameters import count_parameters
 from sightline.model.positions import SinusoidalPositions
-from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Series, Verdict, distinct, mean, select, series
+from sightline.statistics import PowerLaw, power_law
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series
 from sightline.study.contenders import width_for
 from sightline.study.learning import learn
-from sightline.study.statistics import PowerLaw, power_law
 
 NETWORKS = ("transformer", "lstm")
 CONTEXT = 64  # characters

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, growth, mean, select, series_by
+from sightline.figures import Figure, Panel
+from sightline.statistics import PowerLaw
+from sightline.study.claim import Claim, Plan, Row, Verdict, growth, mean, select, series_by
 from sightline.study.clock import matrix_rate, seconds
 from sightline.study.contenders import ALL, FIRST, make, matched, size
-from sightline.study.statistics import PowerLaw
 
 VOCAB = 256
 LOOPING = ("bahdanau", "luong")  # their decoders feed a step's attention into the next

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
@@ -61,19 +61,29 @@ def _cut(path: Path, after_step: int) -> None:
     """Keep the whole lines up to `after_step`; a line torn by a crash goes too."""
     if not path.exists():
         return
-    kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            if json.loads(line)["step"] <= after_step:
-                kept.append(line + "\n")
-        except (json.JSONDecodeError, KeyError, TypeError):
-            continue
+    kept = [f"{line}\n" for line, record in _whole_lines(path) if record["step"] <= after_step]
     draft = path.with_suffix(".draft")
     try:
         draft.write_text("".join(kept), encoding="utf-8")
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The records of a log, also of a run that is under way; none where there is no such file."""
+    return [record for _, record in _whole_lines(path)] if path.exists() else []
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Lines with their records; a line that a crash has torn, or that is just being written, is left out."""
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict) and isinstance(record.get("step"), int):
+            yield line, record
 
 
 def check_tensorboard() -> None:

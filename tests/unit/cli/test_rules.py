@@ -47,6 +47,9 @@ UNREAD: list[tuple[list[str], str]] = [
     ([*SCORED, "--source", "a"], "--source does not go with --hypothesis"),
     ([SCORED[0], "m", *SCORED[1:]], "MODEL does not go with --hypothesis"),
     (["embed", "m", "-o", "x.npz"], "-o is for an array (.npy) or for lines of JSON"),
+    (["results", "m", "--beam-size", "4"], "--beam-size is for test sets"),
+    (["results", "m", "--baseline", "n"], "--baseline is for test sets"),
+    (["results", "m", "--axis", "hours"], "--axis is for --curves"),
     (["inspect", "m", "a", "--layer", "9"], "--layer is for pictures and text"),
     (["inspect", "m", "a", "-o", "x.html", "--head", "77"], "--head is for pictures and text"),
     (["inspect", "m", "a", "--format", "json", "--part", "encoder"], "--part is for pictures and text"),
@@ -170,6 +173,7 @@ WRITERS = [
     ["evaluate", "m", "--source", "a", "--reference", "b", "{}", "--save", "{}"],
     ["align", "m", "--source", "a", "--target", "{}", "-o", "{}"],
     ["embed", "m", "{}", "-o", "{}"],
+    ["results", "m", "--test", "a", "b", "c", "--test", "a", "{}", "c", "-o", "{}"],
 ]
 
 

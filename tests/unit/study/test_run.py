@@ -11,9 +11,10 @@ import pytest
 
 from sightline import cli
 from sightline.errors import UserError
+from sightline.figures import Figure, Panel
 from sightline.study import claims
 from sightline.study import run as running
-from sightline.study.claim import Claim, Figure, Panel, Plan, Row, Verdict, mean, series
+from sightline.study.claim import Claim, Plan, Row, Verdict, mean, series
 from sightline.study.run import StudyRequest, request_of, run_study, study
 
 

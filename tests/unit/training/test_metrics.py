@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sightline.errors import UserError, WriteError
-from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, MetricsLog, Terminal
+from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, MetricsLog, Terminal, read_log
 
 INTERVAL = {
     "step": 20,
@@ -50,6 +50,12 @@ def test_resuming_cuts_later_and_torn_lines(tmp_path: Path, torn: str) -> None:
     assert steps(tmp_path / TRAINING_LOG) == [5, 10, 12]
     assert steps(tmp_path / VALIDATION_LOG) == [5, 10]
     assert sorted(path.name for path in tmp_path.iterdir()) == [TRAINING_LOG, VALIDATION_LOG]
+
+
+def test_a_log_is_read_without_its_torn_lines(tmp_path: Path) -> None:
+    assert read_log(tmp_path / VALIDATION_LOG) == []
+    write(tmp_path, VALIDATION_LOG, '{"step": 5, "loss": 1.5}\n[]\n{"loss": 2}\n{"step": 10, "lo')
+    assert read_log(tmp_path / VALIDATION_LOG) == [{"step": 5, "loss": 1.5}]
 
 
 def test_starting_anew_forgets_everything(tmp_path: Path) -> None:

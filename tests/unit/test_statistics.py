@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sightline.study.statistics import (
+from sightline.statistics import (
     bootstrap_interval,
     crossing,
     mean_interval,

@@ -1,15 +1,17 @@
-"""Described figures to PNG pictures: the colours of Okabe and Ito, and a marker and a dash for each line as well.
+"""Figures of lines with bands, described and drawn: the colours of Okabe and Ito, a marker and a dash for each line.
 
-The bare matplotlib figure, without pyplot: no window system. Not here: what a figure shows (the claims' own files).
+The bare matplotlib figure, without pyplot: no window system. Not here: what a figure shows (`study`, `results`), and
+pictures of attention (`inspect/picture.py`).
 """
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sightline.errors import UserError
-from sightline.study.claim import Figure, Panel, Series
+from sightline.statistics import Estimate, Numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,12 +26,47 @@ PLACES = {"transformer": 0, "lstm": 1, "conv": 2, "bahdanau": 3, "luong": 4, "gr
 PANEL_WIDTH, PANEL_HEIGHT, DPI = 4.7, 4.1, 130  # inches, inches, dots an inch
 
 
-def render(figure: Figure) -> bytes:
-    """The PNG of a figure."""
+@dataclass(frozen=True)
+class Series:
+    """One line of a panel, a point per x. `name` decides colour, marker and dash, the same in every figure."""
+
+    name: str
+    x: Numbers
+    y: Sequence[Estimate]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes. Labels carry their units; `marks` are vertical lines by name, `levels` horizontal ones."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    log_x: bool = True
+    log_y: bool = False
+    marks: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
+    y_range: tuple[float | int, float | int] | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels side by side, a sentence that says what to see in them, and one for those who cannot see them."""
+
+    name: str  # of the PNG file
+    caption: str
+    alt: str
+    panels: Sequence[Panel]
+
+
+def render(figure: Figure, style: str = "png") -> bytes:
+    """The picture of a figure, "png" or "svg"."""
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure as Canvas
     except ImportError:
-        raise UserError('the report needs matplotlib: pip install "sightline[demo]"') from None
+        raise UserError('figures need matplotlib: pip install "sightline[demo]"') from None
     columns = min(2, len(figure.panels))
     lines = math.ceil(len(figure.panels) / columns)
     size = (max(PANEL_WIDTH * columns, 6.4), PANEL_HEIGHT * lines)
@@ -39,7 +76,8 @@ def render(figure: Figure) -> bytes:
         alone = number == len(figure.panels) - 1 and number % columns == 0  # the last one has its row for itself
         _draw_panel(canvas.add_subplot(grid[number // columns, :] if alone else grid[number]), panel)
     file = io.BytesIO()
-    canvas.savefig(file, format="png")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "sightline"}):
+        canvas.savefig(file, format=style, metadata={"Date": None} if style == "svg" else None)
     return file.getvalue()
 
 

@@ -1,0 +1,97 @@
+"""How runs learnt, from their logs: validation figures against updates or hours, and the best of them as a table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from sightline.errors import UserError
+from sightline.figures import Figure, Panel, Series
+from sightline.results.runs import Group, Run
+from sightline.results.table import Cell, Column, Row, Table
+from sightline.statistics import Estimate
+from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, read_log
+
+FIGURES = {"bleu": ("BLEU", "validation BLEU"), "loss": ("loss", "validation loss, nats a piece")}
+AXES = {"updates": "updates", "hours": "hours of training, validations among them"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One validation of the model as it was then."""
+
+    updates: int
+    hours: float
+    figures: Mapping[str, float]
+
+
+def learning_curves(groups: Sequence[Group], axis: str) -> Figure:
+    """A panel for each figure that some run has; a line for each system, a band from the worst to the best of its runs.
+
+    Raises:
+        UserError: a run has not been validated yet.
+    """
+    points = {group.name: [read_points(run) for run in group.runs] for group in groups}
+    panels = []
+    for key, (title, label) in FIGURES.items():
+        lines = [line for name, runs in points.items() if (line := _line(name, runs, key, axis)).x]
+        if lines:
+            panels.append(Panel(title, AXES[axis], label, lines, log_x=False))
+    return Figure("learning-curves", "", "", panels)
+
+
+def read_points(run: Run) -> list[Point]:
+    """The validations of a run in their order, without that of the averaged checkpoints at its end."""
+    records = [record for record in _validations(run) if str(record.get("what", "")).startswith("step ")]
+    return [Point(record["step"], _hours(run, record), _figures(record)) for record in records]
+
+
+def validation_table(groups: Sequence[Group]) -> Table:
+    """What each system's best models score in validation, and after how many updates and hours training ended."""
+    best = [Column("validation", "BLEU"), Column("validation", "loss", digits=4)]
+    columns = [*best, Column("", "updates", digits=0), Column("", "hours")]
+    return Table(columns, [Row(group.name, len(group.runs), _best_cells(group)) for group in groups])
+
+
+def _best_cells(group: Group) -> list[Cell | None]:
+    validations = [_validations(run) for run in group.runs]
+    best = [([record for record in own if record.get("best")] or own)[-1] for own in validations]
+    last = [own[-1] for own in validations]
+    columns: list[list[float]] = [
+        *([_figures(record)[key] for record in best if key in _figures(record)] for key in FIGURES),
+        [float(record["step"]) for record in last],
+        [_hours(run, record) for run, record in zip(group.runs, last, strict=True)],
+    ]
+    return [Cell(scores) if len(scores) == len(group.runs) else None for scores in columns]
+
+
+def _validations(run: Run) -> list[dict[str, Any]]:
+    records = read_log(run.path / VALIDATION_LOG)
+    if not records:
+        raise UserError(f"{run.path}: has no {VALIDATION_LOG} yet; leave it out, or wait for its first validation")
+    return records
+
+
+def _figures(record: Mapping[str, Any]) -> dict[str, float]:
+    return {key: float(record[key]) for key in FIGURES if isinstance(record.get(key), int | float)}
+
+
+def _hours(run: Run, record: Mapping[str, Any]) -> float:
+    """When a validation ended; logs that do not say have the length of each interval of training."""
+    if "elapsed" in record:
+        return record["elapsed"] / 3600
+    before = [line for line in read_log(run.path / TRAINING_LOG) if line["step"] <= record["step"]]
+    return (sum(line.get("seconds", 0.0) for line in before) + record.get("seconds", 0.0)) / 3600
+
+
+def _line(name: str, runs: Sequence[Sequence[Point]], key: str, axis: str) -> Series:
+    """The mean of the runs wherever all have been validated."""
+    by_step = [{point.updates: point for point in points if key in point.figures} for points in runs]
+    steps = sorted(set.intersection(*(set(points) for points in by_step)))
+    at = [[points[step] for points in by_step] for step in steps]
+    x = [fmean(getattr(point, axis) for point in points) for points in at]
+    return Series(name, x, [_estimate([point.figures[key] for point in points]) for points in at])
+
+
+def _estimate(values: Sequence[float]) -> Estimate:
+    return Estimate(fmean(values), min(values), max(values), len(values))

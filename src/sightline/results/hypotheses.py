@@ -1,0 +1,98 @@
+"""What a run makes of a test set, kept in the run: translated once, and there for anybody to score again.
+
+`RUN/hypotheses/NAME.KEY.txt` has a line for each of the source; a `.json` beside it says which model, text and settings
+it belongs to. The key is a digest of all of them: another model, or other settings, are other files.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sightline import __version__
+from sightline.config import DecodeConfig
+from sightline.decode.translator import override
+from sightline.errors import UserError
+from sightline.evaluate.report import describe_search, hypotheses_of
+from sightline.model_directory import SHORTLIST, TOKENIZER, WEIGHTS, write_text
+from sightline.results.runs import Run
+
+FOLDER = "hypotheses"
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """A text and its references, by a name that can be part of a file's."""
+
+    name: str
+    sources: Sequence[str]
+    references: Sequence[Sequence[str]]
+
+
+class Hypotheses:
+    """The translations of one run, read where they are kept and made where they are not."""
+
+    def __init__(self, run: Run, device: str, overrides: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        """`overrides` are settings to decode with in place of the model's own; `say` is told what takes time."""
+        self._run = run
+        self._device = device
+        self._overrides = dict(overrides)
+        self._say = say
+        self.decoding: DecodeConfig = override(run.config.decode, self._overrides)
+
+    def of(self, texts: EvaluationSet) -> list[str]:
+        """A line for each source.
+
+        Raises:
+            UserError: the run has no model yet, or another one at the end than at the beginning.
+        """
+        about = self._about(texts)
+        key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
+        path = self._run.path / FOLDER / f"{texts.name}.{key}.txt"
+        kept = path.read_bytes().decode("utf-8").split("\n")[:-1] if path.is_file() else []
+        if len(kept) == len(texts.sources):
+            return kept
+        self._say(f"{self._run.name}: translating {texts.name}, {len(texts.sources):,} lines")
+        lines = hypotheses_of(self._model, texts.sources, self._overrides)
+        if self._about(texts) != about:
+            raise UserError(f"{self._run.path}: has another model now than a moment ago; wait until its training ends")
+        write_text(path, "".join(f"{line}\n" for line in lines))
+        write_text(path.with_suffix(".json"), json.dumps(about, indent=2) + "\n")
+        return lines
+
+    def _about(self, texts: EvaluationSet) -> dict[str, Any]:
+        """All that the translations depend on."""
+        files = [WEIGHTS, TOKENIZER, *([SHORTLIST] if self.decoding.shortlist else [])]
+        return {
+            "sightline": __version__,
+            "files": {name: _digest(self._run.path / name) for name in files},
+            "model": asdict(self._run.config.model),
+            "decoding": asdict(self.decoding),
+            "source": hashlib.sha256("\n".join(texts.sources).encode()).hexdigest(),
+        }
+
+    @cached_property
+    def _model(self) -> Any:
+        from sightline.api import load_translator  # with what it takes to translate, which is often not needed
+
+        return load_translator(self._run.path, self._device)
+
+
+def describe_decoding(hypotheses: Mapping[str, Hypotheses]) -> list[str]:
+    """How runs, by their names, were decoded: once if all of them alike."""
+    said = {name: describe_search(own.decoding) for name, own in hypotheses.items()}
+    alike = len(set(said.values())) == 1
+    return [next(iter(said.values()))] if alike else [f"{name}: {search}" for name, search in said.items()]
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise UserError(
+            f"{path.parent}: has no {path.name} yet; leave it out, or wait for its first validation"
+        ) from None

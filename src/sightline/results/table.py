@@ -1,0 +1,119 @@
+"""Scores of systems on test sets: mean and deviation over runs, and whether a difference is more than chance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+from jaxtyping import Float
+
+from sightline.errors import unknown
+from sightline.evaluate.bleu import Measure, compare
+from sightline.results.hypotheses import EvaluationSet
+from sightline.results.runs import Group
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric on a test set, and the signature that reproduces it ("" for a figure of a training log)."""
+
+    test: str
+    metric: str
+    signature: str = ""
+    digits: int = 2  # to show
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A system under one metric."""
+
+    scores: Sequence[float]  # of its runs
+    p_value: float | None = None  # of the difference from the baseline
+    difference: float = 0.0  # mean - mean of the baseline
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.scores)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation between runs; None of a single one."""
+        return stdev(self.scores) if len(self.scores) > 1 else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system; a cell is None where it has no such figure."""
+
+    name: str
+    runs: int
+    cells: Sequence[Cell | None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Systems in rows, with a cell for each of the columns."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    baseline: str = ""
+    notes: Sequence[str] = ()  # how the figures came about
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """A system on one test set by one metric: the score of each run, and its scores when resampled."""
+
+    scores: Sequence[float]
+    samples: Sequence[Float[np.ndarray, " samples"]]
+
+
+def score_table(
+    groups: Sequence[Group],
+    tests: Sequence[EvaluationSet],
+    hypotheses: Mapping[str, Mapping[str, Sequence[str]]],
+    measures: Sequence[Measure],
+    baseline: str = "",
+    notes: Sequence[str] = (),
+) -> Table:
+    """Every system on every test set by every metric.
+
+    `hypotheses` are lines by the names of run and test set. With the name of a `baseline` the others are compared with
+    it by paired bootstrap over sentences and runs (`sightline.evaluate.bleu.compare`).
+    """
+    columns: list[Column] = []
+    cells: dict[str, list[Cell | None]] = {group.name: [] for group in groups}
+    for test in tests:
+        for measure in measures:
+            figures = {group.name: _figures(group, test, hypotheses, measure, bool(baseline)) for group in groups}
+            columns.append(Column(test.name, measure.name, measure.signature()))
+            for name, own in figures.items():
+                cells[name].append(_cell(own, figures.get(baseline) if name != baseline else None))
+    rows = [Row(group.name, len(group.runs), cells[group.name]) for group in groups]
+    return Table(columns, rows, baseline, notes)
+
+
+def check_baseline(name: str, groups: Sequence[Group]) -> None:
+    """`UserError` where there is no such system; to be asked before anything is translated."""
+    names = [group.name for group in groups]
+    if name and name not in names:
+        raise unknown("baseline", name, names)
+
+
+def _figures(
+    group: Group,
+    test: EvaluationSet,
+    hypotheses: Mapping[str, Mapping[str, Sequence[str]]],
+    measure: Measure,
+    resample: bool,
+) -> _Figures:
+    statistics = [measure.statistics(hypotheses[run.name][test.name], test.references) for run in group.runs]
+    scores = [measure.score(own).score for own in statistics]
+    return _Figures(scores, [measure.resampled(own) for own in statistics] if resample else [])
+
+
+def _cell(own: _Figures, baseline: _Figures | None) -> Cell:
+    if baseline is None:
+        return Cell(own.scores)
+    comparison = compare("", "", (own.scores, baseline.scores), (own.samples, baseline.samples))
+    return Cell(own.scores, comparison.p_value, comparison.a.score - comparison.b.score)

@@ -1,0 +1,77 @@
+"""Learning curves as the logs of runs have them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sightline.errors import UserError
+from sightline.figures import render
+from sightline.results.curves import learning_curves, read_points, validation_table
+from sightline.results.runs import group_runs
+
+
+def log(shift: float = 0.0, steps: int = 3) -> list[dict[str, Any]]:
+    lines = [
+        {"step": 10 * n, "what": f"step {10 * n}", "loss": 5.0 - n, "bleu": 10.0 * n + shift, "elapsed": 3600.0 * n}
+        for n in range(1, steps + 1)
+    ]
+    return [{**line, "best": True} for line in lines]
+
+
+AVERAGE = {"step": 30, "what": "average of 3 checkpoints", "loss": 1.5, "bleu": 33.0, "best": True, "elapsed": 12600.0}
+
+
+def test_a_line_is_the_mean_of_its_runs_where_all_of_them_are(make_run: Any) -> None:
+    runs = [make_run("a-1", 1, log=log()), make_run("a-2", 2, log=[*log(2.0, 2), {"step": 99}])]
+    bleu, loss = learning_curves(group_runs(runs, {}), "updates").panels
+    (line,) = bleu.series
+    assert (line.name, list(line.x)) == ("a", [10, 20])
+    assert [(point.value, point.low, point.high) for point in line.y] == [(11, 10, 12), (21, 20, 22)]
+    assert [point.value for point in loss.series[0].y] == [4, 3]
+    assert (bleu.x_label, bleu.y_label) == ("updates", "validation BLEU")
+
+
+def test_hours_are_those_of_the_log(make_run: Any) -> None:
+    run = make_run("a", log=log())
+    (line,) = learning_curves(group_runs([run], {}), "hours").panels[0].series
+    assert list(line.x) == [1, 2, 3]
+
+
+def test_hours_of_a_log_without_them_are_summed(make_run: Any) -> None:
+    lines = [{**line, "seconds": 360} for line in log()]
+    for line in lines:
+        del line["elapsed"]
+    run = make_run("a", log=lines)
+    intervals = [{"step": step, "seconds": 1800.0} for step in (5, 10, 15, 20, 25, 30)]
+    (run.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in intervals), encoding="utf-8")
+    assert [point.hours for point in read_points(run)] == pytest.approx([1.1, 2.1, 3.1])
+
+
+def test_the_average_at_the_end_is_no_point_of_the_curve_but_may_be_the_best(make_run: Any) -> None:
+    run = make_run("a", log=[*log(), AVERAGE])
+    assert [point.updates for point in read_points(run)] == [10, 20, 30]
+    (row,) = validation_table(group_runs([run], {})).rows
+    assert [cell.mean for cell in row.cells if cell] == [33.0, 1.5, 30, 3.5]
+
+
+def test_a_run_without_bleu_has_no_line_there(make_run: Any) -> None:
+    plain = [{key: value for key, value in line.items() if key != "bleu"} for line in log()]
+    runs = [make_run("a", log=log()), make_run("b", log=plain, d_model=32)]
+    bleu, loss = learning_curves(group_runs(runs, {}), "updates").panels
+    assert [line.name for line in bleu.series] == ["a"]
+    assert [line.name for line in loss.series] == ["a", "b"]
+    assert validation_table(group_runs(runs, {})).rows[1].cells[0] is None
+
+
+def test_a_run_without_validation_is_refused(make_run: Any) -> None:
+    with pytest.raises(UserError, match=r"has no validation\.jsonl yet"):
+        learning_curves(group_runs([make_run("a")], {}), "updates")
+
+
+@pytest.mark.parametrize(("style", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_the_picture(make_run: Any, style: str, start: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    figure = learning_curves(group_runs([make_run("a", log=log())], {}), "hours")
+    assert render(figure, style).startswith(start)
+    assert render(figure, style) == render(figure, style)
