@@ -72,11 +72,13 @@ class EncoderDecoder(Protocol):
 class OwnSearch(Protocol):
     """A model that can search by itself, in several threads at once, and finds what `search.beam_search` does.
 
-    `search(sources, limits, options, few)` is given sources with their end marks, `engine.Bounds`, `PlainOptions` and
-    `candidates.Candidates` or None. What it gives for each source has the fields of a `Hypothesis`.
+    `search(sources, limits, options, few, stop)` is given sources with their end marks, `engine.Bounds`, `PlainOptions`
+    and `candidates.Candidates` or None. What it gives for each source has the fields of a `Hypothesis`. It raises a
+    `MemoryError` for sources that are too many, and any other error within a tenth of a second after `stop`, an array
+    of one number in int32, came to hold another one than 0: somebody has pressed Ctrl-C.
     """
 
-    def search(self, sources: Any, limits: Any, options: Any, few: Any) -> Any: ...
+    def search(self, sources: Any, limits: Any, options: Any, few: Any, stop: Any = None) -> Any: ...
 
 
 # For one sentence: from what is written, and how many pieces are wanted, to as many or fewer that may follow.

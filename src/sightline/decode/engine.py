@@ -9,7 +9,7 @@ import math
 import os
 import sys
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import astuple, dataclass, replace
@@ -24,6 +24,18 @@ from sightline.decode.contract import FREE, EncoderDecoder, Hypothesis, OwnSearc
 from sightline.errors import UserError
 
 LEAST_SHARE = 512  # of `batch_tokens` for each thread: fewer rows would leave the products waiting for their weights
+
+
+class TooLarge(UserError):
+    """Memory does not hold the search for one source, known by its index, which callers turn into that of their own."""
+
+    def __init__(self, index: int, why: str, kind: str = "text") -> None:
+        super().__init__(index, why, kind)
+        self.index, self.why, self.kind = index, why, kind
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.index + 1}: {self.why}"
+
 
 Decode = Callable[[list[int]], list[list[Hypothesis]]]  # of the sources with these indices
 Results = Generator[tuple[list[int], list[list[Hypothesis]]], None, None]
@@ -87,8 +99,8 @@ def decode_tokens(
         shortlist: what outputs may be made of; None = the whole vocabulary, whatever `config.shortlist` asks for.
 
     Raises:
-        UserError: the settings make no sense, the model gives numbers that are not finite, or the device's memory
-            does not hold a single source. A batch that it does not hold is cut in half.
+        UserError: the settings make no sense, the model gives numbers that are not finite, or memory does not hold the
+            search for a single source (`TooLarge`). A batch that it does not hold is cut in half.
     """
     check_decoding(config)
     special = special or SpecialIds()
@@ -120,7 +132,11 @@ def _by_model(
     max_len: int | None,
     shortlist: CandidateTable | None,
 ) -> Results:
-    """Batches side by side in threads, which together take the memory of one batch."""
+    """Batches side by side in threads, which together take the memory of one batch.
+
+    A thread of its own has even the only batch: signals are for the main thread, which is to wait where they reach it.
+    """
+    stop = np.zeros(1, np.int32)
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
         ended, forced = [[*sources[i], special.eos_id] for i in batch], [prefixes[i] for i in batch]
@@ -129,17 +145,59 @@ def _by_model(
         if shortlist is not None:
             few = shortlist.candidates(ended, forced, astuple(special))
             limits, places = replace(limits, prefix=few.places(limits.prefix)), special_places(special, few)
-        ranked = model.search(ended, limits, plain_options(config, places), few)
+        ranked = model.search(ended, limits, plain_options(config, places), few, stop)
         return with_ids([[Hypothesis(**vars(f)) for f in best] for best in ranked], few)
 
     threads = usable_threads()
     share = max(min(config.batch_tokens, LEAST_SHARE), config.batch_tokens // threads)
     waiting = list(batches([len(source) for source in sources], replace(config, batch_tokens=share)))
-    if threads == 1 or len(waiting) < 2:
-        yield from ((batch, decode(batch)) for batch in waiting)
+    if not waiting:
         return
-    with ThreadPoolExecutor(threads) as pool:
-        yield from zip(waiting, pool.map(decode, waiting), strict=True)
+    with ThreadPoolExecutor(min(threads, len(waiting))) as pool:
+        try:
+            crowded: list[list[int]] = []
+            for batch, answer in [(batch, pool.submit(_or_none, decode, batch)) for batch in waiting]:
+                found = answer.result()
+                if found is None:
+                    crowded += [batch] if len(batch) == 1 else _halves(batch, config)[::-1]
+                else:
+                    yield batch, found
+            yield from one_by_one(lambda batch: pool.submit(decode, batch).result(), crowded, config)
+        finally:  # also when Ctrl-C has ended the waiting
+            stop[0] = 1
+            pool.shutdown(cancel_futures=True)
+
+
+def _or_none(decode: Decode, batch: list[int]) -> list[list[Hypothesis]] | None:
+    """None where memory has run out: the error itself would keep what is in memory."""
+    try:
+        return decode(batch)
+    except MemoryError:
+        return None
+
+
+def one_by_one(decode: Decode, waiting: Iterable[list[int]], config: DecodeConfig) -> Results:
+    """One batch after the other; one that memory does not hold is cut in half."""
+    stack = list(waiting)[::-1]
+    while stack:
+        batch = stack.pop()
+        try:
+            yield batch, decode(batch)
+        except MemoryError:
+            stack += _halves(batch, config)
+
+
+def _halves(batch: list[int], config: DecodeConfig) -> list[list[int]]:
+    """A batch that did not fit into memory as two, the latter first; memory grows with rows x length alone."""
+    if len(batch) == 1:
+        raise TooLarge(
+            batch[0],
+            "memory does not hold the search for its translation: lower --beam-size, which is decode.beam_size (now "
+            f"{config.beam_size}), or --max-source-length, decode.max_source_length (now {config.max_source_length}), "
+            "or use --device cpu if it was a GPU's",
+        )
+    middle = len(batch) // 2
+    return [batch[middle:], batch[:middle]]
 
 
 def usable_cores() -> int:

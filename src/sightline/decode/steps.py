@@ -18,10 +18,10 @@ from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.constraints import Limits
 from sightline.decode.contract import EncoderDecoder, Hypothesis, SpecialIds
 from sightline.decode.engine import (
-    Decode,
     Results,
     batches,
     bounds,
+    one_by_one,
     plain_options,
     random_stream,
     special_places,
@@ -30,7 +30,6 @@ from sightline.decode.engine import (
 from sightline.decode.partial_steps import PartialSteps
 from sightline.decode.sampling import SamplingOptions
 from sightline.decode.search import SearchOptions, Step, beam_search, sample
-from sightline.errors import UserError
 
 
 def decode_by_steps(
@@ -45,13 +44,14 @@ def decode_by_steps(
     """Each batch with its hypotheses; arguments as `engine.decode_tokens`."""
 
     @torch.inference_mode()
+    @_memory_errors()
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
         chosen, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
         start = start_decoding(model, chosen, forced, config, special, max_len, shortlist)
         return with_ids(_search(start, chosen, config), start.few)
 
     with evaluating(model):
-        yield from _in_turn(decode, [len(source) for source in sources], config)
+        yield from one_by_one(decode, batches([len(source) for source in sources], config), config)
 
 
 @contextmanager
@@ -65,27 +65,17 @@ def evaluating(model: EncoderDecoder) -> Iterator[None]:
         model.train(was_training)
 
 
-def _in_turn(decode: Decode, lengths: Sequence[int], config: DecodeConfig) -> Results:
-    """One batch after the other; one that the device's memory does not hold is cut in half."""
-    waiting = list(batches(lengths, config))[::-1]
-    while waiting:
-        batch = waiting.pop()
-        try:
-            yield batch, decode(batch)
-        except torch.OutOfMemoryError:
-            waiting += _halves(batch, config)
-
-
-def _halves(batch: list[int], config: DecodeConfig) -> list[list[int]]:
-    """A batch that did not fit into the device's memory as two; their memory grows with rows x length alone."""
-    if len(batch) == 1:
-        raise UserError(
-            "the device's memory does not hold the translation of one line: lower decode.beam_size (now "
-            f"{config.beam_size}) or decode.max_source_length (now {config.max_source_length}), or use --device cpu"
-        )
-    torch.cuda.empty_cache()
-    middle = len(batch) // 2
-    return [batch[middle:], batch[:middle]]
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    """What torch raises where a device's memory, or this machine's, has run out becomes a `MemoryError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            torch.cuda.empty_cache()
+        elif "can't allocate memory" not in str(error):
+            raise
+        raise MemoryError(str(error)) from error
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sightline.config import DecodeConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, OwnSearch, SpecialIds, with_room
-from sightline.decode.engine import check_decoding, decode_tokens, is_plain
+from sightline.decode.engine import TooLarge, check_decoding, decode_tokens, is_plain
 from sightline.errors import UserError
 
 # Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
@@ -117,9 +117,13 @@ class Translator:
 
         Reads `chunk_lines` at a time, so memory does not grow with the input.
         """
-        stream = iter(lines)
+        stream, done = iter(lines), 0
         while chunk := list(islice(stream, chunk_lines)):
-            yield from self.translate(chunk, prefix, draft, **overrides)
+            try:
+                yield from self.translate(chunk, prefix, draft, **overrides)
+            except TooLarge as error:
+                raise TooLarge(done + error.index, error.why, "line") from None
+            done += len(chunk)
 
     def segment(self, texts: Sequence[str], config: DecodeConfig) -> list[list[list[int]]]:
         """Token ids of each text's parts: none for a blank text, several for one that is too long.
@@ -177,7 +181,11 @@ class Translator:
         special, max_len = self.special, self.max_len
         if draft is None:
             model = self.searcher(config)
-            return decode_tokens(model, parts, config, special, prefixes, max_len, self.offered(config))
+            try:
+                return decode_tokens(model, parts, config, special, prefixes, max_len, self.offered(config))
+            except TooLarge as error:
+                text = [i for i, parts in enumerate(sources) for _ in parts][error.index]
+                raise TooLarge(text, error.why) from None
         from sightline.decode.speculative import speculative_search  # needs torch, as every search step by step
 
         return [

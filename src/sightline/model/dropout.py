@@ -72,9 +72,10 @@ def _in_order(x: Tensor) -> bool:
 
 
 def _drop(x: Tensor, residual: Tensor | None, seed: int, dropped: int, scale: float) -> Tensor:
+    assert residual is None or residual.shape == x.shape
     out = torch.empty_like(x)
-    at = None if residual is None else residual.data_ptr()
-    training_library().sightline_drop(x.data_ptr(), at, seed, dropped, scale, x.numel(), out.data_ptr())  # pyright: ignore
+    at, threads = None if residual is None else residual.data_ptr(), torch.get_num_threads()
+    training_library().sightline_drop(x.data_ptr(), at, seed, dropped, scale, x.numel(), out.data_ptr(), threads)  # pyright: ignore
     return out
 
 

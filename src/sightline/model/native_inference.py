@@ -77,9 +77,11 @@ class NativeTransformer(nn.Module):
         few = self.network.output.rows(ids.numpy())
         return lambda hidden: _through(few, hidden)
 
-    def search(self, sources: Sequence[Sequence[int]], limits: Any, options: Any, few: Any) -> list[list[Found]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Any, options: Any, few: Any, stop: Any = None
+    ) -> list[list[Found]]:
         """What `decode.search` finds, without a step of it in Python; arguments as `decode.contract.OwnSearch`."""
-        return self.network.search(sources, limits, options, few)
+        return self.network.search(sources, limits, options, few, stop)
 
 
 class NativeCache:

@@ -28,6 +28,13 @@ class Packing:
     keys: Int[Tensor, " sentences_and_end"]  # the same of what is attended to
     causal: bool  # and to no later ones
 
+    def __post_init__(self) -> None:
+        for rows in (self.queries, self.keys):  # which C goes by without looking
+            assert rows.dtype == torch.int32 and rows.is_contiguous()
+            assert rows[0] == 0 and bool((rows.diff() >= 0).all()), "sentences follow each other from row 0 on"
+        assert len(self.queries) == len(self.keys)
+        assert not self.causal or torch.equal(self.queries, self.keys), "what is later is known among the same rows"
+
     @property
     def weights(self) -> int:
         """How many weights a head keeps."""
@@ -71,6 +78,12 @@ def packed_attention(
         widths: d_k and d_v of a head, multiples of 8.
         packing: which rows belong together.
     """
+    d_k, d_v = widths
+    shape = (n_heads * (2 * d_k + d_v),) if kv is None else (n_heads * d_k, n_heads * (d_k + d_v))
+    given = (q,) if kv is None else (q, kv)
+    assert tuple(x.size(1) for x in given) == shape and not (d_k % LANES or d_v % LANES)
+    assert all(x.dtype == torch.float32 and x.device.type == "cpu" for x in given)
+    assert (packing.queries[-1], packing.keys[-1]) == (len(q), len(given[-1])), "every row belongs to a sentence"
     return _PackedAttention.apply(q, kv, n_heads, widths, packing)
 
 
@@ -117,5 +130,5 @@ def _inputs(q: Tensor, kv: Tensor | None, n_heads: int, widths: tuple[int, int])
 
 
 def _call(name: str, *arguments: Any) -> None:
-    if getattr(training_library(), f"sightline_{name}")(*arguments):
+    if getattr(training_library(), f"sightline_{name}")(*arguments, torch.get_num_threads()):
         raise MemoryError("no memory for attention")

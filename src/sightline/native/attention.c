@@ -85,19 +85,19 @@ INLINE void multiply_rows(const int ROWS, const float *a, int64_t a_stride, cons
     for (int n = 0; n < width; n += 16) {
         const int both = n + 16 <= width;
         __m256 total[4][2];
-#pragma GCC unroll 4
+        UNROLL(4)
         for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_ps();
         for (int k = 0; k < depth; k++) {
             const float *row = b + k * b_stride + n;
             __m256 b0 = _mm256_loadu_ps(row), b1 = both ? _mm256_loadu_ps(row + 8) : _mm256_setzero_ps();
-#pragma GCC unroll 4
+            UNROLL(4)
             for (int r = 0; r < ROWS; r++) {
                 __m256 factor = _mm256_broadcast_ss(a + r * a_stride + k);
                 total[r][0] = _mm256_fmadd_ps(factor, b0, total[r][0]);
                 total[r][1] = _mm256_fmadd_ps(factor, b1, total[r][1]);
             }
         }
-#pragma GCC unroll 4
+        UNROLL(4)
         for (int r = 0; r < ROWS; r++) {
             _mm256_storeu_ps(c + r * c_stride + n, total[r][0]);
             if (both) _mm256_storeu_ps(c + r * c_stride + n + 8, total[r][1]);
@@ -220,9 +220,9 @@ static void attend_sentences(void *data, int64_t begin, int64_t end) {
     free(keys);
 }
 
-int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, float *out) {
+int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, float *out, int threads) {
     Pass pass = {packing, inputs, NULL, NULL, weights, out, 0};
-    share(packing->sentences, attend_sentences, &pass);
+    share(packing->sentences, threads, attend_sentences, &pass);
     return pass.failed;
 }
 
@@ -279,8 +279,8 @@ static void attend_sentences_backward(void *data, int64_t begin, int64_t end) {
 }
 
 int sightline_attend_backward(const Packing *packing, const Inputs *inputs, const float *weights,
-                              const float *out_gradient, const Inputs *gradients) {
+                              const float *out_gradient, const Inputs *gradients, int threads) {
     Pass pass = {packing, inputs, gradients, out_gradient, (float *)weights, NULL, 0};
-    share(packing->sentences, attend_sentences_backward, &pass);
+    share(packing->sentences, threads, attend_sentences_backward, &pass);
     return pass.failed;
 }

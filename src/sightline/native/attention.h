@@ -51,10 +51,10 @@ typedef struct Inputs {
 
 /* Attention of all heads to (rows, heads * d_v). Keeps the weights, (queries, rounded keys) of each sentence and head
    one after the other. 0, or -1 without memory. */
-EXPORT int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, float *out);
+EXPORT int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, float *out, int threads);
 
 /* The gradients of the inputs from that of `out`. */
 EXPORT int sightline_attend_backward(const Packing *packing, const Inputs *inputs, const float *weights,
-                                     const float *out_gradient, const Inputs *gradients);
+                                     const float *out_gradient, const Inputs *gradients, int threads);
 
 #endif

@@ -15,19 +15,19 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 SOURCES = ("products.c", "attention.c", "transformer.c", "search.c", "training.c", "team.c")
+ANYWHERE = "processor.c"  # asks what the processor can do, and so must not need it
 LIBRARY = FOLDER / "_library.so"
 # Contraction would let a compiler round an expression differently in two places, and results depend on company.
 FLAGS = (
     "-std=gnu11",
     "-O3",
-    "-mavx2",
-    "-mfma",
     "-ffp-contract=off",
     "-fno-math-errno",
-    "-shared",
     "-fPIC",
+    "-pthread",
     "-fvisibility=hidden",
 )
+INSTRUCTIONS = ("-mavx2", "-mfma")
 PROCESSORS = ("x86_64",)
 
 
@@ -37,8 +37,11 @@ def possible() -> bool:
 
 
 def compiler() -> list[str] | None:
-    """How to call a C compiler: `CC`, one on the path, or that of the Python package `ziglang`; None: there is none."""
-    names = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
+    """How to call a C compiler: `CC`, one on the path, or that of the Python package `ziglang`; None: there is none.
+
+    What gcc makes of the sources is the fastest, and `cc` may be any other.
+    """
+    names = [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "cc", "clang"]
     for name in names:
         if shutil.which(name.split()[0]):
             return name.split()
@@ -47,6 +50,11 @@ def compiler() -> list[str] | None:
     except ImportError:
         return None
     return [sys.executable, "-m", "ziglang", "cc"]
+
+
+def flags_of(source: str) -> list[str]:
+    """How one of the sources is compiled."""
+    return list(FLAGS) if source == ANYWHERE else [*FLAGS, *INSTRUCTIONS]
 
 
 def version() -> int:
@@ -61,25 +69,23 @@ def build() -> str:
         return f"there is none for {platform.system()} on {platform.machine()} yet"
     command = compiler()
     if command is None:
-        return "no C compiler was found (cc, gcc, clang, or pip install ziglang)"
+        return "no C compiler was found (gcc, cc, clang, or pip install ziglang)"
     made = LIBRARY.with_suffix(f".{os.getpid()}")
-    done = subprocess.run(
-        [
-            *command,
-            *FLAGS,
-            f"-DSIGHTLINE_VERSION={version()}",
-            *(str(FOLDER / name) for name in SOURCES),
-            "-o",
-            str(made),
-            "-lm",
-        ],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        made.unlink(missing_ok=True)
-        return f"{command[0]} failed: {done.stderr.strip()[-500:]}"
-    made.replace(LIBRARY)
+    anywhere = made.with_suffix(f"{made.suffix}.o")
+    sources = [str(FOLDER / name) for name in SOURCES]
+    flags = [*flags_of(SOURCES[0]), f"-DSIGHTLINE_VERSION={version()}"]
+    try:
+        for call in (
+            [*flags_of(ANYWHERE), "-c", str(FOLDER / ANYWHERE), "-o", str(anywhere)],
+            [*flags, "-shared", *sources, str(anywhere), "-o", str(made), "-lm"],
+        ):
+            done = subprocess.run([*command, *call], capture_output=True, text=True)
+            if done.returncode:
+                return f"{command[0]} failed: {done.stderr.strip()[-500:]}"
+        made.replace(LIBRARY)
+    finally:
+        for path in (made, anywhere):
+            path.unlink(missing_ok=True)
     return ""
 
 

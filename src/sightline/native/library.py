@@ -8,7 +8,6 @@ import os
 import warnings
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
 from functools import cache
-from pathlib import Path
 
 from sightline.native.build import LIBRARY, version
 
@@ -136,13 +135,17 @@ class Inputs(Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The library; None where it was not built, this processor lacks its instructions, or the switch says no."""
-    if os.environ.get(SWITCH) == "0" or not LIBRARY.is_file() or not _has_instructions():
+    if os.environ.get(SWITCH) == "0" or not LIBRARY.is_file():
         return None
     try:
         loaded = ctypes.CDLL(str(LIBRARY))
     except OSError:  # made for another system
         return None
-    if not hasattr(loaded, "sightline_version") or loaded.sightline_version() != version():
+    # What is not of these sources may know no way to ask, and then must not be asked for anything.
+    asked = hasattr(loaded, "sightline_runs_here")
+    if asked and not loaded.sightline_runs_here():
+        return None
+    if not asked or loaded.sightline_version() != version():
         warnings.warn(f"the compiled library is not of these sources and is left out: {REBUILD}", stacklevel=2)
         return None
     for name, result, arguments in (
@@ -151,18 +154,18 @@ def library() -> ctypes.CDLL | None:
         ("linear_free", None, (c_void_p,)),
         ("apply", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
         ("levels", None, (c_void_p, c_void_p, c_void_p)),
-        ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int)),
+        ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
         ("end", None, (c_void_p,)),
         ("make_room", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),
         ("step", c_int, (c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
         ("places", c_int64, (c_void_p,)),
         ("forget", None, (c_void_p, c_int64)),
         ("search", c_int, (c_void_p,) * 7),
-        ("team", None, (c_void_p, c_void_p)),
-        ("drop", None, (c_void_p, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p)),
-        ("softmax", None, (c_void_p, c_int64, c_int64, c_void_p)),
-        ("attend", c_int, (c_void_p,) * 4),
-        ("attend_backward", c_int, (c_void_p,) * 5),
+        ("team", None, (c_void_p,)),
+        ("drop", None, (c_void_p, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p, c_int)),
+        ("softmax", None, (c_void_p, c_int64, c_int64, c_void_p, c_int)),
+        ("attend", c_int, (*(c_void_p,) * 4, c_int)),
+        ("attend_backward", c_int, (*(c_void_p,) * 5, c_int)),
     ):
         function = getattr(loaded, f"sightline_{name}")
         function.restype, function.argtypes = result, arguments
@@ -171,20 +174,13 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def training_library() -> ctypes.CDLL | None:
-    """The library, which from now on shares the passes of a training step among torch's own threads.
+    """The library, which from now on shares the passes of a training step among threads of torch's runtime.
 
-    For whoever has imported torch: its OpenMP runtime is found among the functions of the process, on Linux.
+    For whoever has imported torch: its OpenMP runtime is found among the functions of the process, on Linux. How many
+    threads is said with each call, as `torch.get_num_threads` has it: the runtime itself keeps a number for each thread
+    that calls, and torch's is in it only once that thread has asked torch.
     """
     loaded, process = library(), ctypes.CDLL(None)
-    if loaded and hasattr(process, "GOMP_parallel") and hasattr(process, "omp_get_max_threads"):
-        loaded.sightline_team(*(ctypes.cast(x, c_void_p) for x in (process.GOMP_parallel, process.omp_get_max_threads)))
+    if loaded and hasattr(process, "GOMP_parallel"):
+        loaded.sightline_team(ctypes.cast(process.GOMP_parallel, c_void_p))
     return loaded
-
-
-def _has_instructions() -> bool:
-    """Whether the processor knows AVX2 and FMA."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
-    except (OSError, IndexError):  # not Linux: every Intel Mac of the last ten years does
-        return True
-    return {"avx2", "fma"} <= set(flags)

@@ -6,6 +6,7 @@ from ctypes import POINTER, byref, c_int32, c_void_p, cast
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,10 @@ from sightline.native import library as c
 Floats = NDArray[np.float32]
 Ints = NDArray[Any]  # of whole numbers
 LANES = 8  # numbers a register holds: what widths have to be multiples of
+
+
+class Stopped(Exception):
+    """Who waited for a search waits no more."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +48,29 @@ class Linear:
         weight = _floats(weight)
         bias = None if bias is None else _floats(bias)
         self.d_out, self.d_in = weight.shape
+        assert self.d_out and self.d_in and (bias is None or bias.shape == (self.d_out,)), "a weight with its bias"
         self.int8 = int8
-        self.address = _made(
-            _library().sightline_linear(_at(weight), _at(bias), self.d_out, self.d_in, int8, after_relu)
-        )
+        self._keep(_library().sightline_linear(_at(weight), _at(bias), self.d_out, self.d_in, int8, after_relu))
 
     def rows(self, index: Ints) -> "Linear":
         """Some of the outputs, in this order; each yields what it does here, to the last bit."""
+        assert index.ndim == 1 and len(index) and _all_below(index, self.d_out), "outputs that there are"
         index = np.ascontiguousarray(index, np.int32)
         few = object.__new__(Linear)
         few.d_out, few.d_in, few.int8 = len(index), self.d_in, self.int8
-        few.address = _made(_library().sightline_linear_rows(self.address, _at(index), len(index)))
+        few._keep(_library().sightline_linear_rows(self.address, _at(index), len(index)))
         return few
+
+    def _keep(self, address: int | None) -> None:
+        """What the library has made is given back with this object, but not where the whole program ends."""
+        if not address:
+            raise MemoryError("no memory for a packed layer")
+        self.address = address
+        finalize(self, _library().sightline_linear_free, address).atexit = False
 
     def __call__(self, x: Floats) -> Floats:
         """(rows, d_in) to (rows, d_out); a row yields the same to the last bit in any company."""
+        assert x.ndim == 2 and x.shape[1] == self.d_in, f"inputs of width {self.d_in}, not {x.shape}"
         x = _floats(x)
         y = np.empty((len(x), self.d_out), np.float32)
         _done(_library().sightline_apply(self.address, _at(x), len(x), _at(y)))
@@ -65,13 +78,10 @@ class Linear:
 
     def levels(self) -> tuple[NDArray[np.int8], Floats]:
         """In int8: the levels (d_out, d_in) and the scale of each output; W is about scale * level."""
+        assert self.int8, "in float32 there are no levels"
         levels, scales = np.empty((self.d_out, self.d_in), np.int8), np.empty(self.d_out, np.float32)
         _library().sightline_levels(self.address, _at(levels), _at(scales))
         return levels, scales
-
-    def __del__(self) -> None:
-        if getattr(self, "address", None):
-            _library().sightline_linear_free(self.address)
 
 
 class Network:
@@ -95,11 +105,12 @@ class Network:
         self._parameters, self._shape, self._int8 = parameters, shape, int8
         self._kept: list[Any] = []  # what the structures point to
         d_model = parameters["tgt_embeddings.tokens.weight"].shape[1]
+        assert d_model % LANES == 0, f"d_model = {d_model} is no multiple of {LANES}"
+        self.d_model = d_model
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
         heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
         decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
         self.output = Linear(parameters["output.weight"], parameters.get("output.bias"), int8)
-        self.d_model = d_model
         self._positions = positions
         self._known = 0  # positions in the table
         self._growing = Lock()
@@ -117,26 +128,32 @@ class Network:
             output=self.output.address,
         )
         self.vocabulary = {side: len(parameters[f"{side}_embeddings.tokens.weight"]) for side in ("src", "tgt")}
+        assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), "what is written is read"
         del self._parameters
 
-    def start(self, sources: Sequence[Sequence[int]]) -> "Decoding":
-        """Encode sources, ids with their end marks."""
-        return Decoding(self, sources)
+    def start(self, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> "Decoding":
+        """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
+        return Decoding(self, sources, stop)
 
     def search(
-        self, sources: Sequence[Sequence[int]], limits: Any, options: "SearchSettings", few: Any
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Any,
+        options: "SearchSettings",
+        few: Any,
+        stop: Ints | None = None,
     ) -> "list[list[Found]]":
-        """Encode sources and search; arguments as `decode.contract.OwnSearch`."""
+        """Encode sources and search; arguments and errors as `decode.contract.OwnSearch`."""
         bounds = limits.min_length, limits.max_length, limits.prefix
         if few is None:
-            return self.start(sources).search(options, *bounds)
+            return self.start(sources, stop).search(options, *bounds)
         barred = np.where(few.allowed, np.float32(0), np.float32(-np.inf))
-        return self.start(sources).search(options, *bounds, few.ids, barred)
+        return self.start(sources, stop).search(options, *bounds, few.ids, barred)
 
     def check_pieces(self, pieces: Ints, side: str) -> None:
         """A `UserError` for ids that the table of the source ("src") or the target ("tgt") does not have."""
         known = self.vocabulary[side]
-        if pieces.size and not (pieces.min() >= 0 and pieces.max() < known):
+        if not _all_below(pieces, known):
             strange = int(pieces.max() if pieces.max() >= known else pieces.min())
             raise UserError(f"piece {strange} is none of the model's {known}: the tokenizer is that of another model")
 
@@ -146,9 +163,11 @@ class Network:
             if length <= self._known:
                 return
             tables = self._positions(max(length, 2 * self._known))
-            if length > len(tables[0]):
-                raise UserError(f"a sequence of {length} pieces is longer than model.max_len = {len(tables[0])}")
-            self._known = len(tables[0])
+            known = min(map(len, tables))
+            if length > known:
+                raise UserError(f"a sequence of {length} pieces is longer than model.max_len = {known}")
+            assert all(table.shape[1] == self.d_model for table in tables)
+            self._known = known
             for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):
                 embeddings.positions = self._address(table)
 
@@ -169,28 +188,35 @@ class Network:
 
     def _embeddings(self, side: str) -> c.Embeddings:
         rows = self._parameters[f"{side}_embeddings.tokens.weight"]
+        assert rows.shape[1] == self.d_model
         return c.Embeddings(self._address(rows), None, math.sqrt(rows.shape[1]))
 
     def _norm(self, name: str) -> c.Norm:
         weight = self._parameters.get(f"{name}.weight")
         if weight is None:
             return c.Norm(None, None, 0.0)
-        return c.Norm(self._address(weight), self._address(self._parameters[f"{name}.bias"]), self._shape.eps)
+        bias = self._parameters[f"{name}.bias"]
+        assert weight.shape == bias.shape == (self.d_model,)
+        return c.Norm(self._address(weight), self._address(bias), self._shape.eps)
 
     def _layer(self, name: str, own: int, cross: int | None) -> c.Layer:
         p = self._parameters
+        up, down = (p[f"{name}.ffn.{way}_proj.weight"] for way in ("up", "down"))
+        assert (up.shape[1], *down.shape) == (self.d_model, self.d_model, len(up)), f"{name}.ffn: widths that fit"
         return c.Layer(
             self._attention(f"{name}.self_attn", own, False),
             c.Attention() if cross is None else self._attention(f"{name}.cross_attn", cross, True),
             c.FeedForward(
-                self._linear(p[f"{name}.ffn.up_proj.weight"], p.get(f"{name}.ffn.up_proj.bias")),
-                self._linear(p[f"{name}.ffn.down_proj.weight"], p.get(f"{name}.ffn.down_proj.bias"), after_relu=True),
+                self._linear(up, p.get(f"{name}.ffn.up_proj.bias")),
+                self._linear(down, p.get(f"{name}.ffn.down_proj.bias"), after_relu=True),
                 self._norm(f"{name}.ffn_sublayer.norm"),
             ),
         )
 
     def _attention(self, name: str, heads: int, cross: bool) -> c.Attention:
         q, k, v, o = (self._projection(f"{name}.{x}_proj") for x in "qkvo")
+        assert all(x[0].shape[1] == self.d_model for x in (q, k, v)) and o[0].shape == (self.d_model, len(v[0]))
+        assert len(q[0]) == len(k[0]) and heads > 0 and not (len(q[0]) % heads or len(v[0]) % heads), f"{name}: heads"
         d_k, d_v = len(q[0]) // heads, len(v[0]) // heads
         scale = 1 / math.sqrt(d_k)
         q, k, v = (_wider_heads(*x, heads) for x in ((q[0] * scale, q[1] * scale), k, v))
@@ -246,18 +272,27 @@ class Found:
 
 
 class Decoding:
-    """Sources that have been encoded, and the keys and values of what is written for them."""
+    """Sources that have been encoded, and the keys and values of what is written for them.
 
-    def __init__(self, network: Network, sources: Sequence[Sequence[int]]) -> None:
+    Whoever waits in another thread makes `stop`, one number in int32, other than 0, and within milliseconds whatever
+    goes on here raises `Stopped`.
+    """
+
+    def __init__(self, network: Network, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> None:
+        assert stop is None or (stop.dtype == np.int32 and stop.size == 1)
+        self._stop = stop
+        self._room = 0  # places that there is memory for
         lengths = np.array([len(source) for source in sources], np.int32)
+        assert len(lengths) and lengths.all(), "sources have at least their end marks"
         pieces = np.array([piece for source in sources for piece in source], np.int32)
         self.network = network
         self.sentences = len(sources)
         network.check_pieces(pieces, "src")
         network.know_positions(int(lengths.max()))
-        self.address = _made(
-            _library().sightline_start(byref(network.structure), _at(pieces), _at(lengths), len(lengths))
-        )
+        structure = byref(network.structure)
+        self.address = _library().sightline_start(structure, _at(pieces), _at(lengths), len(lengths), _at(stop))
+        self._done(not self.address)
+        finalize(self, _end, self.address, network).atexit = False
 
     def search(
         self,
@@ -279,7 +314,9 @@ class Decoding:
                 places among these ids.
             barred: (sentences, n), 0 or -inf for what a sentence may not write of them.
         """
-        self.network.check_pieces(prefix[prefix >= 0], "tgt")
+        output = self.network.output if ids is None else self.network.output.rows(ids)
+        self._check_search(settings, min_length, max_length, prefix, output.d_out)
+        assert barred is None or barred.shape == (self.sentences, output.d_out)
         longest = int(max_length.max())
         self.network.know_positions(longest)
         n = self.sentences * settings.n_best
@@ -289,10 +326,9 @@ class Decoding:
         min_length, max_length, prefix = (np.ascontiguousarray(x, np.int32) for x in (min_length, max_length, prefix))
         limits = c.Limits(_at(min_length), _at(max_length), _at(prefix), prefix.shape[1])
         found = c.Found(_at(tokens), _at(lengths), _at(token_log_probs), _at(log_probs), _at(scores), longest)
-        output = self.network.output if ids is None else self.network.output.rows(ids)
         ids = None if ids is None else np.ascontiguousarray(ids, np.int32)
         barred = None if barred is None else _floats(barred)
-        _done(
+        self._done(
             _library().sightline_search(
                 self.address,
                 output.address,
@@ -310,6 +346,17 @@ class Decoding:
             ranked[i // settings.n_best].append(hypothesis)
         return ranked
 
+    def _check_search(
+        self, settings: SearchSettings, min_length: Ints, max_length: Ints, prefix: Ints, outputs: int
+    ) -> None:
+        """What C goes by without looking: ids or places among `outputs`, and numbers of sentences."""
+        forced = prefix[prefix >= 0]
+        self.network.check_pieces(forced, "tgt")
+        assert _all_below(forced, outputs) and 0 <= settings.bos_id < outputs
+        assert settings.n_best >= 1 and settings.beam_size >= 1 and len(settings.suppressed) <= c.MOST_SUPPRESSED
+        assert min_length.shape == max_length.shape == (self.sentences,) and len(prefix) == self.sentences
+        assert prefix.ndim == 2 and max_length.min() >= 1 and max_length.max() < 1 << 30
+
     def step(self, tokens: Ints, positions: Ints, sentences: Ints, paths: Ints) -> Floats:
         """Hidden states (rows, d_model) after one more position of `rows` hypotheses.
 
@@ -320,16 +367,32 @@ class Decoding:
             paths: (rows, room) in int32, of places up to and with those of `tokens`: `places` and those after it.
         """
         self.network.check_pieces(tokens, "tgt")
+        self._check_step(len(tokens), positions, sentences, paths)
         self.network.know_positions(int(positions.max()) + 1)
         hidden = np.empty((len(tokens), self.network.d_model), np.float32)
         of_rows = [np.ascontiguousarray(x, np.int32) for x in (tokens, positions, sentences)]
         at = [_at(x) for x in of_rows]
-        _done(_library().sightline_step(self.address, len(tokens), *at, _at(paths), paths.shape[1], _at(hidden)))
+        self._done(_library().sightline_step(self.address, len(tokens), *at, _at(paths), paths.shape[1], _at(hidden)))
         return hidden
+
+    def _check_step(self, rows: int, positions: Ints, sentences: Ints, paths: Ints) -> None:
+        """What C goes by without looking."""
+        assert rows and positions.shape == sentences.shape == (rows,) and len(paths) == rows
+        assert _all_below(positions, paths.shape[1]) and _all_below(sentences, self.sentences)
+        assert self.places + rows <= self._room, "`make_room` comes first"
+        self._check_paths(paths, int(positions.max()) + 1, self.places + rows)
+
+    @staticmethod
+    def _check_paths(paths: Ints, length: int, places: int) -> None:
+        assert paths.ndim == 2 and paths.dtype == np.int32 and paths.flags.c_contiguous, "rows of places in int32"
+        assert 0 <= length <= paths.shape[1] and _all_below(paths[:, :length], places), "places that there are"
 
     def make_room(self, rows: int, paths: Ints, length: int) -> None:
         """Before a step of `rows` rows: `paths` (hypotheses, room), in int32, may change, up to `length`."""
-        _done(_library().sightline_make_room(self.address, rows, _at(paths), len(paths), paths.shape[1], length))
+        self._check_paths(paths, length, self.places)
+        room = _library().sightline_make_room(self.address, rows, _at(paths), len(paths), paths.shape[1], length)
+        self._done(room)
+        self._room = self.places + rows
 
     @property
     def places(self) -> int:
@@ -338,11 +401,15 @@ class Decoding:
 
     def forget(self, places: int) -> None:
         """Give up all places from `places` on."""
+        assert places >= 0
         _library().sightline_forget(self.address, places)
 
-    def __del__(self) -> None:
-        if getattr(self, "address", None):
-            _library().sightline_end(self.address)
+    def _done(self, failed: int) -> None:
+        """What the library's answer means."""
+        if failed and self._stop is not None and self._stop[0]:
+            raise Stopped
+        if failed:
+            raise MemoryError("no memory to decode with")
 
 
 def _options(settings: SearchSettings) -> c.Options:
@@ -376,6 +443,11 @@ def _rounded(width: int) -> int:
     return -(-width // LANES) * LANES
 
 
+def _all_below(numbers: Ints, end: int) -> bool:
+    """Whether all are among 0 ... end - 1."""
+    return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < end)
+
+
 def _floats(array: Any) -> Floats:
     return np.ascontiguousarray(array, np.float32)
 
@@ -390,10 +462,9 @@ def _library() -> Any:
     return found
 
 
-def _made(address: int | None) -> int:
-    if not address:
-        raise MemoryError("no memory for a packed layer")
-    return address
+def _end(decoding: int, network: Network) -> None:
+    """Give a decoding's memory back; until then it needs its network."""
+    _library().sightline_end(decoding)
 
 
 def _done(code: int) -> None:

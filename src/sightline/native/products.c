@@ -246,14 +246,15 @@ INLINE void int8_tile(const int MR, const Linear *layer, const uint8_t *x, const
     const int8_t *w = layer->levels + (int64_t)panel * PANEL * depth;
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i total[4][2];
+    UNROLL(4)
     for (int r = 0; r < MR; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
     for (int k = 0; k < depth; k += GROUP, w += GROUP * PANEL) {
         __m256i sum[4][2];
-#pragma GCC unroll 4
+        UNROLL(4)
         for (int g = 0; g < GROUP / 4; g++) {
             __m256i w0 = _mm256_load_si256((const __m256i *)(w + 64 * g));
             __m256i w1 = _mm256_load_si256((const __m256i *)(w + 64 * g + 32));
-#pragma GCC unroll 4
+            UNROLL(4)
             for (int r = 0; r < MR; r++) {
                 int32_t four;
                 memcpy(&four, x + (int64_t)r * depth + k + 4 * g, 4);
@@ -264,8 +265,9 @@ INLINE void int8_tile(const int MR, const Linear *layer, const uint8_t *x, const
                 __asm__ volatile("" : "+x"(sum[r][0]), "+x"(sum[r][1])::"memory");
             }
         }
-#pragma GCC unroll 4
+        UNROLL(4)
         for (int r = 0; r < MR; r++) {
+            UNROLL(2)
             for (int c = 0; c < 2; c++) {
                 total[r][c] = _mm256_add_epi32(total[r][c], _mm256_madd_epi16(sum[r][c], ones));
                 __asm__ volatile("" : "+x"(total[r][c]));
@@ -273,9 +275,11 @@ INLINE void int8_tile(const int MR, const Linear *layer, const uint8_t *x, const
         }
     }
     const int n = panel * PANEL;
+    UNROLL(4)
     for (int r = 0; r < MR; r++) {
         float out[PANEL];
         const __m256 x_scale = _mm256_set1_ps(x_scales[r]);
+        UNROLL(2)
         for (int c = 0; c < 2; c++) {
             __m256i shift = _mm256_load_si256((const __m256i *)(layer->shifts + n + 8 * c));
             __m256 exact = _mm256_cvtepi32_ps(_mm256_sub_epi32(total[r][c], shift));
@@ -290,11 +294,12 @@ INLINE void int8_tile(const int MR, const Linear *layer, const uint8_t *x, const
 }
 
 static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
-                      int relu, Buffer *scratch) {
-    uint8_t *levels = room(scratch, (int64_t)MIN(rows, ROWS) * layer->depth);
+                      int relu, Scratch *scratch) {
+    uint8_t *levels = room(&scratch->levels, (int64_t)MIN(rows, ROWS) * layer->depth);
     if (!levels) return -1;
     float scales[ROWS];
     for (int first = 0; first < rows; first += ROWS) {
+        if (stopped(scratch)) return -1;
         const int count = MIN(ROWS, rows - first), depth = layer->depth;
         for (int r = 0; r < count; r++)
             scales[r] = round_row(layer, x + (first + r) * x_stride, levels + (int64_t)r * depth);
@@ -319,24 +324,24 @@ INLINE void float_tile(const int MR, const int P, const Linear *layer, const flo
     const int depth = layer->depth;
     const float *w = layer->values + (int64_t)panel * PANEL * depth;
     __m256 total[6][8];
-#pragma GCC unroll 6
+    UNROLL(6)
     for (int r = 0; r < MR; r++)
-#pragma GCC unroll 8
+        UNROLL(8)
         for (int c = 0; c < 2 * P; c++) total[r][c] = _mm256_setzero_ps();
     for (int k = 0; k < depth; k++) {
-#pragma GCC unroll 6
+        UNROLL(6)
         for (int r = 0; r < MR; r++) {
             __m256 a = _mm256_broadcast_ss(x + r * x_stride + k);
-#pragma GCC unroll 8
+            UNROLL(8)
             for (int c = 0; c < 2 * P; c++) {
                 const float *at = w + ((int64_t)(c / 2) * depth + k) * PANEL + 8 * (c % 2);
                 total[r][c] = _mm256_fmadd_ps(a, _mm256_load_ps(at), total[r][c]);
             }
         }
     }
-#pragma GCC unroll 6
+    UNROLL(6)
     for (int r = 0; r < MR; r++) {
-#pragma GCC unroll 8
+        UNROLL(8)
         for (int c = 0; c < 2 * P; c++) {
             const int n = (panel + c / 2) * PANEL + 8 * (c % 2);
             __m256 value = _mm256_add_ps(total[r][c], _mm256_load_ps(layer->bias + n));
@@ -352,10 +357,11 @@ INLINE void float_tile(const int MR, const int P, const Linear *layer, const flo
     }
 }
 
-static void apply_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
-                        int relu) {
+static int apply_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
+                       int relu, const Scratch *scratch) {
     const int all = panels(layer);
     for (int first = 0; first < rows; first += ROWS) {
+        if (stopped(scratch)) return -1;
         const int end = MIN(rows, first + ROWS);
         int p = 0;
 #define TILE(MR, P) float_tile(MR, P, layer, x + r * x_stride, x_stride, p, y + r * y_stride, y_stride, relu)
@@ -377,19 +383,19 @@ static void apply_float(const Linear *layer, const float *x, int rows, int64_t x
         }
 #undef TILE
     }
+    return 0;
 }
 
 int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, int relu,
-          Buffer *scratch) {
+          Scratch *scratch) {
     if (layer->levels) return apply_int8(layer, x, rows, x_stride, y, y_stride, relu, scratch);
-    apply_float(layer, x, rows, x_stride, y, y_stride, relu);
-    return 0;
+    return apply_float(layer, x, rows, x_stride, y, y_stride, relu, scratch);
 }
 
 /* `apply` to rows without gaps; 0, or -1 without memory. */
 int sightline_apply(const Linear *layer, const float *x, int rows, float *y) {
-    Buffer scratch = {0};
+    Scratch scratch = {0};
     int failed = apply(layer, x, rows, layer->d_in, y, layer->d_out, 0, &scratch);
-    free(scratch.bytes);
+    free(scratch.levels.bytes);
     return failed;
 }

@@ -6,10 +6,19 @@
 #ifndef SIGHTLINE_PRODUCTS_H
 #define SIGHTLINE_PRODUCTS_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define PANEL 16 /* outputs that are computed together */
+
+/* Sums of a tile stay in registers only where the loops over them are gone. */
+#define PRAGMA(text) _Pragma(#text)
+#ifdef __clang__
+#define UNROLL(n) PRAGMA(clang loop unroll(full))
+#else
+#define UNROLL(n) PRAGMA(GCC unroll n)
+#endif
 
 /* y = x W^T + b. Panels hold PANEL outputs each; missing ones and missing inputs are zero. */
 typedef struct Linear {
@@ -32,9 +41,20 @@ typedef struct Buffer {
 /* At least `size` bytes, their content undefined; NULL if there are none left. */
 void *room(Buffer *buffer, int64_t size);
 
-/* rows (rows, d_in) with `x_stride` numbers from row to row, to y (rows, d_out) likewise. 0, or -1 without memory. */
+/* What a product needs besides its operands. */
+typedef struct Scratch {
+    Buffer levels;
+    const atomic_int *stop; /* whoever waits for the result makes it other than 0 to be told no more; may be NULL */
+} Scratch;
+
+static inline int stopped(const Scratch *scratch) {
+    return scratch->stop && atomic_load_explicit(scratch->stop, memory_order_relaxed);
+}
+
+/* rows (rows, d_in) with `x_stride` numbers from row to row, to y (rows, d_out) likewise. 0, or -1 without memory or
+   when stopped. */
 int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, int relu,
-          Buffer *scratch);
+          Scratch *scratch);
 
 EXPORT int sightline_version(void);
 EXPORT Linear *sightline_linear(const float *weight, const float *bias, int d_out, int d_in, int int8, int after_relu);

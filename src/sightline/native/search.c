@@ -157,7 +157,7 @@ static void release(Live *live) {
     free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->sentences);
 }
 
-/* Hidden states and logits after the newest token of every row; 0, or -1 without memory. */
+/* Hidden states and logits after the newest token of every row; 0, or -1. */
 static int predict(Decoding *s, const Linear *output, const Live *live, int rows, int length, int64_t stride, int bos_id,
                    const int32_t *ids, Buffer *memory, float **logits) {
     const int d = s->model->d_model, vocab = output->d_out;
@@ -178,7 +178,7 @@ static int predict(Decoding *s, const Linear *output, const Live *live, int rows
 
 /* Search outputs for all sources of a fresh decoding. `output` gives the logits: of all pieces, or of those of `ids`,
    places among which then stand for pieces everywhere; `barred` (sentences, outputs) holds 0 or -inf for each of them.
-   Both may be NULL. 0, or -1 without memory. */
+   Both may be NULL. 0, or -1 without memory or when stopped. */
 EXPORT int sightline_search(Decoding *s, const Linear *output, const int32_t *ids, const float *barred,
                             const Options *options, const Limits *limits, const Found *found) {
     const int greedy = options->beam_size == 1, most = greedy ? 1 : 2 * options->beam_size, vocab = output->d_out;
@@ -195,7 +195,7 @@ EXPORT int sightline_search(Decoding *s, const Linear *output, const int32_t *id
     for (int length = 0; !failed && rows; length++) {
         failed = predict(s, output, &old, rows, length, stride, options->bos_id, ids, &memory, &logits);
         int next_rows = 0;
-        for (int r = 0; !failed && r < rows;) {
+        for (int r = 0; !failed && r < rows; failed = stopped(&s->scratch)) {
             const int sentence = old.sentences[r];
             const int32_t *prefix = limits->prefix + (int64_t)sentence * limits->prefix_length;
             const int forced = length < limits->prefix_length ? prefix[length] : -1;

@@ -3,6 +3,7 @@
 
 #include "team.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #define PARTS 4 /* for each thread: one that was held up leaves the rest to others */
@@ -10,7 +11,6 @@
 typedef void (*Parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 
 static Parallel run_parallel;
-static int (*team_size)(void);
 
 typedef struct Shares {
     int64_t count, parts;
@@ -19,8 +19,10 @@ typedef struct Shares {
     void *data;
 } Shares;
 
-void sightline_team(void *parallel, void *size) {
-    team_size = (int (*)(void))size;
+static void forget(void) { run_parallel = NULL; }
+
+void sightline_team(void *parallel) {
+    if (!run_parallel) pthread_atfork(NULL, NULL, forget);
     run_parallel = (Parallel)parallel;
 }
 
@@ -30,9 +32,8 @@ static void take_parts(void *data) {
         s->work(s->data, s->count * p / s->parts, s->count * (p + 1) / s->parts);
 }
 
-void share(int64_t count, Work work, void *data) {
-    const int threads = run_parallel ? team_size() : 1;
-    Shares shares = {count, threads < 2 ? 1 : (int64_t)PARTS * threads, 0, work, data};
-    if (threads < 2 || count < 2) work(data, 0, count);
+void share(int64_t count, int threads, Work work, void *data) {
+    Shares shares = {count, (int64_t)PARTS * threads, 0, work, data};
+    if (!run_parallel || threads < 2 || count < 2) work(data, 0, count);
     else run_parallel(take_parts, &shares, threads, 0);
 }

@@ -1,4 +1,5 @@
-/* Threads of whoever trains: those of torch, which brings OpenMP, or none. */
+/* Threads of whoever trains: those of torch, which brings OpenMP, or none. In a child that was forked there are none: the
+   runtime waits there for threads that only its parent has. */
 
 #ifndef SIGHTLINE_TEAM_H
 #define SIGHTLINE_TEAM_H
@@ -8,10 +9,10 @@
 /* Items begin ... end of some work; nothing may depend on how they are shared out. */
 typedef void (*Work)(void *data, int64_t begin, int64_t end);
 
-/* All items from 0 to `count`, by as many threads as there are. */
-void share(int64_t count, Work work, void *data);
+/* All items from 0 to `count`, by up to `threads` threads. */
+void share(int64_t count, int threads, Work work, void *data);
 
-/* Have work shared by the functions of an OpenMP runtime: GOMP_parallel and omp_get_max_threads. */
-EXPORT void sightline_team(void *parallel, void *size);
+/* Have work shared by the function GOMP_parallel of an OpenMP runtime. */
+EXPORT void sightline_team(void *parallel);
 
 #endif

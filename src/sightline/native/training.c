@@ -82,9 +82,9 @@ static void drop_stretches(void *data, int64_t begin, int64_t end) {
 /* out = residual + scale * x, but for `dropped` of 65536 draws, which follow from `seed`, the residual alone, or 0 if
    that is NULL. The same seed drops the same. */
 EXPORT void sightline_drop(const float *x, const float *residual, int64_t seed, int dropped, float scale, int64_t n,
-                           float *out) {
+                           float *out, int threads) {
     Drop d = {x, residual, out, scale, seed, n, dropped};
-    share((n + STRETCH - 1) / STRETCH, drop_stretches, &d);
+    share((n + STRETCH - 1) / STRETCH, threads, drop_stretches, &d);
 }
 
 /* --- Loss --- */
@@ -109,7 +109,7 @@ static void softmax_rows(void *data, int64_t begin, int64_t end) {
 }
 
 /* Rows (rows, n) of logits become probabilities; the logarithm of each row's sum of exponentials. */
-EXPORT void sightline_softmax(float *x, int64_t rows, int64_t n, float *normalizers) {
+EXPORT void sightline_softmax(float *x, int64_t rows, int64_t n, float *normalizers, int threads) {
     Softmax s = {x, normalizers, n};
-    share(rows, softmax_rows, &s);
+    share(rows, threads, softmax_rows, &s);
 }

@@ -145,6 +145,7 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     if (apply(a->in, in, rows, s->model->d_model, qkv, width, 0, &s->scratch)) return -1;
     for (int i = 0; i < sentences; i++) {
         for (int h = 0; h < a->heads; h++) {
+            if (stopped(&s->scratch)) return -1;
             transpose(qkv + k_width + h * a->d_k, width, lengths[i], a->d_k, keys);
             attend(lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
                    lengths[i], s->scores.bytes, context + h * a->d_v, v_width);
@@ -166,9 +167,11 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
         memcpy(keys + (s->used + r) * k_width, row + k_width, 4 * (size_t)k_width);
         memcpy(values + (s->used + r) * v_width, row + 2 * k_width, 4 * (size_t)v_width);
     }
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
+        if (stopped(&s->scratch)) return -1;
         attend_to_path(a, qkv + (int64_t)r * width, keys, values, paths + r * stride, positions[r] + 1, s->scores.bytes,
                        context + (int64_t)r * v_width);
+    }
     return close_attention(s, a, rows);
 }
 
@@ -180,6 +183,7 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
     if (apply(a->in, in, rows, s->model->d_model, q, k_width, 0, &s->scratch)) return -1;
     for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
         const int sentence = sentences[r], length = s->lengths[sentence], wide = rounded(length);
+        if (stopped(&s->scratch)) return -1;
         for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
         const float *keys = s->cross_k[layer] + s->places[sentence] * k_width;
         const float *values = s->cross_v[layer] + s->places[sentence] * v_width;
@@ -234,11 +238,12 @@ static float **layer_buffers(int layers) { return calloc(layers + 1, sizeof(floa
 
 static float *aligned_floats(int64_t count) { return aligned_alloc(64, (4 * count + 127) / 64 * 64); }
 
-Decoding *sightline_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences) {
+Decoding *sightline_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
+                          const atomic_int *stop) {
     Decoding *s = calloc(1, sizeof(Decoding));
     if (!s) return NULL;
     const int layers = model->n_decoder_layers;
-    s->model = model, s->sentences = sentences;
+    s->model = model, s->sentences = sentences, s->scratch.stop = stop;
     s->lengths = malloc(sizeof(int) * (sentences + 1)), s->places = malloc(sizeof(int64_t) * (sentences + 1));
     s->cross_k = layer_buffers(layers), s->cross_v = layer_buffers(layers);
     s->self_k = layer_buffers(layers), s->self_v = layer_buffers(layers);
@@ -277,7 +282,7 @@ void sightline_end(Decoding *s) {
         if (s->self_v) free(s->self_v[l]);
     }
     free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->places);
-    Buffer *buffers[] = {&s->x, &s->h, &s->wide, &s->context, &s->scores, &s->keys, &s->scratch, &s->alive};
+    Buffer *buffers[] = {&s->x, &s->h, &s->wide, &s->context, &s->scores, &s->keys, &s->scratch.levels, &s->alive};
     for (int i = 0; i < 8; i++) free(buffers[i]->bytes);
     free(s);
 }
@@ -328,6 +333,7 @@ int sightline_make_room(Decoding *s, int rows, int32_t *paths, int hypotheses, i
     const int64_t held = MAX(2 * s->held, MAX(2 * (s->used + rows), 8 * (int64_t)rows));
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
         const Attention *a = &s->model->decoder[l].self;
+        if (stopped(&s->scratch)) return -1;
         if (widened(&s->self_k[l], s->used, held, (int64_t)a->heads * a->d_k)) return -1;
         if (widened(&s->self_v[l], s->used, held, (int64_t)a->heads * a->d_v)) return -1;
     }

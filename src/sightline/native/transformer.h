@@ -1,5 +1,6 @@
 /* The Transformer of section 3 for inference: sources of any lengths side by side without padding, one target position
-   of every hypothesis at a time. Structures are filled in by network.py; keep both in step. */
+   of every hypothesis at a time. Structures are filled in by network.py; keep both in step.
+   Whatever fails leaves a decoding that is good for nothing but `sightline_end`. */
 
 #ifndef SIGHTLINE_TRANSFORMER_H
 #define SIGHTLINE_TRANSFORMER_H
@@ -55,19 +56,22 @@ typedef struct Decoding {
     float **cross_v;    /* of each layer: (sentence, rounded length, head, d_v) */
     float **self_k, **self_v; /* of each layer: (place, head, d_k or d_v) */
     int64_t used, held; /* places */
-    Buffer x, h, wide, context, scores, keys, scratch, alive;
+    Buffer x, h, wide, context, scores, keys, alive;
+    Scratch scratch;    /* says whether to stop: within some 50 rows of a product all here returns */
 } Decoding;
 
-/* Encode sources (concatenated pieces, with their end marks); NULL without memory. */
-EXPORT Decoding *sightline_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences);
+/* Encode sources (concatenated pieces, with their end marks); NULL without memory or when stopped. `stop` may be NULL. */
+EXPORT Decoding *sightline_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
+                                 const atomic_int *stop);
 EXPORT void sightline_end(Decoding *decoding);
 
 /* Room for `rows` more places. Where it has to be found, places that no path of length `length` leads over are given up
-   and the paths are changed; 0, or -1 without memory. */
+   and the paths are changed; 0, or -1 without memory or when stopped. */
 EXPORT int sightline_make_room(Decoding *decoding, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
 
 /* One position of `rows` hypotheses: `paths` (rows, stride) lead over their places up to `positions`, the new ones being
-   `used` and those after it, row by row. Writes hidden states (rows, d_model); 0, or -1 without memory. */
+   `used` and those after it, row by row. Writes hidden states (rows, d_model); 0, or -1 without memory or
+   when stopped. */
 EXPORT int sightline_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
                           const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);
 EXPORT int64_t sightline_places(const Decoding *decoding);

@@ -1,7 +1,7 @@
 """Training a translator: aligned text, an encoder and a decoder, cross-entropy of the next piece, BLEU."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,22 +11,23 @@ from torch import nn
 
 from sightline.architectures import Network, build_network
 from sightline.config import RunConfig, apply_settings, flatten, load_recipe, longest_sequence
+from sightline.data.batch import Batch
 from sightline.data.batching import BatchStream, validation_batches
 from sightline.data.corpus import Corpus
 from sightline.data.first_look import doubts, parse_pairs
 from sightline.data.links import links_of_corpus
 from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import Translator
 from sightline.device import device_name
 from sightline.errors import UserError
-from sightline.evaluate.bleu import bleu_signature, corpus_scores
+from sightline.evaluate.bleu import bleu_signature
 from sightline.model.packing import packs
 from sightline.model.parameters import load_parameters, parameters_of
 from sightline.model.transformer import Transformer
 from sightline.model_directory import CONFIG, ModelDirectory, read_model_directory, read_settings
 from sightline.tasks.alignment import alignment_objective, supervised_layer
 from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, say
+from sightline.tasks.validation import shown, validation_bleu
 from sightline.training.step import Objective, translation_objective, validation_loss
 
 
@@ -43,6 +44,7 @@ class TranslationJob:
     origin: str  # its path
     links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
     signature: str = ""
+    show: bool = False  # progress of a validation
 
     @property
     def chance(self) -> float:
@@ -75,15 +77,19 @@ class TranslationJob:
         config, tokenizer = self.config, self.tokenizer
         pairs = [self.valid.text(row) for row in range(min(len(self.valid), config.train.validate_bleu))]
         assert isinstance(network, Network)
-        translator = Translator(network, tokenizer, config.decode, longest_sequence(config.model))
+
+        def watched(batches: Iterable[Batch], done: Callable[[int], Any]) -> Iterator[Batch]:
+            for batch in batches:
+                yield batch
+                done(len(batch.src))
 
         def validate() -> dict[str, float]:
-            batches = validation_batches(self.valid, tokenizer, config.train.tokens_per_batch)
-            figures = {"loss": validation_loss(network, batches, tokenizer.pad_id, device)}
-            if pairs:
-                hypotheses = [t.text for t in translator.translate([src for src, _ in pairs])]
-                scores = corpus_scores(hypotheses, [tgt for _, tgt in pairs], metrics=["BLEU"])
-                figures["bleu"] = scores["BLEU"].score
+            with shown(len(self.valid) + len(pairs), self.show) as done:
+                batches = watched(validation_batches(self.valid, tokenizer, config.train.tokens_per_batch), done)
+                figures = {"loss": validation_loss(network, batches, tokenizer.pad_id, device)}
+                if pairs:
+                    limit = longest_sequence(config.model)
+                    figures["bleu"] = validation_bleu(network, tokenizer, config.decode, limit, pairs, done)
             return figures
 
         return validate
@@ -116,7 +122,10 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     }
     config = replace(config, model=model, train=replace(config.train, batching=_batching(request, config, folder)))
     about = {"corpus": corpus}
-    return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, bleu_signature())
+    signature = bleu_signature()
+    return TranslationJob(
+        config, tokenizer, about, prepared, validating, start, request.init, links, signature, request.show
+    )
 
 
 def _batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:

@@ -121,7 +121,7 @@ def _softmax(logits: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     native = training_library()
     if native and not keep and logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.is_contiguous():
         normalizers = logits.new_empty(len(logits))
-        native.sightline_softmax(logits.data_ptr(), *logits.shape, normalizers.data_ptr())
+        native.sightline_softmax(logits.data_ptr(), *logits.shape, normalizers.data_ptr(), torch.get_num_threads())
         return logits, normalizers
     largest = logits.amax(1)
     p = torch.softmax(logits, 1) if keep else torch.softmax(logits, 1, out=logits)

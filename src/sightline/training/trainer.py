@@ -69,7 +69,12 @@ class Progress:
     skipped_in_a_row: int = 0
     best: float | None = None  # best validation figure, lower is better
     validations_since_best: int = 0
+    validation_due: bool = False  # that of this step was put off: the run was asked to end meanwhile
     elapsed: float = 0.0  # seconds of training, validations among them, in all sessions together
+
+
+class _PutOff(Exception):
+    """A validation ends here, in the middle of whatever it does."""
 
 
 Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
@@ -115,6 +120,8 @@ class Trainer:
         self._objective = objective
         self._peak = peak_learning_rate(config.train, config.model.d_model)
         self._stop_signal = ""
+        self._validating = False
+        self.batches: list[TrainingBatch] = []  # of the latest update
         self._show = show
         self._tensorboard = tensorboard
         self._chance = chance
@@ -128,7 +135,7 @@ class Trainer:
             try:
                 reason = self._loop(stream, log)
                 if not self._stop_signal:
-                    self._finish(log)
+                    reason = self._finish(log) or reason
             except (torch.OutOfMemoryError, MemoryError, RuntimeError, WriteError) as error:
                 raise self._explain(error) from error
             finally:
@@ -140,16 +147,19 @@ class Trainer:
         train, progress = self.config.train, self.progress
         batches = iter(stream)
         clock, first = Clock(stream), progress.step + 1
-        while progress.step < train.max_steps and not self._out_of_patience():
-            self.batches = [next(batches) for _ in range(train.accumulate)]
-            self._update(self.batches, clock)
-            progress.data = stream.state()
-            self.terminal.step()
-            if progress.step % train.log_every == 0:
-                self._log(log, clock)
-            elif progress.step == first:  # nobody should have to wait for an interval to learn how long a run will take
-                self.terminal.interval(self._record(clock))
-            if progress.step % train.validate_every == 0 or progress.step == train.max_steps:
+        while progress.validation_due or (progress.step < train.max_steps and not self._out_of_patience()):
+            if not progress.validation_due:
+                self.batches = [next(batches) for _ in range(train.accumulate)]
+                self._update(self.batches, clock)
+                progress.data = stream.state()
+                self.terminal.step()
+                if progress.step % train.log_every == 0:
+                    self._log(log, clock)
+                elif progress.step == first:  # nobody should have to wait for an interval to learn how long a run takes
+                    self.terminal.interval(self._record(clock))
+                validates = progress.step % train.validate_every == 0 or progress.step == train.max_steps
+                progress.validation_due = validates
+            if progress.validation_due and not self._stop_signal:
                 self._validate(log)
             last = self._out_of_patience() or progress.step == train.max_steps or bool(self._stop_signal)
             if last or progress.step % train.checkpoint_every == 0:
@@ -237,30 +247,42 @@ class Trainer:
         }
 
     def _validate(self, log: MetricsLog) -> None:
+        """Validate, or leave it to the run that goes on from here, if this one is to end."""
         progress = self.progress
-        with self._averaged():
-            better = self._try(log, f"step {progress.step}")
+        try:
+            with self._averaged():
+                better = self._try(log, f"step {progress.step}")
+        except _PutOff:
+            return
+        progress.validation_due = False
         progress.validations_since_best = 0 if better else progress.validations_since_best + 1
 
-    def _finish(self, log: MetricsLog) -> None:
-        """Section 6.1: the mean of the last checkpoints is a candidate too (a moving average has been one already)."""
+    def _finish(self, log: MetricsLog) -> str:
+        """Section 6.1: the mean of the last checkpoints is a candidate too (a moving average has been one already).
+
+        The name of the signal that came in between, if one did.
+        """
         paths = checkpoint_paths(self.folder / CHECKPOINTS)[-self.config.train.average :]
         if self.average or len(paths) < 2:
-            return
+            return ""
         try:
             mean = average_parameters(load_checkpoint(path).model for path in paths)
         except ValueError as error:  # damaged since it was written; the best model is safe already
             self.terminal.say(f"the last checkpoints are not averaged: {error}")
-            return
+            return ""
         _copy(mean, self._parameters())
-        self._try(log, f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
+        try:
+            self._try(log, f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
+        except _PutOff:
+            return self._stop_signal
+        return ""
 
     def _try(self, log: MetricsLog, what: str) -> bool:
         """Validate the model as it stands and export it if it is the best so far."""
         progress, metric = self.progress, self.config.train.best_metric
         started = time.monotonic()
         self.model.eval()
-        figures = self.validate()
+        figures = self._figures()
         value = -figures[metric] if metric != "loss" and metric in figures else figures["loss"]
         beaten = figures["loss"] < self._chance if progress.best is None else value < progress.best
         better = math.isfinite(value) and beaten
@@ -277,6 +299,14 @@ class Trainer:
 
     def _elapsed(self) -> float:
         return round(time.monotonic() - self._began, 3)
+
+    def _figures(self) -> dict[str, float]:
+        """What `validate` says; `_PutOff` at once if a signal asks for an end meanwhile: it changes nothing."""
+        try:
+            self._validating = True
+            return self.validate()
+        finally:
+            self._validating = False
 
     def _parameters(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.model.named_parameters()}
@@ -340,13 +370,18 @@ class Trainer:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask for an end after the update in progress; a second one ends at once."""
+        """Ctrl-C and SIGTERM ask for an end after the update in progress, or in the middle of a validation, which the
+        next run makes up for; a second one ends at once.
+        """
 
         def ask(number: int, frame: FrameType | None) -> None:
             if self._stop_signal:
                 raise KeyboardInterrupt
             self._stop_signal = signal.Signals(number).name
             self.terminal.say(f"{self._stop_signal}: finishing this step and saving a checkpoint")
+            if self._validating:
+                self._validating = False
+                raise _PutOff
 
         try:
             before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -369,8 +404,9 @@ class Trainer:
         out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
         if not out_of_memory:
             return error
+        where = f"on a batch of {self.batches[-1].extent}" if self.batches else "in a validation"
         return UserError(
-            f"step {self.progress.step + 1}: out of memory on a batch of {self.batches[-1].extent}; "
+            f"step {self.progress.step + 1}: out of memory {where}; "
             f"lower train.tokens_per_batch (now {self.config.train.tokens_per_batch}) "
             "and raise train.accumulate to make up for it"
         )

@@ -2,6 +2,10 @@
 
 import itertools
 import math
+import os
+import pickle
+import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,7 +16,9 @@ from hypothesis import strategies as st
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.ending import length_penalty
 from sightline.decode.engine import (
+    Hypothesis,
     SpecialIds,
+    TooLarge,
     batches,
     check_decoding,
     decode_tokens,
@@ -206,6 +212,60 @@ def test_a_batch_that_does_not_fit_is_cut_in_half(model, sources):
     model.encode = lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("CUDA out of memory"))
     with pytest.raises(UserError, match=r"decode\.beam_size .now 4"):
         decode_tokens(model, sources, SHORT)
+
+
+class Searcher:
+    """Searches by itself, for so many sentences at once: writes a source backwards."""
+
+    def __init__(self, most):
+        self.most, self.sizes = most, []
+
+    def search(self, sources, limits, options, few, stop=None):
+        self.sizes.append(len(sources))
+        if len(sources) > self.most:
+            raise MemoryError("no memory to decode with")
+        return [[Hypothesis(source[-2::-1], -1.0, -1.0, [-1.0])] for source in sources]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_batch_that_the_library_has_no_memory_for_is_cut_in_half(sources, threads, monkeypatch):
+    monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: threads)
+    whole, narrow = Searcher(100), Searcher(2)
+    expected = decode_tokens(whole, sources, SHORT)
+    assert [h.tokens for [h] in expected] == [source[::-1] for source in sources]
+    assert decode_tokens(narrow, sources, SHORT) == expected
+    assert max(whole.sizes) > 2 and narrow.sizes.count(max(whole.sizes)) == 1
+
+
+def test_a_source_that_fits_into_no_memory_is_named_with_what_to_do():
+    with pytest.raises(
+        TooLarge, match=r"text 2: .*--beam-size.*decode\.beam_size .now 4.*--max-source-length"
+    ) as caught:
+        decode_tokens(Searcher(0), [[], [5, 6]], SHORT)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # as from another process
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_whoever_stops_waiting_ends_the_search(threads, monkeypatch):
+    """What a signal's handler raises in the thread that waits ends what the others do."""
+    stopped, asked = [], []
+
+    class Endless:
+        def search(self, sources, limits, options, few, stop):
+            deadline = time.monotonic() + 30
+            if not asked:
+                asked.append(1)
+                time.sleep(0.1)  # until it waits
+                os.kill(os.getpid(), signal.SIGINT)
+            while not stop[0] and time.monotonic() < deadline:
+                time.sleep(0.001)
+            stopped.append(int(stop[0]))
+            raise RuntimeError("stopped")
+
+    monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: threads)
+    with pytest.raises(KeyboardInterrupt):
+        decode_tokens(Endless(), [[5, 6], [7, 8]], replace(SHORT, batch_tokens=1))
+    assert stopped and all(stopped)
 
 
 def test_limits_grow_with_source_and_prefix():

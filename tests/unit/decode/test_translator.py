@@ -10,6 +10,7 @@ from torch import nn
 from sightline.config import DataConfig, DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
+from sightline.decode.contract import Hypothesis
 from sightline.decode.translator import Translator, override, split_text
 from sightline.errors import UserError
 from sightline.model.cache import DecoderCache
@@ -224,3 +225,20 @@ def test_a_shortlist_that_is_missing_is_the_readers_error_and_none_of_a_model_in
     with pytest.raises(UserError, match="there is none"):
         Translator(model, tokenizer, shortlist=read).translate(["The men"], shortlist=True)
     assert Translator(model, tokenizer).translate(["The men"], shortlist=True)[0].text == "The men"
+
+
+def test_a_line_that_memory_does_not_hold_is_named(tokenizer):
+    """By its number among all lines, whichever chunk and part it is."""
+
+    class Small:
+        def search(self, sources, limits, options, few, stop=None):
+            if any(len(source) > 20 for source in sources):
+                raise MemoryError
+            return [[Hypothesis([4], -1.0, -1.0, [-1.0])] for _ in sources]
+
+    translator = Translator(lambda: None, tokenizer, searcher=lambda compute: Small())
+    lines = ["A dog runs .", "Two men .", "", "A man . " * 3, "The dog sees the men . " * 9]
+    with pytest.raises(UserError, match=r"^text 5: memory does not hold"):
+        translator.translate(lines)
+    with pytest.raises(UserError, match=r"^line 5: memory does not hold"):
+        list(translator.translate_lines(lines, chunk_lines=2))

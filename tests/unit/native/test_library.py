@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sightline.native import library as c
-from sightline.native.build import FLAGS, FOLDER, compiler, possible
+from sightline.native.build import ANYWHERE, FLAGS, FOLDER, compiler, flags_of, possible
 
 OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
@@ -52,7 +52,7 @@ def layout(structure: type[ctypes.Structure]) -> str:
 def judge(claims: str, folder: Path) -> str:
     """What a C compiler finds wrong."""
     (folder / "claims.c").write_text(f'#include "search.c"\n#include <stddef.h>\n{claims}\n')
-    flags = [flag for flag in FLAGS if flag not in ("-O3", "-shared")]
+    flags = [flag for flag in flags_of("search.c") if flag != "-O3"]
     call = [*(compiler() or []), *flags, "-fsyntax-only", f"-I{FOLDER}", str(folder / "claims.c")]
     return subprocess.run(call, capture_output=True, text=True).stderr
 
@@ -91,10 +91,50 @@ def test_where_there_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert load() is None
 
 
-@pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")
-def test_processors_without_its_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    load = c.library.__wrapped__
-    assert load() is not None
-    read = Path.read_text
-    monkeypatch.setattr(Path, "read_text", lambda self: read(self).replace("avx2", "avx"))
-    assert load() is None
+CPUID = """
+#include <cpuid.h>
+/* Every bit set but those of one of the two leaves. */
+static int answer(unsigned leaf, unsigned *a, unsigned *b, unsigned *c, unsigned *d) {
+    *a = *b = *c = *d = leaf == WITHOUT_LEAF ? ~WITHOUT_BITS : ~0u;
+    return 1;
+}
+#define __get_cpuid answer
+#define __get_cpuid_count(leaf, part, a, b, c, d) answer(leaf, a, b, c, d)
+"""
+
+
+@pytest.mark.skipif(not possible() or compiler() is None, reason="no C compiler for this kind of machine")
+@pytest.mark.parametrize(
+    ("leaf", "bits", "runs"),
+    [(9, 0, True), (7, 1 << 5, False), (1, 1 << 12, False), (1, 1 << 27, False), (1, 1 << 28, False)],
+    ids=["all", "AVX2", "FMA", "OSXSAVE", "AVX"],
+)
+@pytest.mark.skipif(c.library() is None, reason="this processor lacks the instructions")
+def test_the_processor_itself_is_asked(
+    leaf: int, bits: int, runs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not what the system says of it: an emulator and a chroot know better."""
+    (tmp_path / "cpuid_answers.h").write_text(CPUID)
+    answers = [f"-DWITHOUT_LEAF={leaf}", f"-DWITHOUT_BITS={bits}u", "-include", str(tmp_path / "cpuid_answers.h")]
+    made = tmp_path / "_library.so"
+    call = [*(compiler() or []), *FLAGS, *answers, "-shared", str(FOLDER / ANYWHERE), "-o", str(made)]
+    subprocess.run(call, check=True)
+    monkeypatch.setattr(c, "LIBRARY", made)
+    if runs:  # there is nothing else in it
+        with pytest.raises(AttributeError, match="sightline_version"):
+            c.library.__wrapped__()
+    else:
+        assert c.library.__wrapped__() is None
+
+
+@pytest.mark.skipif(not possible() or compiler() is None, reason="no C compiler for this kind of machine")
+def test_who_asks_the_processor_needs_none_of_its_instructions(tmp_path: Path) -> None:
+    """No register of theirs, nor any instruction in their encoding."""
+
+    def assembled(name: str) -> str:
+        call = [*(compiler() or []), *flags_of(name), "-S", str(FOLDER / name), "-o", str(tmp_path / "out.s")]
+        subprocess.run(call, check=True)
+        return (tmp_path / "out.s").read_text()
+
+    vector = re.compile(r"%[xyz]mm|^\s+v[a-z0-9]+\s", re.MULTILINE)
+    assert vector.search(assembled("attention.c")) and not vector.search(assembled(ANYWHERE))

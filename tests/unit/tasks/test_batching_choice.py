@@ -53,7 +53,7 @@ def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path) -> None:
     for began in ("bucketed", "random"):
         folder = tmp_path / began
         folder.mkdir()
-        config = apply_settings(RunConfig(), [f"train.batching={began}", "model.task=forecast"])
+        config = apply_settings(RunConfig(), [f"train.batching={began}"])
         write_settings(folder, config, None, {"corpus": {}})
         assert choice(request=replace(REQUEST, resume=True), folder=folder) == began
 

@@ -553,3 +553,73 @@ def test_a_run_that_lost_patience_is_not_taken_up_again(tmp_path: Path) -> None:
     assert second.trainer.restore(pytest.fail)
     assert second.trainer.run() == "patience"
     assert second.trainer.progress.step == step < 20
+
+
+class Judge:
+    """Figures that follow from the network alone. Meanwhile, at the validations of these numbers, a signal comes."""
+
+    def __init__(self, *interrupted: int) -> None:
+        self.interrupted, self.calls = interrupted, 0
+        self.run: Run
+
+    def __call__(self) -> Figures:
+        self.calls += 1
+        if self.calls in self.interrupted:
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("a validation goes on after a signal")
+        return {"loss": sum(p.double().square().sum().item() for p in self.run.network.parameters())}
+
+
+def judged(folder: Path, *interrupted: int, **settings: Any) -> Run:
+    judge = Judge(*interrupted)
+    judge.run = Run(folder, validate=judge, **settings)
+    return judge.run
+
+
+@pytest.mark.parametrize(
+    ("settings", "interrupted"),
+    [({"ema": 0.75}, 1), ({"ema": 0.75}, 3), *(({"checkpoint_every": 3, "average": 2}, n) for n in (1, 3, 4))],
+    ids=str,
+)
+def test_a_validation_that_a_signal_ended_is_made_up_for(
+    tmp_path: Path, interrupted: int, settings: dict[str, Any]
+) -> None:
+    """At any step, the last and the average of checkpoints included: all is as one run has it."""
+    settings = {"max_steps": 9, "validate_every": 3, **settings}
+    whole, first = judged(tmp_path / "whole", **settings), judged(tmp_path / "parts", interrupted, **settings)
+    assert whole.trainer.run() == "finished"
+    assert first.trainer.run() == "SIGTERM"
+    assert len(first.log("validation.jsonl") if interrupted > 1 else []) == interrupted - 1
+    newest = checkpoint_paths(tmp_path / "parts" / "checkpoints")[-1]
+    assert load_checkpoint(newest).state["step"] == min(9, 3 * interrupted)
+    second = judged(tmp_path / "parts", **settings)
+    assert second.trainer.restore(pytest.fail)
+    assert second.trainer.run() == "finished"
+    assert first.exported + second.exported == whole.exported
+    assert_equal(second.parameters(), whole.parameters())
+    records = [
+        [(v["step"], v["what"], v["loss"], v["best"]) for v in r.log("validation.jsonl")] for r in (whole, second)
+    ]
+    assert records[0] == records[1]
+    saved = [
+        [(p.name, load_checkpoint(p).state["best"]) for p in checkpoint_paths(r.folder / "checkpoints")]
+        for r in (whole, second)
+    ]
+    assert saved[0][-1] == saved[1][-1]
+
+
+def test_a_signal_before_a_validation_leaves_it_for_later(tmp_path: Path) -> None:
+    run = Run(tmp_path, validate_every=2)
+    calls = iter(range(1, 50))
+
+    def raise_at_2(_module: nn.Module, _inputs: Any) -> None:
+        if next(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    run.network.register_forward_pre_hook(raise_at_2)
+    assert run.trainer.run() == "SIGINT"
+    assert run.validated == []
+    again = Run(tmp_path, validate_every=2)
+    assert again.trainer.restore(pytest.fail)
+    assert again.trainer.run() == "finished"
+    assert len(again.validated) == 2

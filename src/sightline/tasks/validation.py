@@ -1,0 +1,76 @@
+"""The BLEU of a validation: what a translator that is still being trained makes of texts, by the search it is made for.
+
+A network that has learnt nothing yet ends no sentence: it writes as much as it may. That is seen from the first texts,
+and the others are then cut off about where a translation of theirs would end.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+from sightline.architectures import Network
+from sightline.config import DecodeConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import Translation, Translator
+from sightline.evaluate.bleu import corpus_scores
+from sightline.model.native_inference import NativeTransformer, native_available
+from sightline.model.transformer import Transformer
+
+FIRST, CHUNK = 32, 250  # texts translated at once: those that are looked at, and the others
+TOO_LONG = 2.0  # times the references of the first texts: what writes more has not learnt to end
+SLACK, EXTRA = 1.5, 5  # a bound then is SLACK times what references have for a piece of the source, and EXTRA pieces
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def validation_bleu(
+    network: Network,
+    tokenizer: Tokenizer,
+    config: DecodeConfig,
+    max_len: int | None,
+    pairs: Pairs,
+    done: Callable[[int], Any] = lambda texts: None,
+) -> float:
+    """BLEU of the network as it is now on texts and their references; `done` is told of each few texts."""
+    translator = Translator(_searching(network), tokenizer, config, max_len)
+    texts: list[str] = []
+    bounds: dict[str, Any] = {}
+    while len(texts) < len(pairs):
+        chunk = pairs[len(texts) : len(texts) + (CHUNK if texts else FIRST)]
+        found = translator.translate([src for src, _ in chunk], **bounds)
+        if not texts:
+            bounds = _bounds(found, [len(tokenizer.encode(tgt)) for _, tgt in chunk], config)
+        texts += [translation.text for translation in found]
+        done(len(chunk))
+    return corpus_scores(texts, [tgt for _, tgt in pairs], metrics=["BLEU"])["BLEU"].score
+
+
+def _searching(network: Network) -> Any:
+    """The network's parameters in the compiled library where it takes them, else the network itself."""
+    on_cpu = next(network.parameters()).device.type == "cpu"
+    if isinstance(network, Transformer) and on_cpu and native_available(network):
+        return NativeTransformer(network, "float32")
+    return network
+
+
+def _bounds(found: Sequence[Translation], references: Sequence[int], config: DecodeConfig) -> dict[str, Any]:
+    """Settings for the texts after those `found`; none where the network ends its sentences."""
+    written, wanted = sum(len(translation.pieces) for translation in found), sum(references)
+    if written <= TOO_LONG * wanted:
+        return {}
+    factor = SLACK * wanted / sum(len(translation.source_pieces) + 1 for translation in found)
+    return {
+        "max_length_factor": min(factor, config.max_length_factor),
+        "max_length_extra": min(EXTRA, config.max_length_extra),
+    }
+
+
+@contextmanager
+def shown(total: int, show: bool) -> Iterator[Callable[[int], Any]]:
+    """A bar for `total` texts while a validation goes on, where somebody watches; it takes what is done."""
+    live = show and sys.stderr.isatty()
+    with tqdm(total=total, desc="validating", unit="text", disable=not live, dynamic_ncols=True, leave=False) as bar:
+        yield bar.update

@@ -1,0 +1,124 @@
+"""Ctrl-C and SIGTERM, sent to real programs in the middle of work that would take a minute and more."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sightline.native.library import library
+
+PATIENCE = 5.0  # seconds for an answer, most of which is the program's end; the work alone would take a minute
+SEARCH = """
+import sys
+import torch
+from sightline.config import DecodeConfig, ModelConfig
+from sightline.decode.engine import decode_tokens
+from sightline.model.build import build_model
+from sightline.model.native_inference import NativeTransformer
+
+threads, compute = int(sys.argv[1]), sys.argv[2]
+torch.set_num_threads(threads)
+shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
+model = NativeTransformer(build_model(ModelConfig(**shape)), compute)
+sources = [[5] * 20] * 150
+config = DecodeConfig(beam_size=4, min_length_factor=90.0, max_length_factor=100.0, batch_tokens=15000 // threads)
+print("begin", flush=True)
+decode_tokens(model, sources, config)
+print("end", flush=True)
+"""
+RECIPE = """
+[model]
+d_model = 128
+d_ff = 256
+n_heads = 2
+n_encoder_layers = 1
+n_decoder_layers = 3
+dropout = 0.0
+
+[data]
+vocab_size = 2000
+
+[train]
+max_steps = 3
+tokens_per_batch = 200
+log_every = 1
+validate_every = 1
+validate_bleu = 3000
+threads = 1
+
+[decode]
+beam_size = 12
+batch_tokens = 40000
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a program whose output is read here."""
+    programs: list[subprocess.Popen[str]] = []
+
+    def popen(*arguments: str) -> "subprocess.Popen[str]":
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        programs.append(subprocess.Popen([sys.executable, *arguments], **pipes))
+        return programs[-1]
+
+    yield popen
+    for program in programs:
+        program.kill()
+        program.communicate()
+
+
+def answer(program: "subprocess.Popen[str]", number: signal.Signals) -> tuple[float, str]:
+    """How long the program takes to end after a signal, and what it says of it."""
+    assert program.poll() is None, program.communicate()[1]
+    sent = time.monotonic()
+    program.send_signal(number)
+    err = program.communicate(timeout=120)[1]
+    return time.monotonic() - sent, err
+
+
+@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+@pytest.mark.parametrize(("threads", "compute"), [(1, "float32"), (2, "int8")])
+def test_ctrl_c_ends_a_batch_of_the_compiled_search(start: Start, threads: int, compute: str) -> None:
+    program = start("-c", SEARCH, str(threads), compute)
+    assert program.stdout and program.stdout.readline() == "begin\n"
+    time.sleep(1)
+    seconds, err = answer(program, signal.SIGINT)
+    assert err.endswith("KeyboardInterrupt\n") and program.returncode == -signal.SIGINT
+    assert seconds < PATIENCE
+
+
+def lines(path: Path, sentences: Sequence[Sequence[str]]) -> list[str]:
+    for name, side in zip(("src", "tgt"), zip(*sentences, strict=True), strict=True):
+        path.with_suffix(f".{name}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    return [str(path.with_suffix(f".{name}")) for name in ("src", "tgt")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.5, 6])
+def test_sigterm_ends_a_validation(start: Start, task: Any, tmp_path: Path, seconds: float) -> None:
+    """Early and late: while it computes the loss, or searches with a model that has learnt nothing."""
+    train, valid = lines(tmp_path / "train", task(200, 1)), lines(tmp_path / "valid", task(3000, 2, longest=60))
+    (tmp_path / "run.toml").write_text(RECIPE, encoding="utf-8")
+    out = tmp_path / "model"
+    files = ["--train", *train, "--valid", *valid, "--recipe", str(tmp_path / "run.toml"), "--out", str(out)]
+    program = start("-m", "sightline", "train", *files, "--device", "cpu")
+    while not (out / "metrics.jsonl").is_file() or "\n" not in (out / "metrics.jsonl").read_text():
+        assert program.poll() is None, program.communicate()[1]
+        time.sleep(0.01)
+    time.sleep(seconds)
+    took, err = answer(program, signal.SIGTERM)
+    assert program.returncode == 0 and "SIGTERM: finishing this step and saving a checkpoint\n" in err, err
+    assert "stopped after step 1; give the same command with --resume to go on" in err
+    assert not (out / "validation.jsonl").exists() and "validating" not in err  # progress is for a terminal
+    state = json.loads((out / "checkpoints" / "step-00000001" / "state.json").read_text())
+    assert state["validation_due"] is True
+    assert took < PATIENCE
