@@ -223,12 +223,21 @@ def read_shortlist(folder: Path, tokenizer: Tokenizer) -> "Shortlist":
     try:
         with safe_open(path, "np") as file:
             made_for = (file.metadata() or {}).get("tokenizer")
-            shortlist = Shortlist(file.get_tensor("frequent"), file.get_tensor("likely"))
-    except (SafetensorError, OSError) as error:
+            frequent, likely = file.get_tensor("frequent"), file.get_tensor("likely")
+    except (SafetensorError, OSError, TypeError) as error:
         raise UserError(f"{path}: damaged or no shortlist ({error}); learn it anew with {learn}") from None
-    if made_for != tokenizer.fingerprint or len(shortlist.likely) != tokenizer.vocab_size:
+    tables = frequent, likely
+    if (frequent.ndim, likely.ndim) != (1, 2) or not all(x.size and x.dtype == np.int32 for x in tables):
+        raise UserError(f"{path}: damaged, for its tables are no lists of pieces; learn it anew with {learn}")
+    if made_for != tokenizer.fingerprint or len(likely) != tokenizer.vocab_size:
         raise UserError(f"{path}: was learnt for another tokenizer; learn it anew with {learn}")
-    return shortlist
+    for ids in tables:
+        if ids.min() < 0 or ids.max() >= tokenizer.vocab_size:
+            strange = ids.min() if ids.min() < 0 else ids.max()
+            raise UserError(
+                f"{path}: damaged, for it offers piece {strange} of {tokenizer.vocab_size}; learn it anew with {learn}"
+            )
+    return Shortlist(frequent, likely)
 
 
 def write_alignment(folder: Path, head: Mapping[str, Any]) -> Path:

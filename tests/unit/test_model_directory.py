@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,6 +214,9 @@ def test_loading_leaves_the_callers_random_state_alone(folder: Path) -> None:
 # The shortlist --------------------------------------------------------------------------------------------------------
 
 
+VOCAB = TOKENIZER.vocab_size
+
+
 def a_shortlist(vocab: int = TOKENIZER.vocab_size) -> Shortlist:
     return Shortlist(np.array([7, 8], np.int32), np.full((vocab, 3), 9, np.int32))
 
@@ -230,12 +234,32 @@ def write_for_another_tokenizer(folder: Path) -> None:
     write_shortlist(folder, a_shortlist(), Tokenizer.learn(TEXTS * 2, DataConfig(vocab_size=268)))
 
 
+def other_tables(folder: Path, **tables: Any) -> None:
+    arrays = {name: torch.from_numpy(x) for name, x in (vars(a_shortlist()) | tables).items()}
+    save_file(arrays, folder / "shortlist.safetensors", {"tokenizer": TOKENIZER.fingerprint})
+
+
+def truncated(folder: Path) -> None:
+    path = write_shortlist(folder, a_shortlist(), TOKENIZER)
+    path.write_bytes(path.read_bytes()[:-5])
+
+
 @pytest.mark.parametrize(
     ("damage", "cause"),
     [
         (lambda _: None, "has no shortlist.safetensors; learn one with"),
         (overwrite("shortlist.safetensors", b"{"), "damaged or no shortlist"),
         (lambda folder: save_file({"likely": torch.zeros(1)}, folder / "shortlist.safetensors"), "damaged or no"),
+        (truncated, "damaged or no shortlist"),
+        (
+            lambda folder: other_tables(folder, frequent=np.array([7, VOCAB], np.int32)),
+            f"offers piece {VOCAB} of {VOCAB}",
+        ),
+        (lambda folder: other_tables(folder, likely=np.full((VOCAB, 3), -1, np.int32)), f"offers piece -1 of {VOCAB}"),
+        (lambda folder: other_tables(folder, frequent=np.zeros((2, 2), np.int32)), "are no lists of pieces"),
+        (lambda folder: other_tables(folder, frequent=np.zeros(0, np.int32)), "are no lists of pieces"),
+        (lambda folder: other_tables(folder, likely=np.zeros(VOCAB, np.int32)), "are no lists of pieces"),
+        (lambda folder: other_tables(folder, likely=np.zeros((VOCAB, 3), np.float32)), "are no lists of pieces"),
         (write_for_another_tokenizer, "was learnt for another tokenizer; learn it anew"),
         (lambda folder: write_shortlist(folder, a_shortlist(9), TOKENIZER), "was learnt for another tokenizer"),
     ],

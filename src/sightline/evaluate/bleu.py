@@ -26,6 +26,7 @@ from sightline.errors import UserError, unknown
 References = Sequence[str] | Sequence[Sequence[str]]
 
 METRICS = ("BLEU", "chrF++", "TER")
+TOKENIZER_PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}  # those of others: sentencepiece
 MULTI30K = "BLEU (Multi30k: tokenized, lowercased)"
 SAMPLES, SEED = 1000, 12345  # of the bootstrap; the seed is sacreBLEU's
 
@@ -140,8 +141,7 @@ def measures(
     if tokenize not in BLEU.TOKENIZERS:
         raise unknown("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)
     makers: dict[str, Callable[[], Metric]] = {
-        # `force` only silences a warning about text that looks tokenised already; no figure depends on it.
-        "BLEU": lambda: BLEU(tokenize=tokenize, lowercase=lowercase, force=True),
+        "BLEU": lambda: _bleu(tokenize, lowercase),
         "chrF++": lambda: CHRF(word_order=2, lowercase=lowercase),
         "TER": lambda: TER(),
     }
@@ -152,6 +152,19 @@ def measures(
     if multi30k:
         chosen.append(Measure(MULTI30K, BLEU(tokenize="none", smooth_method="none", force=True), *_moses(multi30k)))
     return chosen
+
+
+def _bleu(tokenize: str, lowercase: bool) -> BLEU:
+    """The metric, or in one line what its tokenizer needs: some of them are packages of their own, or downloads."""
+    try:
+        # `force` only silences a warning about text that looks tokenised already; no figure depends on it.
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    except (ImportError, RuntimeError, OSError, SystemExit) as error:
+        package = TOKENIZER_PACKAGES.get(tokenize, "sentencepiece")
+        if isinstance(error, ImportError) or tokenize in TOKENIZER_PACKAGES:
+            raise UserError(f'--tokenize {tokenize} needs a package: pip install "{package}"') from None
+        what = "its model, which sacreBLEU keeps below ~/.sacrebleu/models, cannot be read or fetched"
+        raise UserError(f"--tokenize {tokenize}: {what} ({error}); fetch it once with a network, or use 13a") from None
 
 
 def corpus_scores(

@@ -6,7 +6,15 @@ from typing import Any, Protocol, runtime_checkable
 
 from sightline.config import DecodeConfig
 from sightline.decode.translator import Translation, override
-from sightline.evaluate.bleu import Comparison, Score, as_json, comparison_as_json, corpus_scores, paired_bootstrap
+from sightline.evaluate.bleu import (
+    Comparison,
+    Score,
+    as_json,
+    comparison_as_json,
+    corpus_scores,
+    measures,
+    paired_bootstrap,
+)
 
 
 @runtime_checkable
@@ -56,6 +64,7 @@ def evaluate_model(
     `other` is compared by paired bootstrap; `multi30k` is the target language whose tokenised, lowercased figure is
     wanted beside the others.
     """
+    measures(tokenize=tokenize, multi30k=multi30k or "")  # what they lack is said before anything is translated
     settings = dict(overrides or {})
     others = hypotheses_of(other, sources, settings) if other else None
     decoding = override(model.decode_config, settings)

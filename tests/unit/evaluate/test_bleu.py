@@ -1,17 +1,20 @@
 """Metrics against known answers: sacreBLEU's own on real system output, and cases worked out by hand."""
 
 import gzip
+import importlib
 import json
 import math
 import os
 import random
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from sightline.config import DecodeConfig
 from sightline.errors import UserError
 from sightline.evaluate.bleu import (
     Length,
@@ -23,6 +26,7 @@ from sightline.evaluate.bleu import (
     multi30k_tokenized_bleu,
     paired_bootstrap,
 )
+from sightline.evaluate.report import evaluate_model
 
 REFERENCES = [
     "The cat sat on the mat .",
@@ -253,3 +257,48 @@ def test_comparison_refuses_what_does_not_pair_up() -> None:
         paired_bootstrap(HYPOTHESES, HYPOTHESES[1:], REFERENCES)
     with pytest.raises(UserError, match="at least 1"):
         paired_bootstrap(HYPOTHESES, HYPOTHESES, REFERENCES, seed=0)
+
+
+class Untouched:
+    """A model that nobody asks for anything."""
+
+    decode_config = DecodeConfig()
+
+    def translate(self, texts: Any, **overrides: Any) -> Any:
+        raise AssertionError("translated")
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "missing", "package"),
+    [
+        ("ja-mecab", "tokenizer_ja_mecab.MeCab", '"sacrebleu[ja]"'),
+        ("ko-mecab", "tokenizer_ko_mecab.MeCab", '"sacrebleu[ko]"'),
+        ("flores200", "", '"sentencepiece"'),
+        ("flores101", "", '"sentencepiece"'),
+    ],
+)
+def test_a_tokenizer_of_another_package(
+    tokenize: str, missing: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is named with the line that installs it, and before anything is translated."""
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    if missing:
+        importlib.import_module(f"sacrebleu.tokenizers.{missing.partition('.')[0]}")
+        monkeypatch.setattr(f"sacrebleu.tokenizers.{missing}", None)
+    told = re.escape(f"--tokenize {tokenize} needs a package: pip install {package}") + "$"
+    with pytest.raises(UserError, match=told):
+        corpus_scores(["a"], ["a"], tokenize=tokenize)
+    with pytest.raises(UserError, match=told):
+        evaluate_model(Untouched(), ["a"], [["a"]], tokenize=tokenize)
+
+
+def test_a_tokenizer_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sentencepiece")
+
+    def unreachable(*_: Any) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.SACREBLEU_DIR", "/nowhere")
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.download_file", unreachable)
+    with pytest.raises(UserError, match=r"--tokenize flores200: its model.*no network"):
+        corpus_scores(["a"], ["a"], tokenize="flores200")
