@@ -148,6 +148,11 @@ def library() -> ctypes.CDLL | None:
     if not asked or loaded.sightline_version() != version():
         warnings.warn(f"the compiled library is not of these sources and is left out: {REBUILD}", stacklevel=2)
         return None
+    return declared(loaded)
+
+
+def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
+    """The library, whose functions now know what they take and give."""
     for name, result, arguments in (
         ("linear", c_void_p, (c_void_p, c_void_p, c_int, c_int, c_int, c_int)),
         ("linear_rows", c_void_p, (c_void_p, c_void_p, c_int)),

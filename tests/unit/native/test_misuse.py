@@ -1,0 +1,368 @@
+"""What crosses into C is checked first: C would read and write whatever stands where it is told to."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+from sightline.config import DecodeConfig
+from sightline.decode.contract import PlainOptions
+from sightline.decode.engine import decode_tokens
+from sightline.errors import UserError
+from sightline.model.dropout import _drop
+from sightline.model.native_inference import NativeTransformer
+from sightline.model.packing import Packing, packed_attention
+from sightline.model.transformer import Transformer
+from sightline.native import library as c
+from sightline.native.build import FLAGS, FOLDER, SOURCES, compiler, flags_of, possible
+from sightline.native.network import Decoding, Linear, Stopped
+
+pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")
+
+Build = Callable[..., Transformer]
+PLAIN = PlainOptions()
+ROWS = np.zeros(1, np.int32)
+CONFIG = DecodeConfig(beam_size=2, n_best=2, max_length_factor=1.0, max_length_extra=3)
+
+
+def numbers(*shape: int) -> Any:
+    return np.ones(shape, np.float32)
+
+
+LINEAR: dict[str, Callable[[Linear], object]] = {
+    "a bias of another width": lambda layer: Linear(numbers(4, 8), numbers(3), False),
+    "inputs of another width": lambda layer: layer(numbers(2, 7)),
+    "inputs of one dimension": lambda layer: layer(numbers(8)),
+    "rows that are not there": lambda layer: layer.rows(np.array([0, 4])),
+    "rows below the first": lambda layer: layer.rows(np.array([-1])),
+    "no rows": lambda layer: layer.rows(np.array([], np.int64)),
+    "levels of float32": lambda layer: layer.levels(),
+}
+
+
+@pytest.mark.parametrize("misuse", LINEAR.values(), ids=LINEAR)
+def test_layers(misuse: Callable[[Linear], object]) -> None:
+    with pytest.raises(AssertionError):
+        misuse(Linear(numbers(4, 8), numbers(4), False))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("tgt_embeddings.tokens.weight", (12, 24)),
+        ("src_embeddings.tokens.weight", (12, 8)),
+        ("output.weight", (13, 16)),
+        ("output.weight", (12, 8)),
+        ("encoder.layers.0.ffn.up_proj.weight", (24, 8)),
+        ("encoder.layers.0.ffn.down_proj.weight", (16, 23)),
+        ("encoder.layers.0.ffn_sublayer.norm.bias", (8,)),
+        ("decoder.layers.1.self_attn.q_proj.weight", (24, 16)),
+        ("decoder.layers.1.cross_attn.o_proj.weight", (16, 24)),
+        ("decoder.layers.1.cross_attn.k_proj.bias", (15,)),
+    ],
+    ids=str,
+)
+def test_parameters_that_do_not_fit_together(
+    build: Build, monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, ...]
+) -> None:
+    model = build(tied_embeddings="none")
+    parameters = {**model.state_dict(), name: torch.ones(shape)}
+    monkeypatch.setattr(model, "state_dict", lambda: parameters)
+    with pytest.raises((AssertionError, ValueError)):  # numpy joins no biases to weights of another number
+        NativeTransformer(model, "float32")
+
+
+def limits(sentences: int = 2, **changes: Any) -> Any:
+    low, high = np.zeros(sentences, np.int64), np.full(sentences, 5)
+    return SimpleNamespace(
+        **{"min_length": low, "max_length": high, "prefix": np.zeros((sentences, 0), int), **changes}
+    )
+
+
+SEARCHES: dict[str, tuple[Any, Any, Any]] = {
+    "a start mark beyond the vocabulary": (limits(), replace(PLAIN, bos_id=12), None),
+    "a beam of none": (limits(), replace(PLAIN, beam_size=0), None),
+    "more suppressed than there is room for": (limits(), replace(PLAIN, suppressed=tuple(range(9))), None),
+    "bounds of other sentences": (limits(3), PLAIN, None),
+    "a longest length of 0": (limits(max_length=np.array([5, 0])), PLAIN, None),
+    "a prefix of one dimension": (limits(prefix=np.zeros(2, int)), PLAIN, None),
+    "places that are not on the shortlist": (
+        limits(prefix=np.full((2, 1), 6)),
+        PLAIN,
+        SimpleNamespace(ids=np.arange(6), allowed=np.ones((2, 6), bool)),
+    ),
+    "a shortlist beyond the vocabulary": (
+        limits(),
+        PLAIN,
+        SimpleNamespace(ids=np.arange(7, 13), allowed=np.ones((2, 6), bool)),
+    ),
+    "a shortlist of other sentences": (
+        limits(),
+        PLAIN,
+        SimpleNamespace(ids=np.arange(6), allowed=np.ones((1, 6), bool)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("bounds", "options", "few"), SEARCHES.values(), ids=SEARCHES)
+def test_searches(build: Build, bounds: Any, options: Any, few: Any) -> None:
+    network = NativeTransformer(build(), "float32").network
+    with pytest.raises(AssertionError):
+        network.search([[5, 2], [6, 7, 2]], bounds, options, few)
+
+
+@pytest.mark.parametrize("sources", [[], [[5, 2], []]], ids=str)
+def test_sources_of_nothing(build: Build, sources: list[list[int]]) -> None:
+    with pytest.raises(AssertionError):
+        NativeTransformer(build(), "float32").network.start(sources)
+
+
+def paths(*rows: list[int], dtype: Any = np.int32) -> Any:
+    return np.array(rows, dtype)
+
+
+STEPS: dict[str, Callable[[Decoding], object]] = {
+    "no room made": lambda d: d.step(np.array([5, 5]), np.zeros(2, int), ROWS[[0, 0]], paths([0] * 4, [1] * 4)),
+    "a position beyond the path": lambda d: d.step(np.array([5]), np.array([4]), ROWS, paths([0] * 4)),
+    "a position before it": lambda d: d.step(np.array([5]), np.array([-1]), ROWS, paths([0] * 4)),
+    "a sentence that is not there": lambda d: d.step(np.array([5]), ROWS, np.array([1]), paths([0] * 4)),
+    "a place that is not there": lambda d: d.step(np.array([5]), ROWS, ROWS, paths([1] * 4)),
+    "places in 64 bits": lambda d: d.step(np.array([5]), ROWS, ROWS, paths([0] * 4, dtype=np.int64)),
+    "a path that is not in order": lambda d: d.step(np.array([5]), ROWS, ROWS, paths([0] * 4)[:, ::2]),
+    "fewer paths than tokens": lambda d: d.step(np.array([5, 6]), np.zeros(2, int), ROWS[[0, 0]], paths([0] * 4)),
+    "room for a path beyond its length": lambda d: d.make_room(1, paths([0] * 4), 5),
+    "room for a path over nothing": lambda d: d.make_room(1, paths([3] * 4), 1),
+    "a past of less than nothing": lambda d: d.forget(-1),
+}
+
+
+@pytest.mark.parametrize("misuse", STEPS.values(), ids=STEPS)
+def test_steps(build: Build, misuse: Callable[[Decoding], object]) -> None:
+    decoding = NativeTransformer(build(), "float32").network.start([[5, 2]])
+    decoding.make_room(1, paths([0] * 4), 0)
+    decoding.step(np.array([5]), ROWS, ROWS, paths([0] * 4))  # as it should be
+    decoding.forget(0)
+    with pytest.raises(AssertionError):
+        misuse(decoding)
+
+
+def rows(*starts: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    return torch.tensor(starts, dtype=dtype)
+
+
+PACKINGS: dict[str, Callable[[], object]] = {
+    "rows in 64 bits": lambda: Packing(rows(0, 3, dtype=torch.int64), rows(0, 3), False),
+    "rows that go back": lambda: Packing(rows(0, 3, 2), rows(0, 1, 3), False),
+    "rows that begin later": lambda: Packing(rows(1, 3), rows(0, 3), False),
+    "sentences without keys": lambda: Packing(rows(0, 1, 3), rows(0, 3), False),
+    "later ones among other rows": lambda: Packing(rows(0, 1, 3), rows(0, 2, 3), True),
+    "more rows than there are": lambda: attention(torch.ones(2, 48)),
+    "another width": lambda: attention(torch.ones(3, 40)),
+    "a width that is no multiple of 8": lambda: attention(torch.ones(3, 24), (4, 4)),
+    "other numbers": lambda: attention(torch.ones(3, 48).double()),
+    "a residual of another shape": lambda: _drop(torch.ones(4, 4), torch.ones(4), 1, 9, 1.0),
+}
+
+
+def attention(q: torch.Tensor, widths: tuple[int, int] = (8, 8)) -> torch.Tensor:
+    return packed_attention(q, None, 2, widths, Packing(rows(0, 1, 3), rows(0, 1, 3), True))
+
+
+@pytest.mark.parametrize("misuse", PACKINGS.values(), ids=PACKINGS)
+def test_passes_of_training(misuse: Callable[[], object]) -> None:
+    assert attention(torch.ones(3, 48)).shape == (3, 16)
+    with pytest.raises((AssertionError, TypeCheckError)):  # checked shapes find some of it first
+        misuse()
+
+
+def test_whoever_stops_a_search_is_told_so(build: Build) -> None:
+    network = NativeTransformer(build(), "float32").network
+    with pytest.raises(Stopped):
+        network.search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
+    for stop in (np.zeros(1, np.int64), np.zeros(2, np.int32)):
+        with pytest.raises(AssertionError):
+            network.start([[5, 2]], stop)
+
+
+# Memory that runs out -------------------------------------------------------------------------------------------------
+
+SCARCE = """
+#include <stdlib.h>
+__attribute__((visibility("default"))) long allocations_left = -1; /* below 0: as many as wanted */
+static int refused(void) { return allocations_left >= 0 && allocations_left-- == 0; }
+void *scarce_malloc(size_t n) { return refused() ? NULL : malloc(n); }
+void *scarce_calloc(size_t n, size_t size) { return refused() ? NULL : calloc(n, size); }
+void *scarce_aligned_alloc(size_t unit, size_t n) { return refused() ? NULL : aligned_alloc(unit, n); }
+"""
+INSTEAD = """
+#include <stdlib.h>
+void *scarce_malloc(size_t);
+void *scarce_calloc(size_t, size_t);
+void *scarce_aligned_alloc(size_t, size_t);
+#define malloc scarce_malloc
+#define calloc scarce_calloc
+#define aligned_alloc scarce_aligned_alloc
+"""
+
+
+@pytest.fixture(scope="module")
+def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The library, but that its allocations can be made to fail: `allocations_left` counts them."""
+    if not possible() or compiler() is None:
+        pytest.skip("no C compiler for this kind of machine")
+    folder = tmp_path_factory.mktemp("scarce")
+    (folder / "scarce.c").write_text(SCARCE)
+    (folder / "instead.h").write_text(INSTEAD)
+    sources = [str(FOLDER / name) for name in SOURCES]
+    flags = [flag for flag in flags_of(SOURCES[0]) if flag != "-O3"]
+    call = compiler() or []
+    subprocess.run([*call, *FLAGS, "-c", str(folder / "scarce.c"), "-o", str(folder / "scarce.o")], check=True)
+    more = ["-O1", "-DSIGHTLINE_VERSION=0", "-include", str(folder / "instead.h"), "-shared"]
+    made = folder / "scarce.so"
+    subprocess.run([*call, *flags, *more, *sources, str(folder / "scarce.o"), "-o", str(made), "-lm"], check=True)
+    return c.declared(c.ctypes.CDLL(str(made)))
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other: with a batch halved the search goes on, or one source is named; nothing else happens."""
+    monkeypatch.setattr(c, "library", lambda: scarce)
+    left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
+    sources = [[5, 6, 7], [8], [9, 9], [10, 4, 4, 5, 6]]
+    model = NativeTransformer(build(3.0, vocab_size=30, tied_embeddings="none"), compute)
+    wanted, failures = decode_tokens(model, sources, CONFIG), 0
+    for number in range(1000):
+        left.value = number
+        assert decode_tokens(model, sources, CONFIG) == wanted
+        if left.value >= 0:
+            break
+        failures += 1
+    assert left.value >= 0 and failures > 20
+    left.value = -1
+
+
+def test_no_memory_at_all(build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(c, "library", lambda: scarce)
+    model = NativeTransformer(build(), "float32")
+    monkeypatch.setattr(Decoding, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError))
+    with pytest.raises(UserError, match=re.escape("text 1: memory does not hold the search")):
+        decode_tokens(model, [[5, 6]], CONFIG)
+    left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
+    for number in range(5):
+        left.value = number
+        with pytest.raises(MemoryError):
+            Linear(numbers(20, 8), None, True)
+    left.value = -1
+
+
+LIMITED = """
+import resource
+import sys
+from pathlib import Path
+import torch
+from sightline.config import DecodeConfig, ModelConfig
+from sightline.decode.engine import decode_tokens
+from sightline.errors import UserError
+from sightline.model.build import build_model
+from sightline.model.native_inference import NativeTransformer
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+shape = {"vocab_size": 200, "d_model": 128, "d_ff": 128, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 2}
+model = NativeTransformer(build_model(ModelConfig(**shape)), "float32")
+long = int(sys.argv[1])
+config = DecodeConfig(beam_size=4, min_length_factor=1.0, batch_tokens=1_000_000, max_length_extra=long)
+sources = [[5 + i % 90] * 20 for i in range(400)]
+decode_tokens(model, sources[:2], DecodeConfig(max_length_extra=1))
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+limit = pages * resource.getpagesize() + (60 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    print(len(decode_tokens(model, sources, config)))
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
+def test_a_process_with_little_memory(tmp_path: Path) -> None:
+    """A batch that needs some 130 MB where there are 60; and a line whose longest output alone is too much."""
+    for long, said in ((5, "400\n"), (100_000_000, "text 1: memory does not hold")):
+        done = subprocess.run([sys.executable, "-c", LIMITED, str(long)], capture_output=True, text=True)
+        assert done.stdout.startswith(said), (done.stdout, done.stderr[-2000:])
+
+
+# Threads --------------------------------------------------------------------------------------------------------------
+
+FORKED = """
+import os
+import threading
+import torch
+from sightline.model.dropout import Dropout
+from sightline.native.library import training_library
+
+torch.set_num_threads(2)
+assert training_library()
+x = torch.ones(100_000)
+torch.manual_seed(1)
+wanted = Dropout(0.5)(x)  # in two threads
+child = os.fork()
+if not child:
+    torch.manual_seed(1)
+    seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
+    from sightline.model.dropout import _drop
+    same = bool((_drop(x, None, seed, 1 << 15, 2.0).numpy() == wanted.numpy()).all())
+    os._exit(0 if same else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_trains_on_alone() -> None:
+    """The threads that shared the parent's work are not there, and nobody waits for them."""
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n", done.stderr
+
+
+COUNTED = """
+import sys
+import threading
+from pathlib import Path
+import torch
+from sightline.model.dropout import _drop
+from sightline.native.library import training_library
+
+torch.set_num_threads(2)
+training_library()
+x = torch.ones(100_000)
+counted = []
+
+def work():
+    _drop(x, None, 1, 9, 1.0)
+    counted.append(len(list(Path("/proc/self/task").iterdir())))
+
+def run():
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+before = len(list(Path("/proc/self/task").iterdir()))
+run()
+print(counted[0] - before)  # itself, and one that helps
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux shows them")
+def test_another_thread_takes_as_many_as_torch_says() -> None:
+    """And not what the runtime of OpenMP thinks of a thread that has not asked torch yet."""
+    environment = {"OMP_NUM_THREADS": "6", "PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, env=environment)
+    assert done.stdout == "2\n", (done.stdout, done.stderr)

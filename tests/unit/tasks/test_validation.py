@@ -1,0 +1,74 @@
+"""The BLEU of a validation: the search it is made for, bounded while the model has learnt nothing."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from sightline.config import DataConfig, DecodeConfig, ModelConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import Translation, Translator
+from sightline.model.build import build_model
+from sightline.model.native_inference import NativeTransformer, native_available
+from sightline.tasks.validation import CHUNK, FIRST, validation_bleu
+
+TEXTS = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]
+TOKENIZER = Tokenizer.learn(TEXTS * 10, DataConfig(vocab_size=290))
+MODEL = ModelConfig(
+    vocab_size=TOKENIZER.vocab_size, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
+)
+CONFIG = DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=60)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int, dict[str, Any], list[Translation]]]:
+    """Of each call of the translator: its model, how many texts, the settings, and what came of it."""
+    seen: list[tuple[Any, int, dict[str, Any], list[Translation]]] = []
+    translate = Translator.translate
+
+    def watched(self: Translator, texts: Any, **overrides: Any) -> Any:
+        found = translate(self, texts, **overrides)
+        seen.append((self.model, len(texts), overrides, found))
+        return found
+
+    monkeypatch.setattr(Translator, "translate", watched)
+    return seen
+
+
+def pairs(count: int) -> list[tuple[str, str]]:
+    return [(TEXTS[i % 3], TEXTS[(i + 1) % 3]) for i in range(count)]
+
+
+def test_a_model_that_ends_no_sentence_is_cut_off(calls: list[Any]) -> None:
+    network, endless = build_model(MODEL).eval(), replace(CONFIG, min_length_factor=9.0)
+    done: list[int] = []
+    assert validation_bleu(network, TOKENIZER, endless, None, pairs(FIRST + CHUNK + 3), done.append) < 5
+    assert done == [count for _, count, _, _ in calls] == [FIRST, CHUNK, 3]
+    longest = [max(len(t.pieces) for t in found) for _, _, _, found in calls]
+    pieces = max(len(TOKENIZER.encode(text)) for text in TEXTS)
+    assert longest[0] > 60 and max(longest[1:]) < 2 * pieces + 8
+    assert not calls[0][2] and calls[1][2]["max_length_extra"] == 5
+    if native_available(network):
+        assert all(isinstance(model, NativeTransformer) for model, *_ in calls)
+
+
+def test_settings_that_bound_more_stay_as_they_are(calls: list[Any]) -> None:
+    network = build_model(MODEL).eval()
+    tight = replace(CONFIG, max_length_factor=0.1, max_length_extra=2)
+    validation_bleu(network, TOKENIZER, tight, None, pairs(FIRST + 1))
+    assert all(not overrides for _, _, overrides, _ in calls)
+
+
+def test_a_model_that_ends_its_sentences_is_judged_as_by_evaluate(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = build_model(MODEL).eval()
+    with torch.no_grad():
+        network.output.weight[TOKENIZER.eos_id] *= 4
+    short = replace(CONFIG, max_length_factor=1.0, max_length_extra=5)
+    ours = validation_bleu(network, TOKENIZER, short, None, pairs(40))
+    assert [count for _, count, _, _ in calls] == [FIRST, 8] and not calls[1][2]
+    monkeypatch.setattr("sightline.tasks.validation.native_available", lambda _: False)
+    assert validation_bleu(network, TOKENIZER, short, None, pairs(40)) == pytest.approx(ours)
+    assert calls[-1][0] is network
