@@ -16,25 +16,29 @@ from sightline.decode.translator import Translation
 def distill(
     pairs: Iterable[Pair], translate: Callable[[Iterable[str]], Iterable[Translation]], interpolate: bool = False
 ) -> Iterator[Pair]:
-    """Each source with the teacher's translation of it; pairs whose translation is empty are left out.
+    """Each source with the teacher's translation of it and its alternatives, a pair for each different text; empty ones
+    are left out.
 
     Args:
         pairs: the training corpus.
         translate: source lines to the teacher's translations, in order.
-        interpolate: take, of the translation and its alternatives, the one most similar to the reference by sentence
-            BLEU (section 3.2, "sequence-level interpolation") instead of the likeliest.
+        interpolate: take, of the translation and its alternatives, only the one most similar to the reference by
+            sentence BLEU (section 3.2, "sequence-level interpolation").
     """
     ahead, behind = tee(pairs)  # holds as many pairs as `translate` reads ahead
     for (source, reference), found in zip(behind, translate(source for source, _ in ahead), strict=True):
-        text = closest(found, reference) if interpolate else found.text
-        if text:
-            yield source, text
+        texts = [closest(found, reference)] if interpolate else texts_of(found)
+        yield from ((source, text) for text in dict.fromkeys(texts) if text)
 
 
 def closest(translation: Translation, reference: str) -> str:
     """Of a translation and its alternatives the text with the highest sentence BLEU; the likelier wins a tie."""
-    texts = [translation.text, *(other.text for other in translation.alternatives)]
-    return max(texts, key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
+    return max(texts_of(translation), key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
+
+
+def texts_of(translation: Translation) -> list[str]:
+    """The n-best list, best first."""
+    return [translation.text, *(other.text for other in translation.alternatives)]
 
 
 SENTENCE_BLEU = BLEU(effective_order=True)

@@ -119,8 +119,22 @@ def translation(text: str, *others: str) -> Translation:
     return Translation(text, 0.0, 0.0, [], [], [], 1, tuple(translation(other) for other in others))
 
 
+def test_all_of_the_n_best_list_are_pairs(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
+    """In the order of their scores, each text once; what translates to nothing is no pair."""
+    out = tmp_path / "distilled.jsonl"
+    assert cli("distill", model_path, *files[:3], "-o", out, "--n-best", 3, "--beam-size", 4).code == 0
+    sources = [src for src, _ in read_pairs(parse_corpora(files[1:3]))]
+    found = sightline.load(model_path, "cpu").translate(sources, n_best=3, beam_size=4)
+    texts = [dict.fromkeys([best.text, *(other.text for other in best.alternatives)]) for best in found]
+    wanted = [(src, text) for src, each in zip(sources, texts, strict=True) for text in each if text]
+    assert list(read_pairs(parse_corpora([str(out)]))) == wanted
+    assert len(wanted) > 2.5 * len(sources)
+    pairs = [("eins", "one"), ("nichts", "nothing")]
+    listed = [translation("one", "an", "one", ""), translation("")]
+    assert list(distill(pairs, lambda _: listed)) == [("eins", "one"), ("eins", "an")]
+
+
 def test_interpolation_takes_what_is_closest_to_the_reference() -> None:
     pairs = [("eins zwei", "one two"), ("", "nothing"), ("drei", "three")]
     found = [translation("two one", "one two", "two"), translation(""), translation("three", "tree")]
-    assert list(distill(pairs, lambda _: found)) == [("eins zwei", "two one"), ("drei", "three")]
     assert list(distill(pairs, lambda _: found, interpolate=True)) == [("eins zwei", "one two"), ("drei", "three")]

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +32,13 @@ def _distill_options(commands: Any) -> None:
     interpolate = "take the translation of the n-best list that is closest to the reference, not the likeliest"
     parser.add_argument("--interpolate", action="store_true", help=interpolate)
     workers_option(parser)
-    decode_options(parser, without=("draft_length",), n_best="translations to choose from with --interpolate")
+    n_best = "translations of each text, a pair for each different one; with --interpolate what there is to choose from"
+    decode_options(parser, without=("draft_length",), n_best=n_best)
     parser.set_defaults(run=run_distill)
 
 
 def run_distill(options: argparse.Namespace) -> None:
-    """A corpus with the model's translations for targets, one JSON object a line."""
+    """A corpus with the model's translations for targets, one JSON object a pair."""
     from sightline.data.corpus import parse_corpora, read_pairs
     from sightline.distill import distill
 
@@ -48,12 +49,12 @@ def run_distill(options: argparse.Namespace) -> None:
     if options.interpolate and "n_best" not in overrides:
         overrides["n_best"] = overrides.get("beam_size", model.decode_config.beam_size)
 
-    def translate(lines: Iterable[str]) -> Iterator["Translation"]:
-        return model.translate_lines(lines, workers=options.workers, **overrides)
+    def translate(lines: Iterable[str]) -> Iterable["Translation"]:
+        return progress(model.translate_lines(lines, workers=options.workers, **overrides), *options.train)
 
     pairs = distill(read_pairs(parse_corpora(options.train)), translate, options.interpolate)
     with output(options.output) as file:
-        for src, tgt in progress(pairs, *options.train):
+        for src, tgt in pairs:
             file.write(json.dumps({"src": src, "tgt": tgt}, ensure_ascii=False) + "\n")
 
 

@@ -52,7 +52,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("beam_size",), lambda o: o.draft and o.beam_size > 1, "does not go with --draft: it is greedy search"),
     ),
     "distill": (
-        Rule(("n_best",), lambda o: not o.interpolate, "is for --interpolate; without it the likeliest is written"),
         Rule(("interpolate",), _few, "chooses among several translations: leave out --n-best 1 and --beam-size 1"),
     ),
     "align": (

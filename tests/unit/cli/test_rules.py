@@ -29,7 +29,6 @@ UNREAD: list[tuple[list[str], str]] = [
     (["translate", "m", "--draft", "input", "--workers", "2"], "--workers does not go with --draft"),
     (["translate", "m", "--draft", "input", "--sample"], "--sample does not go with --draft"),
     (["translate", "m", "--draft", "input", "--beam-size", "4"], "--beam-size does not go with --draft"),
-    ([*DISTILL, "--n-best", "3"], "--n-best is for --interpolate"),
     ([*DISTILL, "--interpolate", "--n-best", "1"], "--interpolate chooses among several"),
     ([*DISTILL, "--interpolate", "--beam-size", "1"], "--interpolate chooses among several"),
     ([*ALIGN, "--choose", "c", "-o", "d"], "-o does not go with --choose"),
@@ -83,6 +82,7 @@ def test_every_rule_has_a_case_above_and_flags_that_exist() -> None:
     [
         ["translate", "m", "--draft", "input", "--beam-size", "1", "--draft-length", "3"],
         [*DISTILL, "--interpolate"],
+        [*DISTILL, "--n-best", "3"],
         [*DISTILL, "--interpolate", "--n-best", "3"],
         [*ALIGN, "--reverse", "n", "-o", "c"],
         SCORED,
