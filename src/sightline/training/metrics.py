@@ -122,13 +122,13 @@ class Terminal:
         if self._live:
             self._bar.set_postfix_str(
                 f"loss {_number(record['loss'], '.3f')}, {record['tokens_per_second']:,.0f} tok/s, "
-                f"padding {record['padding']:.0%}, waiting {record['data_wait']:.0%}"
+                f"{_padding(record, '.0%')}waiting {record['data_wait']:.0%}"
             )
         else:
             self.say(
                 f"step {record['step']}: loss {_number(record['loss'], '.4f')}, {_shown(record)}"
                 f"{record['tokens_per_second']:,.0f} tokens/s, {_duration(record['seconds_left'])} left, "
-                f"padding {record['padding']:.1%}, waiting for data {record['data_wait']:.1%}"
+                f"{_padding(record, '.1%')}waiting for data {record['data_wait']:.1%}"
             )
 
     def say(self, message: str) -> None:
@@ -149,6 +149,14 @@ def _shown(record: dict[str, Any]) -> str:
     'accuracy 50.0%, '
     """
     return "".join(f"{name} {_number(record[name], style)}, " for name, style in SHOWN.items() if name in record)
+
+
+def _padding(record: dict[str, Any], style: str) -> str:
+    """
+    >>> _padding({"padding": 0.05}, ".0%"), _padding({}, ".0%")
+    ('padding 5%, ', '')
+    """
+    return f"padding {record['padding']:{style}}, " if "padding" in record else ""
 
 
 def _number(value: float, style: str) -> str:
@@ -173,10 +181,11 @@ class Waits(Protocol):
 
 
 class Clock:
-    """Speed, padding and waiting since the last logged line."""
+    """Speed, waiting and, where it is computed, padding since the last logged line."""
 
-    def __init__(self, stream: Waits) -> None:
+    def __init__(self, stream: Waits, padded: bool = True) -> None:
         self._stream = stream
+        self._padded = padded
         self.restart()
 
     def restart(self) -> None:
@@ -196,7 +205,7 @@ class Clock:
         seconds = max(time.monotonic() - self._started, 1e-9)
         return {
             "tokens_per_second": self._tokens / seconds,
-            "padding": 1 - self._real / max(1, self._cells),
+            **({"padding": 1 - self._real / max(1, self._cells)} if self._padded else {}),
             "data_wait": (self._stream.wait_seconds - self._waited) / seconds,
             "seconds": seconds,
             "seconds_left": seconds / max(1, self._steps) * steps_left,

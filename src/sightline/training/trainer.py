@@ -146,7 +146,8 @@ class Trainer:
     def _loop(self, stream: Stream, log: MetricsLog) -> str:
         train, progress = self.config.train, self.progress
         batches = iter(stream)
-        clock, first = Clock(stream), progress.step + 1
+        padded = train.batching != "random" or self.device.type != "cpu"  # see `data.batching`
+        clock, first = Clock(stream, padded), progress.step + 1
         while progress.validation_due or (progress.step < train.max_steps and not self._out_of_patience()):
             if not progress.validation_due:
                 self.batches = [next(batches) for _ in range(train.accumulate)]

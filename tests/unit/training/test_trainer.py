@@ -258,6 +258,13 @@ def test_the_first_line_comes_with_the_first_step(
     assert "step 7: loss " in capsys.readouterr().err
 
 
+def test_padding_that_nobody_computes_is_no_figure(tmp_path: Path) -> None:
+    for batching, told in (("random", False), ("bucketed", True)):
+        run = Run(tmp_path / batching, batching=batching, log_every=1)
+        run.trainer.run()
+        assert all(("padding" in line) == told for line in run.log())
+
+
 def test_the_time_left_is_that_of_the_steps_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(1000))
     monkeypatch.setattr("sightline.training.metrics.time.monotonic", lambda: float(next(seconds)))
