@@ -6,15 +6,18 @@ tests: logits, last and inner hidden states, cached decoding, greedy search, hal
 
 import copy
 import json
+import math
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from published import PUBLISHED, REFUSED
 from torch import Tensor
 
 import sightline
@@ -24,6 +27,9 @@ from sightline.decode.search import SearchOptions, beam_search
 from sightline.decode.steps import step_of
 from sightline.families.export import write_checkpoint
 from sightline.families.folder import FamilyModel
+from sightline.families.registry import FAMILIES
+from sightline.families.table import entries
+from sightline.model.build_family import build_unfilled
 from sightline.model.networks import DecoderOnly, EncoderDecoder, EncoderOnly
 
 with warnings.catch_warnings():
@@ -444,3 +450,34 @@ def save_in(precision: str, pair: Pair, folder: Path) -> Path:
     kept = {key: x for key, x in halved.state_dict().items() if not (pegasus and "embed_positions" in key)}
     halved.save_pretrained(folder, state_dict=kept)
     return folder
+
+
+# --- Published checkpoints, as far as their config.json goes ---
+
+LAYERS = {
+    "num_hidden_layers", "encoder_layers", "decoder_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name not in REFUSED and "xlnet" not in name])
+def test_a_published_configuration_is_a_network_of_the_same_shape(name: str) -> None:
+    """Without numbers, and with one layer: the tensors that transformers makes of it are those we look for."""
+    values = PUBLISHED[name] | dict.fromkeys(LAYERS & PUBLISHED[name].keys(), 1)
+    with warnings.catch_warnings(), torch.device("meta"):
+        warnings.simplefilter("ignore")
+        kind = getattr(transformers, values["architectures"][0])
+        network = kind(kind.config_class(**values))
+    network.tie_weights()
+    made = dict(network.named_parameters()) | {k: x for k, x in network.named_buffers() if k == "final_logits_bias"}
+    family = FAMILIES[values["model_type"]]
+    config = family.config_from_hf(values)
+    if config.family in ("t5", "mt5"):  # the file decides, see `families.checkpoint`
+        config = replace(config, tie_head=config.tie_head and "lm_head.weight" not in made)
+    config = replace(config, head_bias=config.head_bias and "final_logits_bias" in made)
+    shapes = {key: tuple(parameter.shape) for key, parameter in build_unfilled(config).named_parameters()}
+    wanted = {entry.key: entry.file_shape(shapes) for entry in entries(family.table(config), config, shapes)}
+    prefix = "" if any(key.startswith(family.prefix) for key in made) else family.prefix
+    found = {prefix + key: tuple(tensor.shape) for key, tensor in made.items()}
+    ignored = {key for key in found.keys() - wanted.keys() if re.search(family.ignored, key) or key in family.same}
+    sizes = sorted(math.prod(shape) for key, shape in found.items() if key not in ignored)
+    assert sizes == sorted(math.prod(shape) for shape in wanted.values())  # names in memory are not those of files

@@ -81,6 +81,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     k = Keys(values)
     k.only("normalize_before", False)
     k.only("add_final_layer_norm", False)
+    k.only("do_blenderbot_90_layernorm", False)
     return network_from_hf("bart", k, HEADS, norm_position="post")
 
 

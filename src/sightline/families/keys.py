@@ -25,7 +25,7 @@ tokenizer_class model_max_length max_sequence_length prefix task_specific_params
 label2id num_labels tf_legacy_loss initializer_range initializer_factor init_std dropout attention_dropout
 activation_dropout classifier_dropout classif_dropout hidden_dropout hidden_dropout_prob attention_probs_dropout_prob
 encoder_layerdrop decoder_layerdrop dropout_rate layerdrop cross_attention_hidden_size language name save_step
-directionality transformers.js_config
+directionality author kobart_version transformers.js_config
 """
 IGNORED_STARTS = ("_", "output_", "summary_", "pooler_", "unsloth_")
 REASONS = {  # keys that say for certain that the network is not among ours
@@ -38,6 +38,7 @@ ACTIVATIONS = {  # their names of activations: ours
     "gelu": "gelu",
     "gelu_python": "gelu",
     "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "quick_gelu": "quick_gelu",
     "silu": "silu",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from published import PUBLISHED, REFUSED
 
 import sightline
 from sightline.errors import UserError
@@ -45,6 +46,7 @@ VIT = {key: BERT[key] for key in ("hidden_size", "num_hidden_layers", "num_atten
 CONFIGS: dict[str, dict[str, Any]] = {
     "bart": BART,
     "bert": BERT,
+    "camembert": BERT,
     "deit": VIT | {"architectures": ["DeiTForImageClassification"]},
     "distilbert": {"dim": 8, "n_layers": 1, "n_heads": 2, "hidden_dim": 12, "vocab_size": 11, "activation": "gelu",
                    "max_position_embeddings": 16, "tie_word_embeddings": True},
@@ -63,6 +65,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "mbart": BART,
     "mistral": LLAMA | {"sliding_window": 8},
     "mt5": T5,
+    "pegasus": BART,
     "qwen2": LLAMA | WINDOWS | {"use_sliding_window": True, "max_window_layers": 0, "use_mrope": False},
     "qwen3": LLAMA | WINDOWS | {"use_sliding_window": True, "max_window_layers": 0},
     "roberta": BERT,
@@ -162,6 +165,20 @@ def test_a_window_that_is_absent_is_not_one_that_is_null(given: dict[str, Any], 
     values = {key: value for key, value in CONFIGS["mistral"].items() if key != "sliding_window"}
     decoder = read(values | given).decoder
     assert decoder and decoder.windows == ((window,) if window else ())
+
+
+# --- Published checkpoints ---
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_checkpoint_is_understood_or_refused_for_a_reason(name: str, folder: Path) -> None:
+    said = load(folder, PUBLISHED[name])
+    assert REFUSED.get(name, "has neither model.safetensors nor") in said
+    assert len(said) < 500
+
+
+def test_every_family_is_among_the_published() -> None:
+    assert {values.get("model_type") for name, values in PUBLISHED.items() if name not in REFUSED} == {*CONFIGS}
 
 
 # --- Values that make no sense ---
