@@ -83,7 +83,13 @@ def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) 
     if values.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
     config = family_config(values["family"], str(folder / CONFIG))
-    network = build_unfilled(config)
+    try:
+        network = build_unfilled(config)
+    except (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{folder / CONFIG}: family: there is no such network ({type(error).__name__}: {reason})"
+        ) from None
     tensors, own = open_tensors(folder), dict(network.named_parameters())
     refuse_quantised(folder, tensors)
     wrong = [name for name in {*own, *tensors} if name not in own or name not in tensors]

@@ -4,9 +4,11 @@ A field exists because some family needs it; behind each stands who forced it. W
 How a family's own configuration maps to these is in `sightline.families`.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import MISSING, asdict, dataclass, fields
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from sightline.errors import UserError, unknown
 
@@ -104,27 +106,54 @@ def _had(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def family_config(values: Mapping[str, Any], origin: str) -> FamilyConfig:
     """The configuration of a dictionary `as_dict` made and JSON carried; `origin` is named in errors."""
-    values = dict(_checked(FamilyConfig, values, origin))
+    values = _checked(FamilyConfig, values, origin)
     for side in ("encoder", "decoder"):
         if values.get(side) is not None:
             values[side] = _stack_config(values[side], f"{origin}: {side}")
     values["image_size"] = tuple(values.get("image_size", (0, 0)))
-    return FamilyConfig(**values)
+    return _made(FamilyConfig, values, origin)
 
 
 def _stack_config(values: Mapping[str, Any], origin: str) -> StackConfig:
-    values = dict(_checked(StackConfig, values, origin))
+    values = _checked(StackConfig, values, origin)
     if values.get("rotary") is not None:
-        values["rotary"] = RotaryConfig(**_checked(RotaryConfig, values["rotary"], f"{origin}.rotary"))
-    return StackConfig(**{**values, "windows": tuple(values.get("windows", ()))})
+        rotary = f"{origin}.rotary"
+        values["rotary"] = _made(RotaryConfig, _checked(RotaryConfig, values["rotary"], rotary), rotary)
+    return _made(StackConfig, {**values, "windows": tuple(values.get("windows", ()))}, origin)
 
 
-def _checked(kind: type, values: Any, origin: str) -> Mapping[str, Any]:
-    """`values` when they name fields of `kind` only, and every field without a default."""
+def _checked(kind: type, values: Any, origin: str) -> dict[str, Any]:
+    """`values` when they name fields of `kind` only, each with what it may hold."""
     if not isinstance(values, Mapping):
         raise UserError(f"{origin}: must be a table")
-    names = [f.name for f in fields(kind)]
-    for name in values:
-        if name not in names:
-            raise UserError(f"{origin}: {unknown('key', name, names)}")
-    return values
+    types = {f.name: f.type for f in fields(kind)}
+    for name, value in values.items():
+        if name not in types:
+            raise UserError(f"{origin}: {unknown('key', name, types)}")
+        if not _fits(value, types[name]):
+            wanted = getattr(types[name], "__name__", str(types[name]))
+            raise UserError(f"{origin}: {name} = {str(value)[:60]!r}: must be of type {wanted}")
+        if types[name] is int and value < 0 and name != "count_from":
+            raise UserError(f"{origin}: {name} = {value}: must not be negative")
+    return {name: float(value) if types[name] is float else value for name, value in values.items()}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether JSON gave what a field of that type holds; a table within is checked on its own."""
+    if kind is float:
+        return type(value) in (int, float) and -math.inf < value < math.inf
+    if get_origin(kind) is tuple:
+        of_any_length = Ellipsis in get_args(kind)
+        right = isinstance(value, list | tuple) and (of_any_length or len(value) == len(get_args(kind)))
+        return right and all(type(one) is int for one in value)
+    if isinstance(kind, UnionType):
+        return value is None or isinstance(value, Mapping)
+    return type(value) is kind
+
+
+def _made(kind: Any, values: Mapping[str, Any], origin: str) -> Any:
+    """A `kind` of these values; `UserError` where one without a default is missing."""
+    for f in fields(kind):
+        if f.name not in values and f.default is MISSING:
+            raise UserError(f"{origin}: has no '{f.name}'")
+    return kind(**values)

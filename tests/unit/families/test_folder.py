@@ -85,6 +85,20 @@ def test_a_damaged_configuration(key: str, value: Any, message: str, imported: P
         sightline.load(imported, "cpu")
 
 
+@pytest.mark.parametrize("wrong", [0, -1, -3, 7.5, float("nan"), None, "relu", [1], {}, True])
+def test_whatever_a_key_says_it_fits_or_is_refused_in_one_line(wrong: Any, imported: Path) -> None:
+    values = json.loads((imported / "config.json").read_text())
+    family = values["family"]
+    for table, key in [(family, key) for key in family] + [(family["decoder"], key) for key in family["decoder"]]:
+        before, table[key] = table[key], wrong
+        (imported / "config.json").write_text(json.dumps(values))
+        table[key] = before
+        try:
+            sightline.load(imported, "cpu")
+        except UserError as error:
+            assert str(error).startswith(str(imported)) and "\n" not in str(error), key
+
+
 def test_weights_that_do_not_fit(imported: Path) -> None:
     values = json.loads((imported / "config.json").read_text())
     values["family"]["decoder"]["d_ff"] = 13
