@@ -47,7 +47,7 @@ def output(network: FamilyNetwork) -> Tensor:
         ({"sparsity": 3, "zeal": "b"}, r"not understood: sparsity = 3, zeal = 'b'"),
         ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported, only relu, gelu"),
         ({"is_decoder": True}, "is_decoder = True is not supported, only False"),
-        ({"architectures": ["BertForQuestionAnswering"]}, "BertForQuestionAnswering is not supported, only BertForM"),
+        ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice is not supported, only BertForM"),
         ({"hidden_size": None}, "config.json: has no 'hidden_size'"),
     ],
 )
