@@ -155,6 +155,20 @@ def test_a_message_of_several_lines_becomes_one(
     assert capsys.readouterr().err == "sightline: error: first second\n"
 
 
+def test_memory_that_has_run_out_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exhaust(_: Namespace) -> None:
+        raise MemoryError("no memory for a packed layer")
+
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=exhaust))
+    assert cli.main(["translate"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("sightline: error: memory has run out") and told.count("\n") == 1
+    with pytest.raises(MemoryError):
+        cli.main(["translate", "--debug"])
+
+
 def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupt(_options: Namespace) -> None:
         raise KeyboardInterrupt

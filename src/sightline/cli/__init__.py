@@ -74,6 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"sightline: error: {in_flags(' '.join(str(error).split()), flags)}", file=sys.stderr)
         return 2
+    except MemoryError:  # where nobody knew what to make smaller, as when a model is read
+        if debug:
+            raise
+        print("sightline: error: memory has run out: end other programs, or take a smaller model", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("sightline: interrupted", file=sys.stderr)
         return 130
