@@ -65,6 +65,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "model_directory": frozenset({"config", "data", "native", "compiled", "architectures"}),
     "pooled_directory": frozenset({"config", "data", "model", "architectures", "model_directory"}),
     "distill": frozenset({"data", "decode"}),
+    "backtranslation": frozenset({"data", "decode"}),
     "pruning": frozenset({"inspect", "model_card", "model_directory", "api"}),
     "export": frozenset({"data", "decode", "model", "model_directory", "config"}),
     "workers": frozenset({"decode", "api"}),

@@ -105,6 +105,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     **{f"{name}.{side}": text(60, shift) for name in ("corpus", "train") for side, shift in (("en", 0), ("de", 3))},
     **{f"{name}.{side}": text(8, s) for name in ("check", "dev", "test", "text") for side, s in (("en", 0), ("de", 3))},
     **{name: text(8) for name in ("input.txt", "lines.txt", "candidate.de")},
+    **{f"mono.{side}": text(60, shift) for side, shift in (("en", 1), ("de", 4))},
     "text.txt": text(60),
     **{name: links(8) for name in ("dev.links", "test.gold", "fast_align.links")},
     "train.links": links(60),
@@ -221,6 +222,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "align": lambda words, out: "--choose" in words or lines_like(r"(\d+-\d+ ?)*", 8)(words, out),
     "prune": loads("-o"),
     "distill": lines_like(r'\{"src": ".*", "tgt": ".*"\}'),
+    "backtranslate": lines_like(r'\{"src": "<bt> .*", "tgt": ".*"\}'),
     "shortlist": is_there("{}shortlist.safetensors"),
     "study": is_there("runs/study/study.html"),
 }

@@ -1,6 +1,7 @@
 """From one model to the next: a run that starts from a model, and a corpus that a model writes."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 import sightline
+from sightline.backtranslation import back_translate
 from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.decode.translator import Translation
 from sightline.distill import distill
@@ -138,3 +140,73 @@ def test_interpolation_takes_what_is_closest_to_the_reference() -> None:
     pairs = [("eins zwei", "one two"), ("", "nothing"), ("drei", "three")]
     found = [translation("two one", "one two", "two"), translation(""), translation("three", "tree")]
     assert list(distill(pairs, lambda _: found, interpolate=True)) == [("eins zwei", "one two"), ("drei", "three")]
+
+
+def searched(text: str) -> Translation:
+    return replace(translation(text), pieces=text.split())
+
+
+def test_lines_become_targets_and_what_is_no_translation_is_counted() -> None:
+    lines = ["drei Hunde", " ", "ein Hund", "ja ja ja ja", "Hunde", "100000"]
+    loop = "a dog a dog a dog a dog"
+    answers = {"drei Hunde": "three dogs", "ein Hund": "", "ja ja ja ja": "yes yes yes yes", "Hunde": loop}
+    answers["100000"] = "1 0 0 0 0 0"
+    asked, left_out = list[str](), Counter[str]()
+
+    def translate(texts: Any) -> Any:
+        for text in texts:
+            asked.append(text)
+            yield searched(answers[text])
+
+    pairs = list(back_translate(lines, translate, "<bt>", left_out))
+    kept = ["drei Hunde", "ja ja ja ja", "100000"]
+    assert pairs == [(f"<bt> {answers[line]}", line) for line in kept]
+    assert asked == [line for line in lines if line.strip()]
+    assert left_out == {"blank line": 1, "empty translation": 1, "translation that repeats itself": 1}
+
+
+def test_memory_does_not_grow_with_the_lines() -> None:
+    """No more lines are read than the model asks for."""
+    read = []
+
+    def lines() -> Any:
+        for number in range(100):
+            read.append(number)
+            yield f"line {number}"
+
+    pairs = back_translate(lines(), lambda texts: (searched(text) for text in texts))
+    assert next(pairs) == ("line 0", "line 0")
+    assert read == [0]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "tsv"])
+def test_text_is_translated_back(ending: str, model_path: Path, cli: Any, tmp_path: Path) -> None:
+    out, more = tmp_path / f"out.{ending}", tmp_path / "more.de"
+    (tmp_path / "mono.de").write_text("a b c\n\nj\ti\n", encoding="utf-8")
+    more.write_text("d d e", encoding="utf-8")
+    told = cli("backtranslate", model_path, "--text", tmp_path / "mono.de", more, "--tag", "<bt>", "-o", out)
+    assert told.code == 0, told.err
+    (first, tabbed, last) = read_pairs(parse_corpora([str(out)]))
+    assert (first, last) == (("<bt> a b c", "a b c"), ("<bt> d d e", "d d e"))
+    assert tabbed[1] == ("j\ti" if ending == "jsonl" else "j i")
+    assert f"{out}: 3 pairs of 4 lines; left out 1 for: blank line\n" in told.err
+    assert told.err.endswith(f"sightline train --train SRC TGT {out} --special '<bt>' ...\n")
+
+
+def test_sources_are_drawn_where_asked(model_path: Path, cli: Any, tmp_path: Path) -> None:
+    text, drawn = tmp_path / "mono.de", []
+    text.write_text("".join(f"a b c {x}\n" for x in "abcdefgh"), encoding="utf-8")
+    run = ["backtranslate", model_path, "--text", text, "--sample", "--temperature", 3, "--top-k", 8]
+    for name in ("one", "two"):
+        assert cli(*run, "-o", tmp_path / f"{name}.jsonl").code == 0
+        drawn.append([src for src, _ in read_pairs(parse_corpora([str(tmp_path / f"{name}.jsonl")]))])
+    assert drawn[0] == drawn[1]  # decode.seed
+    assert sum(src != f"a b c {x}" for src, x in zip(drawn[0], "abcdefgh", strict=True)) > 3
+
+
+def test_nothing_half_written(model_path: Path, cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "mono.de").write_bytes(b"a b c\n\xff\n")
+    run = ["backtranslate", model_path, "--text", tmp_path / "mono.de", "-o", tmp_path / "out.jsonl"]
+    assert f"{tmp_path / 'mono.de'}: line 2 is not UTF-8" in cli(*run).complaint
+    assert [path.name for path in tmp_path.iterdir()] == ["mono.de"]
+    assert "-o out.txt: give it the ending .jsonl or .tsv" in cli(*run[:-1], "out.txt").complaint

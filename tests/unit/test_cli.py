@@ -104,6 +104,7 @@ def test_a_bad_recipe_file_is_named(
         ["align", "bert", "--source", "a", "--target", "b"],
         ["prune", "bert", "--heads", "1", "--source", "a", "--target", "b", "-o", "x"],
         ["distill", "bert", "--train", "a", "b", "-o", "x.jsonl"],
+        ["backtranslate", "bert", "--text", "a", "-o", "x.jsonl"],
         ["shortlist", "bert", "--train", "a", "b"],
         ["inspect", "bert", "text"],
         ["explore", "bert"],
@@ -209,6 +210,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     [
         ("translate", set()),
         ("distill", {"draft_length"}),
+        ("backtranslate", {"n_best", "draft_length"}),
         ("evaluate", {"n_best", "draft_length"}),
         ("inspect", {"n_best", "draft_length", "batch_tokens"}),
     ],

@@ -1,17 +1,22 @@
-"""What is learnt or written from a corpus with a model: `sightline distill` and `sightline shortlist`."""
+"""What is learnt or written from a corpus with a model: `sightline distill`, `backtranslate` and `shortlist`."""
 
 import argparse
 import json
+import shlex
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import in_file, out_file, output, progress
+from sightline.cli.files import in_file, lines_of, out_file, output, progress
 from sightline.cli.options import decode_options, decode_overrides, load_model, model_options, whole, workers_option
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
+    from sightline.api import Model
+    from sightline.data.corpus import Pair
     from sightline.decode.translator import Translation
 
 CANDIDATES, FREQUENT = 50, 200  # of a shortlist
@@ -20,6 +25,7 @@ CANDIDATES, FREQUENT = 50, 200  # of a shortlist
 def add(commands: Any) -> None:
     """Register the commands."""
     _distill_options(commands)
+    _backtranslate_options(commands)
     _shortlist_options(commands)
 
 
@@ -28,7 +34,7 @@ def _distill_options(commands: Any) -> None:
     model_options(parser)
     files = "the corpus, as `sightline train` takes it"
     parser.add_argument("--train", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
-    parser.add_argument("-o", "--output", type=out_file, required=True, metavar="FILE.jsonl", help="corpus to write")
+    _corpus_option(parser)
     interpolate = "take the translation of the n-best list that is closest to the reference, not the likeliest"
     parser.add_argument("--interpolate", action="store_true", help=interpolate)
     workers_option(parser)
@@ -38,24 +44,92 @@ def _distill_options(commands: Any) -> None:
 
 
 def run_distill(options: argparse.Namespace) -> None:
-    """A corpus with the model's translations for targets, one JSON object a pair."""
+    """A corpus with the model's translations for targets."""
     from sightline.data.corpus import parse_corpora, read_pairs
     from sightline.distill import distill
 
-    if not options.output.endswith(".jsonl"):
-        raise UserError(f"-o {options.output}: give it the ending .jsonl, by which `sightline train` knows the format")
+    as_line = _format(options.output)
     model = load_model(options)
     overrides = decode_overrides(options, model.decode_config)
     if options.interpolate and "n_best" not in overrides:
         overrides["n_best"] = overrides.get("beam_size", model.decode_config.beam_size)
 
-    def translate(lines: Iterable[str]) -> Iterable["Translation"]:
-        return progress(model.translate_lines(lines, workers=options.workers, **overrides), *options.train)
+    translate = _translator(options, model, overrides, options.train)
+    _write(options.output, as_line, distill(read_pairs(parse_corpora(options.train)), translate, options.interpolate))
 
-    pairs = distill(read_pairs(parse_corpora(options.train)), translate, options.interpolate)
-    with output(options.output) as file:
-        for src, tgt in pairs:
-            file.write(json.dumps({"src": src, "tgt": tgt}, ensure_ascii=False) + "\n")
+
+def _backtranslate_options(commands: Any) -> None:
+    text = "write pairs from text of the target language, which a model of the other direction translates back"
+    parser = commands.add_parser("backtranslate", help=text)
+    model_options(
+        parser, what="model directory, of a model that translates the text into the language to translate from"
+    )
+    files = "text of the language to translate into, a line each; also .gz"
+    parser.add_argument("--text", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
+    _corpus_option(parser)
+    tag = "put this before every source, for example '<bt>', so that the model learns to know what a machine wrote"
+    parser.add_argument("--tag", default="", metavar="TOKEN", help=tag)
+    workers_option(parser)
+    decode_options(parser, without=("draft_length", "n_best"))
+    parser.set_defaults(run=run_backtranslate)
+
+
+def run_backtranslate(options: argparse.Namespace) -> None:
+    """A corpus whose targets are the lines of the text and whose sources are the model's."""
+    from sightline.backtranslation import back_translate
+
+    as_line = _format(options.output)
+    model = load_model(options)
+    overrides = decode_overrides(options, model.decode_config)
+
+    translate = _translator(options, model, overrides | {"n_best": 1}, options.text)
+    left_out: Counter[str] = Counter()
+    lines = chain.from_iterable(lines_of(path, "backtranslate") for path in options.text)
+    written = _write(options.output, as_line, back_translate(lines, translate, options.tag, left_out))
+    reasons = "".join(f"; left out {count:,} for: {reason}" for reason, count in left_out.items())
+    said = f"{options.output}: {written:,} pairs of {written + left_out.total():,} lines{reasons}"
+    more = f" {shlex.quote(options.output)}" + (f" --special {shlex.quote(options.tag)}" if options.tag else "")
+    print(f"{said}\ntrain on them and your pairs with: sightline train --train SRC TGT{more} ...", file=sys.stderr)
+
+
+def _translator(
+    options: argparse.Namespace, model: "Model", overrides: Mapping[str, Any], files: Sequence[str]
+) -> Callable[[Iterable[str]], Iterable["Translation"]]:
+    """What translates a stream of lines, which come from `files`, and shows how far it is."""
+    return lambda lines: progress(model.translate_lines(lines, workers=options.workers, **overrides), *files)
+
+
+def _corpus_option(parser: argparse.ArgumentParser) -> None:
+    name = "corpus to write, .jsonl or .tsv"
+    parser.add_argument("-o", "--output", type=out_file, required=True, metavar="FILE.jsonl", help=name)
+
+
+def _format(path: str) -> Callable[["Pair"], str]:
+    """How a corpus of that name puts a pair in a line; `UserError` for a name by which nobody would know it again."""
+    lines = {".jsonl": _json_line, ".tsv": _tsv_line}
+    if Path(path).suffix not in lines:
+        raise UserError(f"-o {path}: give it the ending .jsonl or .tsv, by which `sightline train` knows the format")
+    return lines[Path(path).suffix]
+
+
+def _json_line(pair: "Pair") -> str:
+    return json.dumps({"src": pair[0], "tgt": pair[1]}, ensure_ascii=False)
+
+
+def _tsv_line(pair: "Pair") -> str:
+    return "\t".join(text.replace("\t", " ") for text in pair)
+
+
+def _write(path: str, as_line: Callable[["Pair"], str], pairs: Iterable["Pair"]) -> int:
+    """Write a corpus, which appears when it is complete; returns how many pairs it has."""
+    count = 0
+    with output(path) as file:
+        for pair in pairs:
+            file.write(as_line(pair) + "\n")
+            count += 1
+    if not count:
+        print(f"sightline: {path}: has no pair", file=sys.stderr)
+    return count
 
 
 def _shortlist_options(commands: Any) -> None:

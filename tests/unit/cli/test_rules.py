@@ -169,6 +169,7 @@ WRITERS = [
     ["classify", "m", "{}", "-o", "{}"],
     ["forecast", "m", "{}", "-o", "{}"],
     ["distill", "m", "--train", "a", "{}", "-o", "{}"],
+    ["backtranslate", "m", "--text", "a", "{}", "-o", "{}"],
     ["score", "m", "--source", "{}", "--target", "a", "-o", "{}"],
     ["evaluate", "m", "--source", "a", "--reference", "b", "{}", "--save", "{}"],
     ["align", "m", "--source", "a", "--target", "{}", "-o", "{}"],
