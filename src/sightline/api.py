@@ -426,7 +426,8 @@ def train(
     Args:
         train: source and target file, or one `.tsv`, `.jsonl` or `hf:` dataset, or several of these in a row; to
             classify `.tsv` files of texts and labels, to forecast `.csv` files.
-        valid: the same for validation; to forecast it may be empty, then the latest rows validate.
+        valid: the same for validation, or `["1%"]` or `["500pairs"]` of the training files, which are taken out of
+            them; to forecast it may be empty, then the latest rows validate.
         out: the model directory to write.
         recipe: name of a recipe or path of a `.toml` file; "" is "small", or with `init` that model's own settings.
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.

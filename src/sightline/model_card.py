@@ -86,11 +86,12 @@ def with_row(card: str, name: str, value: str) -> str:
 def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) -> dict[str, str]:
     """What a model is and what it was made from, a text for each row of its card."""
     start = f" from the weights of `{about['init']}`" if about.get("init") else ""
+    taken = " of the training files, taken out of them" if "held_out" in about["corpus"] else ""
     return {
         "architecture": _architecture(config.model),
         "parameters": f"{n_parameters:,}",
         **_material(config, about),
-        "validation data": ", ".join(about["corpus"]["valid"]),
+        "validation data": ", ".join(about["corpus"]["valid"]) + taken,
         "recipe": f"{about['recipe']}{start}, seed {config.train.seed}",
     }
 

@@ -15,6 +15,7 @@ from torch import Tensor
 import sightline
 from sightline.config import RunConfig, apply_settings, check, flatten, load_recipe
 from sightline.data.first_look import check_files
+from sightline.data.split import parse_amount
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.model.parameters import count_parameters
@@ -63,7 +64,8 @@ def train_model(request: TrainRequest) -> str:
     folder, device = Path(request.out), choose_device(request.device)
     _check_place(folder)
     links = [request.alignments] if request.alignments else []
-    check_files({"--train": request.train, "--valid": request.valid, "--alignments": links})
+    valid = [] if parse_amount(request.valid) else request.valid
+    check_files({"--train": request.train, "--valid": valid, "--alignments": links})
     if request.tensorboard:
         check_tensorboard()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
@@ -101,7 +103,9 @@ def _config(request: TrainRequest) -> RunConfig:
     if request.alignments and config.model.task != "translate":
         raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
     if not request.valid and config.model.task != "forecast":
-        raise UserError("--valid is required: the files to validate on; only a time series can be split by itself")
+        raise UserError("--valid is required: the files to validate on, or a part of the training files such as 1%")
+    if parse_amount(request.valid) and config.model.task == "forecast":
+        raise UserError(f"--valid {request.valid[0]}: a series keeps back its latest rows, a share: data.valid_share")
     return config
 
 

@@ -70,6 +70,13 @@ def labelled(path: Path) -> None:
     write(path, [f"{line}\t{'long' if len(line) > 20 else 'short'}" for line in sentences(60)])
 
 
+def pairs(path: Path) -> None:
+    write(
+        path,
+        [f"{src} {i}\t{tgt} {i}" for i, (src, tgt) in enumerate(zip(sentences(60), sentences(60, 3), strict=True))],
+    )
+
+
 def series(path: Path) -> None:
     write(path, ["hour,load,heat", *(f"{i},{100 + 9 * (i % 4)},{i % 7}" for i in range(120))])
 
@@ -109,6 +116,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "text.txt": text(60),
     **{name: links(8) for name in ("dev.links", "test.gold", "fast_align.links")},
     "train.links": links(60),
+    "corpus.tsv": pairs,
     "train.tsv": labelled,
     "check.tsv": labelled,
     "load.csv": series,

@@ -16,7 +16,8 @@ def add(commands: Any) -> None:
     files = "source and target file, or one .tsv, .jsonl or hf:DATASET; to classify .tsv files of texts and labels, to "
     files += "forecast .csv files; several in a row; each also .gz"
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
-    valid = "the same, to validate on; without it a forecaster keeps back the latest rows of its training files"
+    valid = "the same, to validate on; or a part of the training files, 1%% or 500pairs, which is taken out of them; "
+    valid += "without it a forecaster keeps back the latest rows of its training files"
     parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help=valid)
     parser.add_argument("--out", required=True, metavar="DIR", help="model directory to write")
     setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"

@@ -25,7 +25,7 @@ from sightline.evaluate.classes import LabelReport, label_report
 from sightline.model.heads import PooledEncoder
 from sightline.model.parameters import count_parameters
 from sightline.pooled_directory import ClassifierDirectory
-from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
+from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import label_loss
 from sightline.training.step import Objective, classification_objective
 
@@ -80,12 +80,15 @@ class ClassificationJob:
 def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
     """Read, check and tokenise everything a classifier is trained on."""
     _check_length(config)
-    train, valid = spool(labelled_corpora(request.train)), spool(labelled_corpora(request.valid))
-    for corpus in train + valid:
+    files = labelled_corpora(request.train)
+    parts = hold_out(request, files, labelled=True)
+    files, valid = spool(files), [] if parts else spool(labelled_corpora(request.valid))
+    for corpus in files + valid:
         if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
             say(
                 request, f"{corpus}: line 1 looks like a header and would be learnt as a text with its label; remove it"
             )
+    train, valid = ([parts.train], [parts.valid]) if parts else (files, valid)
     labels = learn_labels(train)
     check_labels(valid, labels)
     tokenizer = choose_tokenizer(request, config, folder, train, sources_only=True)
@@ -106,6 +109,7 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
             "texts": len(training),
             "key": training.prepared.key,
             "valid_key": validating.prepared.key,
+            **held_out(parts),
         },
         "labels": labels,
     }

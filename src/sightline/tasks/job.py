@@ -12,6 +12,7 @@ from torch import nn
 from sightline.config import RunConfig
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import learn_tokenizer
+from sightline.data.split import Split, parse_amount, split
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.model_directory import TOKENIZER
@@ -25,7 +26,7 @@ class TrainRequest:
 
     recipe: str  # name or path of a .toml file; "" with `init` = the settings of that model
     train: Sequence[str]  # files, as `sightline.data.corpus.parse_corpora` takes them
-    valid: Sequence[str]
+    valid: Sequence[str]  # the same, or one word such as "1%" or "500pairs": of the training files
     out: str
     settings: Sequence[str] = ()  # "section.key=value"
     resume: bool = False
@@ -76,6 +77,25 @@ def say(request: TrainRequest, message: str) -> None:
     """One line for the person who waits."""
     if request.show:
         print(message, file=sys.stderr)
+
+
+def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = False) -> Split | None:
+    """The training files parted as `--valid 1%` asks, which is said in a line; None where it names files."""
+    amount = parse_amount(request.valid)
+    if amount is None:
+        return None
+    parts = split(train, amount, labelled)
+    say(
+        request,
+        f"validating on {parts.taken:,} pairs taken out of the training files ({amount.text}); dropped "
+        f"{parts.dropped:,} others that share a sentence with them",
+    )
+    return parts
+
+
+def held_out(parts: Split | None) -> dict[str, Any]:
+    """What "corpus" in config.json says of the pairs taken out of the training files."""
+    return {"held_out": {"taken": parts.taken, "dropped": parts.dropped}} if parts else {}
 
 
 def choose_tokenizer(

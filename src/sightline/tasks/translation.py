@@ -26,7 +26,7 @@ from sightline.model.parameters import load_parameters, parameters_of
 from sightline.model.transformer import Transformer
 from sightline.model_directory import CONFIG, ModelDirectory, read_model_directory, read_settings
 from sightline.tasks.alignment import alignment_objective, supervised_layer
-from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, say
+from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.tasks.validation import shown, validation_bleu
 from sightline.training.step import Objective, translation_objective, validation_loss
 
@@ -100,15 +100,17 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     start = read_model_directory(request.init) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
-    train, valid = parse_pairs("--train", request.train), parse_pairs("--valid", request.valid)
-    train, valid = spool(train), spool(valid)
-    for doubt in doubts(train, valid):
+    files = parse_pairs("--train", request.train)
+    parts = hold_out(request, files)
+    files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
+    for doubt in doubts(files, valid):
         say(request, doubt)
+    train, valid = ([parts.train], [parts.valid]) if parts else (files, valid)
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train)
     prepared = prepare(train, tokenizer, config.data, progress=request.show)
     reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
     say(request, f"training on {len(prepared):,} of {prepared.read:,} pairs{reasons}")
-    links = _links(request, config, train, prepared)
+    links = _links(request, config, files, prepared)
     validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
     _check(request.valid, config, tokenizer, validating)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
@@ -119,6 +121,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
         "dropped": prepared.dropped,
         "key": digest(prepared.key, links.values.tolist(), links.ends.tolist()) if links else prepared.key,
         "valid_key": validating.key,
+        **held_out(parts),
     }
     config = replace(config, model=model, train=replace(config.train, batching=_batching(request, config, folder)))
     about = {"corpus": corpus}

@@ -1,0 +1,246 @@
+"""Validation pairs taken out of the training files, for whoever has one file: `--valid 1%` or `--valid 500pairs`.
+
+No sentence of a validation pair, on whichever side, stands in a training pair, so what is taken are connected groups of
+pairs that share sentences (`sentences.py` says when two are the same). Which groups is decided by their hashes alone:
+the same pairs give the same split in any order and with any seed, and a resumed run its own. Where groups are too
+large, as with few different targets, single pairs are taken, and those that share a sentence with them are dropped.
+
+Memory holds hashes, not texts. Both parts are written into the cache, as `prepared.py` writes what can be read once.
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sightline.data.corpus import STANDARD_INPUT, Corpus, Pair, display_name, read_pairs
+from sightline.data.labelled import read_labelled
+from sightline.data.prepared import META, cache, content, digest
+from sightline.data.sentences import EMPTY, Keys, mixed, pair_keys, sentence_key
+from sightline.errors import UserError
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+FORMAT = 1  # raise it when the same files are split another way
+SHARE, COUNT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)%"), re.compile(r"(\d+)pairs?")
+TRAIN, VALID = "train", "valid"
+LARGE = 10  # a group of more than this part of what is wanted is taken only if smaller ones do not do
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many pairs are wanted."""
+
+    text: str  # as it was written
+    share: float = 0.0  # of all pairs
+    pairs: int = 0
+
+    def of(self, read: int) -> int:
+        """The number of pairs, one at least, of so many that are there."""
+        wanted = self.pairs or max(1, round(self.share * read))
+        if wanted >= read:
+            raise UserError(f"--valid {self.text}: the training files hold {read:,} pairs; leave some to train on")
+        return wanted
+
+
+@dataclass(frozen=True)
+class Split:
+    """The two parts, as files in the cache, and what became of the pairs."""
+
+    train: Corpus
+    valid: Corpus
+    taken: int
+    dropped: int  # in neither part: they share a sentence with a pair that was taken
+
+
+def parse_amount(arguments: Sequence[str]) -> Amount | None:
+    """What `--valid` asks for where it is no list of files, which one word such as these can never be.
+
+    >>> parse_amount(["1%"]), parse_amount(["500pairs"])
+    (Amount(text='1%', share=0.01, pairs=0), Amount(text='500pairs', share=0.0, pairs=500))
+    >>> parse_amount(["valid.en", "valid.de"]), parse_amount(["valid.tsv"])
+    (None, None)
+    """
+    if len(arguments) != 1:
+        return None
+    text = arguments[0]
+    share, count = SHARE.fullmatch(text), COUNT.fullmatch(text)
+    if share and 0 < float(share[1]) < 100:
+        return Amount(text, share=float(share[1]) / 100)
+    if count and int(count[1]):
+        return Amount(text, pairs=int(count[1]))
+    if share or count or text.isdecimal():
+        raise UserError(
+            f"--valid {text}: takes no such part of the training files; write 1% for a share, 500pairs for a number"
+        )
+    return None
+
+
+def split(corpora: Sequence[Corpus], amount: Amount, labelled: bool = False, cache_dir: Path | None = None) -> Split:
+    """Take validation pairs out of training files, or find the two parts in the cache.
+
+    Args:
+        labelled: targets are labels, which may repeat; of each label as large a part is taken.
+
+    Raises:
+        UserError: a file can be read only once, or is bad, or nothing would be left to train on.
+    """
+    once = [p for corpus in corpora for p in corpus.paths if p == STANDARD_INPUT or Path(p).is_fifo()]
+    if once:
+        raise UserError(f"--valid {amount.text}: {display_name(once[0])} can be read only once; write it to a file")
+    with cache(cache_dir) as folder:
+        hashes, _ = content(corpora)
+        wanted = [amount.share, amount.pairs, labelled]
+        target = folder / f"split-{digest(FORMAT, wanted, hashes)}"
+        ending = ".tsv" if labelled else ".jsonl"
+        parts = [target / f"{name}{ending}" for name in (TRAIN, VALID)]
+        if not all(path.is_file() for path in (*parts, target / META)):
+            shutil.rmtree(target, ignore_errors=True)
+            _write(target, corpora, amount, labelled, [path.name for path in parts])
+        counts = json.loads((target / META).read_text(encoding="utf-8"))
+        train, valid = (Corpus((str(path),)) for path in parts)
+        return Split(train, valid, **counts)
+
+
+def _write(target: Path, corpora: Sequence[Corpus], amount: Amount, labelled: bool, names: Sequence[str]) -> None:
+    """Both parts, beside `target` until they are complete."""
+    valid, dropped = _choose(corpora, amount, labelled)
+    if not valid.any():
+        raise UserError(f"--valid {amount.text}: no pair of the training files has text on both sides; check the files")
+    if (valid | dropped).all():
+        raise UserError(
+            f"--valid {amount.text}: every pair shares a sentence with those taken, so that none is left to train on; "
+            "take fewer, or name files to validate on"
+        )
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent, ignore_cleanup_errors=True) as draft:
+        with ExitStack() as files:
+            parts = [files.enter_context(open(Path(draft) / name, "w", encoding="utf-8", newline="")) for name in names]
+            write = _labelled_line if labelled else _json_line
+            for pair, is_valid, is_dropped in zip(_read(corpora, labelled), valid, dropped, strict=True):
+                if not is_dropped:
+                    parts[int(is_valid)].write(write(pair))
+        counts = {"taken": int(valid.sum()), "dropped": int(dropped.sum())}
+        (Path(draft) / META).write_text(json.dumps(counts), encoding="utf-8")
+        try:
+            os.rename(draft, target)
+        except OSError:
+            if not target.exists():  # else another process was faster with the same content
+                raise
+
+
+def _read(corpora: Sequence[Corpus], labelled: bool) -> Iterator[Pair]:
+    return chain.from_iterable(read_labelled(c.paths[0]) for c in corpora) if labelled else read_pairs(corpora)
+
+
+def _json_line(pair: Pair) -> str:
+    """Texts may hold what ends a line of another format."""
+    return json.dumps({"src": pair[0], "tgt": pair[1]}, ensure_ascii=False) + "\n"
+
+
+def _labelled_line(pair: Pair) -> str:
+    return f"{pair[0]}\t{pair[1]}\n"
+
+
+def _choose(corpora: Sequence[Corpus], amount: Amount, labelled: bool) -> tuple[Flags, Flags]:
+    """Which pairs of the files are taken, and which are dropped."""
+    src, tgt, labels = array("Q"), array("Q"), array("q")
+    known: dict[str, int] = {}
+    for source, target in _read(corpora, labelled):
+        src.append(sentence_key(source))
+        tgt.append(src[-1] if labelled else sentence_key(target))
+        labels.append(known.setdefault(target, len(known)) if labelled else 0)
+    keys = np.array(src, np.uint64), np.array(tgt, np.uint64)
+    return choose(*keys, np.array(labels, np.int64), amount.of(len(src)))
+
+
+def choose(src: Keys, tgt: Keys, labels: Ids, wanted: int) -> tuple[Flags, Flags]:
+    """Which pairs to take, and which to drop because they share a sentence with them.
+
+    Args:
+        src, tgt: keys of the sentences; `EMPTY` for a blank side.
+        labels: a number for each pair; of each label as large a part is taken.
+        wanted: pairs to take; fewer are taken where there are no more that have both sides.
+    """
+    usable = (src != EMPTY) & (tgt != EMPTY)
+    src, tgt = np.where(src == EMPTY, tgt, src), np.where(tgt == EMPTY, src, tgt)  # a blank side connects nothing
+    sentences, ids = np.unique(np.concatenate([src, tgt]), return_inverse=True)
+    left, right = ids[: len(src)], ids[len(src) :]
+    group = connected(left, right, len(sentences))[left]
+    taken = np.zeros(len(src), np.bool_)
+    for label, count in enumerate(_shares(np.bincount(labels), wanted)):
+        rest = count - _take_groups(taken, group, usable, labels == label, sentences, count)
+        if rest:
+            _take_pairs(taken, left, right, usable & (labels == label), pair_keys(src, tgt), rest)
+    inside = np.zeros(len(sentences), np.bool_)
+    inside[left[taken]] = inside[right[taken]] = True
+    return taken, ~taken & (inside[left] | inside[right])
+
+
+def _shares(counts: Ids, wanted: int) -> list[int]:
+    """`wanted` shared out in proportion to `counts`, by largest remainders.
+
+    >>> _shares(np.array([70, 20, 10]), 5)
+    [4, 1, 0]
+    """
+    exact = counts * (wanted / counts.sum())
+    whole = np.floor(exact).astype(np.int64)
+    order = np.argsort(whole - exact, kind="stable")
+    whole[order[: wanted - whole.sum()]] += 1
+    return whole.tolist()
+
+
+def connected(left: Ids, right: Ids, n: int) -> Ids:
+    """The smallest id that each of `n` sentences is connected to by pairs of ids, step by step.
+
+    >>> connected(np.array([0, 2, 4]), np.array([1, 1, 4]), 5).tolist()
+    [0, 0, 0, 3, 4]
+    """
+    root = np.arange(n)
+    while True:
+        least = np.minimum(root[left], root[right])
+        joined = root.copy()
+        for ids in (left, right, root[left], root[right]):  # hook the sentences, and what they hang on
+            np.minimum.at(joined, ids, least)
+        joined = joined[joined]
+        if np.array_equal(joined, root):
+            return root
+        root = joined
+
+
+def _take_groups(taken: Flags, group: Ids, usable: Flags, of_label: Flags, sentences: Keys, wanted: int) -> int:
+    """Mark whole groups whose first pair has the label, up to `wanted` pairs; returns how many pairs they have.
+
+    Every group is as likely as any other, whatever its size, so that every pair is: their order is that of hashes.
+    """
+    names, first, size = np.unique(group, return_index=True, return_counts=True)
+    spoilt = np.bincount(group, weights=~usable, minlength=len(sentences))[names] > 0
+    free = np.flatnonzero(of_label[first] & ~spoilt & ~taken[first] & (size <= wanted))
+    order = free[np.lexsort((mixed(sentences[names[free]]), size[free] > max(1, wanted // LARGE)))]
+    chosen, room = [], wanted
+    for number, pairs in zip(names[order].tolist(), size[order].tolist(), strict=True):
+        if pairs <= room:
+            chosen.append(number)
+            room -= pairs
+        if not room:
+            break
+    taken |= np.isin(group, chosen)
+    return wanted - room
+
+
+def _take_pairs(taken: Flags, left: Ids, right: Ids, usable: Flags, keys: Keys, wanted: int) -> None:
+    """Mark single pairs; first those whose sentences stand in the fewest others, which will have to go."""
+    uses = np.bincount(np.concatenate([left, right]))
+    free = np.flatnonzero(usable & ~taken)
+    order = np.lexsort((keys[free], uses[left[free]] + uses[right[free]]))
+    taken[free[order[:wanted]]] = True

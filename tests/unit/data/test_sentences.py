@@ -1,0 +1,40 @@
+"""When two sentences are the same."""
+
+import numpy as np
+import pytest
+
+from sightline.data.sentences import EMPTY, folded, pair_keys, sentence_key, sentence_keys
+
+SAME = [
+    ("A dog runs.", "a  dog runs"),
+    ("Don't!", "dont"),
+    ("CAFÉ", "cafe\u0301"),
+    ("Straße", "STRASSE"),
+    ("\uff46\uff55\uff4c\uff4c\u3000width", "full width"),
+    ("犬が 走る。", "犬が走る"),
+    ("snake_case", "snakecase"),
+    ("« Oui\u00a0! »", "oui"),
+]
+OTHERS = [("A dog runs.", "A dog ran."), ("कि", "की"), ("3", "4"), ("?", "!"), ("", "?")]
+KEYS, PAIR_KEYS = [351978283130838386, 12850736574072069810], [4522410275139603566, 17235469408947973867]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_case_punctuation_and_blanks_do_not_count(one: str, other: str) -> None:
+    assert folded(one) == folded(other)
+    assert sentence_key(one) == sentence_key(other) != EMPTY
+
+
+@pytest.mark.parametrize(("one", "other"), OTHERS)
+def test_letters_digits_and_marks_do(one: str, other: str) -> None:
+    assert sentence_key(one) != sentence_key(other)
+
+
+def test_only_a_blank_line_is_empty() -> None:
+    assert [sentence_key(text) == EMPTY for text in ("", " \t\u00a0", "...", "_")] == [True, True, False, False]
+
+
+def test_keys_are_a_file_format() -> None:
+    """They decide splits that runs are resumed with."""
+    assert sentence_keys(["A dog runs.", "Ein Hund läuft."]).tolist() == KEYS
+    assert pair_keys(*np.array([[1, 2], [2, 1]], np.uint64)).tolist() == PAIR_KEYS
