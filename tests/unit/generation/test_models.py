@@ -23,6 +23,7 @@ from sightline.generation.models import (
     decode_after,
     refuse_single,
 )
+from sightline.generation.settings import settings_from
 from sightline.generation.transcribe import detect_language
 
 Make = Callable[..., Any]
@@ -114,6 +115,14 @@ def test_an_output_fits_the_positions(make: Make) -> None:
     assert len(model.generate(["x" * 50], max_new_tokens=40)[0].tokens) == 11
     with pytest.raises(UserError, match="61 tokens is longer than the model's 60"):
         model.generate(["x" * 61])
+
+
+def test_settings_of_old_files() -> None:
+    """BART's way to say which mark comes first, and the first LLaMA's to say that there is no padding."""
+    old = {"bos_token_id": 7, "eos_token_id": 2, "pad_token_id": -1, "force_bos_token_to_be_generated": True}
+    settings = settings_from(old, old, has_encoder=True)
+    assert (settings.forced_start_id, settings.pad_id) == (7, 2)
+    assert settings_from({}, {**old, "pad_token_id": 0}, has_encoder=True).pad_id == 0
 
 
 def test_settings_of_the_file_and_of_the_call(make: Make) -> None:
@@ -232,6 +241,13 @@ def test_filling_and_embedding(make: Make) -> None:
     assert (model.embed(["a"], normalize=False) ** 2).sum() != pytest.approx(1)
     with pytest.raises(UserError, match="unknown pooling 'maxx'; did you mean 'max'"):
         model.embed(["a"], pooling="maxx")
+
+
+def test_generators_that_fill_and_encoders_that_embed(make: Make) -> None:
+    """ELECTRA's generator and T5's encoder alone."""
+    generator = make("bert", {"model_type": "electra", "architectures": ["ElectraForMaskedLM"], "embedding_size": 8})
+    assert len(generator.fill_mask("a <mask>", top=3)[0]) == 3
+    assert make("t5", {"architectures": ["T5EncoderModel"]}).embed(["a", "a longer text"]).shape == (2, 16)
 
 
 def test_every_kind_works_in_half_precision(make: Make) -> None:
