@@ -72,15 +72,15 @@ def model_card(
 
 
 def with_row(card: str, name: str, value: str) -> str:
-    """A card with that row in its table, in the place of one of the same name or before the last.
+    """A card with that row in its table, in the place of one of the same name or before the last; without it for "".
 
     >>> with_row("| weights | step 9 |\\n| made with | us |\\n", "decoding", "beam 4").splitlines()
     ['| weights | step 9 |', '| decoding | beam 4 |', '| made with | us |']
     """
-    row = f"| {name} | {value} |"
+    rows = [f"| {name} | {value} |"] if value else []
     lines = [line for line in card.split("\n") if not line.startswith(f"| {name} | ")]
     last = max((place for place, line in enumerate(lines) if line.startswith("| ")), default=len(lines))
-    return "\n".join([*lines[:last], row, *lines[last:]])
+    return "\n".join([*lines[:last], *rows, *lines[last:]])
 
 
 def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) -> dict[str, str]:

@@ -6,6 +6,7 @@ What differs between tasks is in `sightline.tasks`; here is what all of them hav
 import os
 import platform
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from sightline.data.split import parse_amount
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.model.parameters import count_parameters
-from sightline.model_card import model_card
-from sightline.model_directory import CONFIG, read_settings, settings_for, write_settings, write_weights
+from sightline.model_card import DECODING, model_card, with_row
+from sightline.model_directory import CONFIG, read_settings, settings_for, write_decoding, write_settings, write_weights
 from sightline.tasks.classification import classification_job
 from sightline.tasks.forecasting import forecast_job
 from sightline.tasks.job import Job, TrainRequest, say
@@ -82,6 +83,7 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch
     if request.resume and (folder / CONFIG).is_file():
         _check_same_run(folder, config, about)
         _warn_of_another_schedule(request, config, folder)
+        _decode_as_asked(request, config, folder)
 
     with torch.random.fork_rng():  # the caller's random state is his own
         torch.manual_seed(config.train.seed)
@@ -215,6 +217,15 @@ def _warn_of_another_schedule(request: TrainRequest, config: RunConfig, folder: 
     before = read_settings(folder)[0].train.max_steps
     if config.train.schedule in ("linear", "cosine") and config.train.max_steps != before:
         say(request, f"train.max_steps was {before:,}: from here on the learning rate follows the new end")
+
+
+def _decode_as_asked(request: TrainRequest, config: RunConfig, folder: Path) -> None:
+    """The run's own settings to decode with, where others were chosen for the weights there are (`evaluate --tune`)."""
+    before, now = asdict(read_settings(folder)[0].decode), asdict(config.decode)
+    changed = [f"decode.{name} was {before[name]}, now {now[name]}" for name in now if before[name] != now[name]]
+    if changed:
+        say(request, f"{', '.join(changed)}: the settings of the run; `sightline evaluate --tune` chooses anew")
+        write_decoding(folder, config.decode, lambda card: with_row(card, DECODING, ""))
 
 
 def _farewell(reason: str, progress: Progress, folder: Path) -> str:

@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from sightline.config import DecodeConfig
+from sightline.model_card import DECODING, with_row
+from sightline.model_directory import write_decoding
+
 STEPS = 45
 RECIPE = f"""
 [model]
@@ -269,6 +273,22 @@ def test_resuming_a_finished_run_changes_nothing(whole: Path, command: list[str]
     ran = cli(*command, "--out", out, "--resume")
     assert ran.code == 0
     assert_same_run(out, whole)
+
+
+def test_a_setting_chosen_for_earlier_weights_goes_and_is_named(
+    whole: Path, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    shutil.copytree(whole, out)
+    settings, card = (whole / "generation_config.json").read_bytes(), (whole / "README.md").read_text(encoding="utf-8")
+    decoding = {**json.loads(settings), "length_penalty": 1.25}
+    write_decoding(out, DecodeConfig(**decoding), lambda text: with_row(text, DECODING, "length penalty 1.25"))
+    assert "1.25" in (out / "README.md").read_text(encoding="utf-8")
+    ran = cli(*command, "--out", out, "--resume")
+    assert "decode.length_penalty was 1.25, now 0.6: the settings of the run" in ran.err
+    assert (out / "generation_config.json").read_bytes() == settings
+    assert (out / "README.md").read_text(encoding="utf-8") == card
+    assert "settings of the run" not in cli(*command, "--out", out, "--resume").err
 
 
 def test_more_steps_go_on_from_the_end(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
