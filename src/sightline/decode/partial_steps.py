@@ -42,7 +42,7 @@ class PartialSteps:
 
     def step(self, model: Any) -> Callable[[Tensor, "CandidateCache"], Tensor]:
         """The step function of a model, from places to the logits of places."""
-        logits = self._logits_of(model)
+        logits = logits_of(model, self.ids)
 
         def step(places: Int[Tensor, "rows new"], cache: CandidateCache) -> Float[Tensor, "rows places"]:
             state = cache.state
@@ -51,11 +51,12 @@ class PartialSteps:
 
         return step
 
-    def _logits_of(self, model: Any) -> Callable[[Tensor], Tensor]:
-        """From hidden states to the logits of places; a model that can compute only all of them is slower at it."""
-        if isinstance(model, PartialOutput):
-            return model.output_rows(self.ids)
-        return lambda hidden: model.logits(hidden).index_select(-1, self.ids)
+
+def logits_of(model: Any, ids: Int[Tensor, " n"]) -> Callable[[Any], Tensor]:
+    """From a model's hidden states to the logits of `ids`; one that can compute only all of them is slower at it."""
+    if isinstance(model, PartialOutput):
+        return model.output_rows(ids)
+    return lambda hidden: model.logits(hidden).index_select(-1, ids)
 
 
 class CandidateCache:

@@ -72,6 +72,12 @@ class Transformer(Structure):
     )
 
 
+class Members(Structure):
+    """See search.c; decodings and outputs as arrays of addresses."""
+
+    _fields_ = (("decodings", c_void_p), ("outputs", c_void_p), ("count", c_int))
+
+
 class Options(Structure):
     """See search.c."""
 
@@ -165,7 +171,7 @@ def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
         ("step", c_int, (c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
         ("places", c_int64, (c_void_p,)),
         ("forget", None, (c_void_p, c_int64)),
-        ("search", c_int, (c_void_p,) * 7),
+        ("search", c_int, (c_void_p,) * 6),
         ("team", None, (c_void_p,)),
         ("drop", None, (c_void_p, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p, c_int)),
         ("softmax", None, (c_void_p, c_int64, c_int64, c_void_p, c_int)),

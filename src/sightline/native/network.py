@@ -144,11 +144,7 @@ class Network:
         stop: Ints | None = None,
     ) -> "list[list[Found]]":
         """Encode sources and search; arguments and errors as `decode.contract.OwnSearch`."""
-        bounds = limits.min_length, limits.max_length, limits.prefix
-        if few is None:
-            return self.start(sources, stop).search(options, *bounds)
-        barred = np.where(few.allowed, np.float32(0), np.float32(-np.inf))
-        return self.start(sources, stop).search(options, *bounds, few.ids, barred)
+        return Ensemble((self,)).search(sources, limits, options, few, stop)
 
     def check_pieces(self, pieces: Ints, side: str) -> None:
         """A `UserError` for ids that the table of the source ("src") or the target ("tgt") does not have."""
@@ -243,6 +239,29 @@ class Network:
         return weight, np.zeros(len(weight), np.float32) if bias is None else _floats(bias)
 
 
+@dataclass(frozen=True)
+class Ensemble:
+    """Networks of one vocabulary that search together: their log-probabilities are averaged (`decode/ensemble.py`)."""
+
+    members: tuple[Network, ...]
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Any,
+        options: "SearchSettings",
+        few: Any,
+        stop: Ints | None = None,
+    ) -> "list[list[Found]]":
+        """As `Network.search`."""
+        first, *others = [member.start(sources, stop) for member in self.members]
+        bounds = limits.min_length, limits.max_length, limits.prefix
+        if few is None:
+            return first.search(options, *bounds, None, None, others)
+        barred = np.where(few.allowed, np.float32(0), np.float32(-np.inf))
+        return first.search(options, *bounds, few.ids, barred, others)
+
+
 @runtime_checkable
 class SearchSettings(Protocol):
     """What a search is told; `decode.search.SearchOptions` says what it means."""
@@ -302,6 +321,7 @@ class Decoding:
         prefix: Ints,
         ids: Ints | None = None,
         barred: Floats | None = None,
+        others: "Sequence[Decoding]" = (),
     ) -> list[list[Found]]:
         """Up to `n_best` hypotheses for each source, best first; as `decode.search.beam_search`, which see.
 
@@ -313,12 +333,16 @@ class Decoding:
             ids: (n,), all that may be written; None: everything. Settings, prefixes and what is found then speak of
                 places among these ids.
             barred: (sentences, n), 0 or -inf for what a sentence may not write of them.
+            others: decodings of the same sources by other networks, whose log-probabilities are averaged with these.
         """
-        output = self.network.output if ids is None else self.network.output.rows(ids)
-        self._check_search(settings, min_length, max_length, prefix, output.d_out)
-        assert barred is None or barred.shape == (self.sentences, output.d_out)
+        decodings, whole = [self, *others], [decoding.network.output for decoding in (self, *others)]
+        outputs = whole if ids is None else [output.rows(ids) for output in whole]
+        self._check_search(settings, min_length, max_length, prefix, outputs[0].d_out)
+        assert barred is None or barred.shape == (self.sentences, outputs[0].d_out)
+        assert all(decoding._goes_with(self) for decoding in decodings), "fresh decodings of the same sources"
         longest = int(max_length.max())
-        self.network.know_positions(longest)
+        for decoding in decodings:
+            decoding.network.know_positions(longest)
         n = self.sentences * settings.n_best
         tokens, lengths = np.zeros((n, longest), np.int32), np.zeros(n, np.int32)
         token_log_probs = np.zeros((n, longest), np.float32)
@@ -328,10 +352,10 @@ class Decoding:
         found = c.Found(_at(tokens), _at(lengths), _at(token_log_probs), _at(log_probs), _at(scores), longest)
         ids = None if ids is None else np.ascontiguousarray(ids, np.int32)
         barred = None if barred is None else _floats(barred)
+        members = _addresses(decodings), _addresses(outputs)
         self._done(
             _library().sightline_search(
-                self.address,
-                output.address,
+                byref(c.Members(*(cast(each, c_void_p) for each in members), len(decodings))),
                 _at(ids),
                 _at(barred),
                 byref(_options(settings)),
@@ -356,6 +380,11 @@ class Decoding:
         assert settings.n_best >= 1 and settings.beam_size >= 1 and len(settings.suppressed) <= c.MOST_SUPPRESSED
         assert min_length.shape == max_length.shape == (self.sentences,) and len(prefix) == self.sentences
         assert prefix.ndim == 2 and max_length.min() >= 1 and max_length.max() < 1 << 30
+
+    def _goes_with(self, first: "Decoding") -> bool:
+        """Whether both can take the steps of one search: their places are the same ones from the first on."""
+        alike = self.sentences == first.sentences and self.network.vocabulary == first.network.vocabulary
+        return alike and not (self.places or self._room)
 
     def step(self, tokens: Ints, positions: Ints, sentences: Ints, paths: Ints) -> Floats:
         """Hidden states (rows, d_model) after one more position of `rows` hypotheses.
@@ -410,6 +439,10 @@ class Decoding:
             raise Stopped
         if failed:
             raise MemoryError("no memory to decode with")
+
+
+def _addresses(objects: Sequence[Any]) -> Any:
+    return (c_void_p * len(objects))(*(each.address for each in objects))
 
 
 def _options(settings: SearchSettings) -> c.Options:

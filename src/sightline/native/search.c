@@ -157,31 +157,64 @@ static void release(Live *live) {
     free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->sentences);
 }
 
-/* Hidden states and logits after the newest token of every row; 0, or -1. */
-static int predict(Decoding *s, const Linear *output, const Live *live, int rows, int length, int64_t stride, int bos_id,
+/* Decodings of the same sources by several models of one vocabulary, and what gives the logits of each. */
+typedef struct Members {
+    Decoding *const *decodings;
+    const Linear *const *outputs;
+    int count;
+} Members;
+
+static int widest_state(const Members *members) {
+    int d = 0;
+    for (int m = 0; m < members->count; m++) d = MAX(d, members->decodings[m]->model->d_model);
+    return d;
+}
+
+static void add(float *sums, const float *terms, int64_t n) {
+    for (int64_t i = 0; i < n; i++) sums[i] += terms[i];
+}
+
+static void divide(float *sums, float by, int64_t n) {
+    for (int64_t i = 0; i < n; i++) sums[i] /= by;
+}
+
+/* The logits after the newest token of every row, of several models their mean: that of their log-probabilities but for
+   one number a row, which the search's own softmax takes away. 0, or -1. */
+static int predict(const Members *members, const Live *live, int rows, int length, int64_t stride, int bos_id,
                    const int32_t *ids, Buffer *memory, float **logits) {
-    const int d = s->model->d_model, vocab = output->d_out;
-    if (sightline_make_room(s, rows, live->paths, rows, stride, length)) return -1;
-    float *hidden = room(memory, 4 * ((int64_t)rows * (d + vocab + 2) + vocab + 64));
+    const int d = widest_state(members), vocab = members->outputs[0]->d_out;
+    const int64_t cells = (int64_t)rows * vocab, more = members->count > 1 ? cells : 0;
+    if (make_room(members->decodings, members->count, rows, live->paths, rows, stride, length)) return -1;
+    float *hidden = room(memory, 4 * ((int64_t)rows * (d + 2) + cells + more + vocab + 64));
     if (!hidden) return -1;
     *logits = hidden + (int64_t)rows * d;
-    int32_t *tokens = (int32_t *)(*logits + (int64_t)(rows + 1) * vocab), *positions = tokens + rows;
+    float *others = *logits + cells + vocab; /* a row in between is for the search */
+    int32_t *tokens = (int32_t *)(others + more), *positions = tokens + rows;
     for (int r = 0; r < rows; r++) {
         tokens[r] = length ? live->tokens[r * stride + length - 1] : bos_id;
         if (ids) tokens[r] = ids[tokens[r]];
         positions[r] = length;
-        live->paths[r * stride + length] = (int32_t)(sightline_places(s) + r);
+        live->paths[r * stride + length] = (int32_t)(sightline_places(members->decodings[0]) + r);
     }
-    if (sightline_step(s, rows, tokens, positions, live->sentences, live->paths, stride, hidden)) return -1;
-    return apply(output, hidden, rows, d, *logits, vocab, 0, &s->scratch);
+    for (int m = 0; m < members->count; m++) {
+        Decoding *s = members->decodings[m];
+        float *own = m ? others : *logits;
+        if (sightline_step(s, rows, tokens, positions, live->sentences, live->paths, stride, hidden)) return -1;
+        if (apply(members->outputs[m], hidden, rows, s->model->d_model, own, vocab, 0, &s->scratch)) return -1;
+        if (m) add(*logits, others, cells);
+    }
+    if (members->count > 1) divide(*logits, (float)members->count, cells);
+    return 0;
 }
 
-/* Search outputs for all sources of a fresh decoding. `output` gives the logits: of all pieces, or of those of `ids`,
+/* Search outputs for all sources of fresh decodings. Outputs give the logits: of all pieces, or of those of `ids`,
    places among which then stand for pieces everywhere; `barred` (sentences, outputs) holds 0 or -inf for each of them.
    Both may be NULL. 0, or -1 without memory or when stopped. */
-EXPORT int sightline_search(Decoding *s, const Linear *output, const int32_t *ids, const float *barred,
-                            const Options *options, const Limits *limits, const Found *found) {
-    const int greedy = options->beam_size == 1, most = greedy ? 1 : 2 * options->beam_size, vocab = output->d_out;
+EXPORT int sightline_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
+                            const Limits *limits, const Found *found) {
+    const Decoding *s = members->decodings[0];
+    const int greedy = options->beam_size == 1, most = greedy ? 1 : 2 * options->beam_size;
+    const int vocab = members->outputs[0]->d_out;
     const int64_t stride = found->longest;
     Candidate *best = malloc(sizeof(Candidate) * most);
     Live old = {0}, new = {0};
@@ -193,7 +226,7 @@ EXPORT int sightline_search(Decoding *s, const Linear *output, const int32_t *id
     for (int64_t i = 0; i < (int64_t)rows * options->n_best; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
     for (int r = 0; !failed && r < rows; r++) old.sentences[r] = r, old.log_probs[r] = 0;
     for (int length = 0; !failed && rows; length++) {
-        failed = predict(s, output, &old, rows, length, stride, options->bos_id, ids, &memory, &logits);
+        failed = predict(members, &old, rows, length, stride, options->bos_id, ids, &memory, &logits);
         int next_rows = 0;
         for (int r = 0; !failed && r < rows; failed = stopped(&s->scratch)) {
             const int sentence = old.sentences[r];

@@ -298,24 +298,34 @@ static int widened(float **buffer, int64_t used, int64_t held, int64_t width) {
     return 0;
 }
 
-/* Give up the places that are not `alive`; it comes to hold the new place of each. */
-static void close_gaps(Decoding *s, int32_t *alive) {
+/* Give up places: `to` has the new one of each, -1 for those that go. */
+static void close_gaps(Decoding *s, const int32_t *to, int64_t kept) {
     const Transformer *m = s->model;
-    int32_t kept = 0;
-    for (int64_t i = 0; i < s->used; i++) alive[i] = alive[i] ? kept++ : -1;
     for (int l = 0; l < m->n_decoder_layers; l++) {
         const Attention *a = &m->decoder[l].self;
         const int64_t k_width = (int64_t)a->heads * a->d_k, v_width = (int64_t)a->heads * a->d_v;
         for (int64_t i = 0; i < s->used; i++) {
-            if (alive[i] < 0 || alive[i] == i) continue;
-            memcpy(s->self_k[l] + alive[i] * k_width, s->self_k[l] + i * k_width, 4 * (size_t)k_width);
-            memcpy(s->self_v[l] + alive[i] * v_width, s->self_v[l] + i * v_width, 4 * (size_t)v_width);
+            if (to[i] < 0 || to[i] == i) continue;
+            memcpy(s->self_k[l] + to[i] * k_width, s->self_k[l] + i * k_width, 4 * (size_t)k_width);
+            memcpy(s->self_v[l] + to[i] * v_width, s->self_v[l] + i * v_width, 4 * (size_t)v_width);
         }
     }
     s->used = kept;
 }
 
-int sightline_make_room(Decoding *s, int rows, int32_t *paths, int hypotheses, int64_t stride, int length) {
+static int widen(Decoding *s, int64_t held) {
+    for (int l = 0; l < s->model->n_decoder_layers; l++) {
+        const Attention *a = &s->model->decoder[l].self;
+        if (stopped(&s->scratch)) return -1;
+        if (widened(&s->self_k[l], s->used, held, (int64_t)a->heads * a->d_k)) return -1;
+        if (widened(&s->self_v[l], s->used, held, (int64_t)a->heads * a->d_v)) return -1;
+    }
+    s->held = held;
+    return 0;
+}
+
+int make_room(Decoding *const *members, int count, int rows, int32_t *paths, int hypotheses, int64_t stride, int length) {
+    Decoding *s = members[0];
     if (s->used + rows <= s->held) return 0;
     int32_t *alive = room(&s->alive, 4 * (s->used + 1));
     if (!alive) return -1;
@@ -325,20 +335,21 @@ int sightline_make_room(Decoding *s, int rows, int32_t *paths, int hypotheses, i
         for (int t = 0; t < length; t++)
             if (!alive[paths[h * stride + t]]) alive[paths[h * stride + t]] = 1, living++;
     if (2 * living < s->used) {
-        close_gaps(s, alive);
+        int32_t kept = 0;
+        for (int64_t i = 0; i < s->used; i++) alive[i] = alive[i] ? kept++ : -1;
+        for (int m = 0; m < count; m++) close_gaps(members[m], alive, kept);
         for (int h = 0; h < hypotheses; h++)
             for (int t = 0; t < length; t++) paths[h * stride + t] = alive[paths[h * stride + t]];
     }
     if (2 * (s->used + rows) <= s->held) return 0;
     const int64_t held = MAX(2 * s->held, MAX(2 * (s->used + rows), 8 * (int64_t)rows));
-    for (int l = 0; l < s->model->n_decoder_layers; l++) {
-        const Attention *a = &s->model->decoder[l].self;
-        if (stopped(&s->scratch)) return -1;
-        if (widened(&s->self_k[l], s->used, held, (int64_t)a->heads * a->d_k)) return -1;
-        if (widened(&s->self_v[l], s->used, held, (int64_t)a->heads * a->d_v)) return -1;
-    }
-    s->held = held;
+    for (int m = 0; m < count; m++)
+        if (widen(members[m], held)) return -1;
     return 0;
+}
+
+int sightline_make_room(Decoding *s, int rows, int32_t *paths, int hypotheses, int64_t stride, int length) {
+    return make_room(&s, 1, rows, paths, hypotheses, stride, length);
 }
 
 int sightline_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *positions, const int32_t *sentences,

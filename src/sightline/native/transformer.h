@@ -69,6 +69,9 @@ EXPORT void sightline_end(Decoding *decoding);
    and the paths are changed; 0, or -1 without memory or when stopped. */
 EXPORT int sightline_make_room(Decoding *decoding, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
 
+/* The same for decodings that take every step together from the first on: a path leads over the same places in all. */
+int make_room(Decoding *const *members, int count, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
+
 /* One position of `rows` hypotheses: `paths` (rows, stride) lead over their places up to `positions`, the new ones being
    `used` and those after it, row by row. Writes hidden states (rows, d_model); 0, or -1 without memory or
    when stopped. */

@@ -24,7 +24,7 @@ from sightline.model.packing import Packing, packed_attention
 from sightline.model.transformer import Transformer
 from sightline.native import library as c
 from sightline.native.build import FLAGS, FOLDER, SOURCES, compiler, flags_of, possible
-from sightline.native.network import Decoding, Linear, Stopped
+from sightline.native.network import Decoding, Ensemble, Linear, Stopped
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")
 
@@ -155,6 +155,25 @@ def test_steps(build: Build, misuse: Callable[[Decoding], object]) -> None:
         misuse(decoding)
 
 
+OTHERS: dict[str, Callable[[Build], Decoding]] = {
+    "more sources": lambda build: NativeTransformer(build(), "float32").network.start([[5, 2], [6, 2]]),
+    "another vocabulary": lambda build: NativeTransformer(build(vocab_size=20), "float32").network.start([[5, 2]]),
+    "a past": lambda build: with_a_past(NativeTransformer(build(), "float32").network.start([[5, 2]])),
+}
+
+
+def with_a_past(decoding: Decoding) -> Decoding:
+    decoding.make_room(1, paths([0] * 4), 0)
+    return decoding
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_decodings_that_do_not_go_together(build: Build, other: Callable[[Build], Decoding]) -> None:
+    decoding, one = NativeTransformer(build(), "float32").network.start([[5, 2]]), np.ones(1, int)
+    with pytest.raises(AssertionError, match="of the same sources"):
+        decoding.search(PLAIN, 0 * one, one, np.zeros((1, 0), int), None, None, [other(build)])
+
+
 def rows(*starts: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
     return torch.tensor(starts, dtype=dtype)
 
@@ -188,6 +207,8 @@ def test_whoever_stops_a_search_is_told_so(build: Build) -> None:
     network = NativeTransformer(build(), "float32").network
     with pytest.raises(Stopped):
         network.search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
+    with pytest.raises(Stopped):
+        Ensemble((network, network)).search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
     for stop in (np.zeros(1, np.int64), np.zeros(2, np.int32)):
         with pytest.raises(AssertionError):
             network.start([[5, 2]], stop)
@@ -232,13 +253,23 @@ def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return c.declared(c.ctypes.CDLL(str(made)))
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+class Pair:
+    """A model that searches together with another one."""
+
+    def __init__(self, *models: NativeTransformer) -> None:
+        self.search = Ensemble(tuple(model.network for model in models)).search
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8", "ensemble"])
 def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other: with a batch halved the search goes on, or one source is named; nothing else happens."""
     monkeypatch.setattr(c, "library", lambda: scarce)
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     sources = [[5, 6, 7], [8], [9, 9], [10, 4, 4, 5, 6]]
-    model = NativeTransformer(build(3.0, vocab_size=30, tied_embeddings="none"), compute)
+    kind = "float32" if compute == "ensemble" else compute
+    model: Any = NativeTransformer(build(3.0, vocab_size=30, tied_embeddings="none"), kind)
+    if compute == "ensemble":
+        model = Pair(model, NativeTransformer(build(3.0, vocab_size=30, d_model=24), kind))
     wanted, failures = decode_tokens(model, sources, CONFIG), 0
     for number in range(1000):
         left.value = number

@@ -13,12 +13,14 @@ import torch
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
+from sightline.decode.ensemble import Ensemble
 from sightline.errors import UserError
 from sightline.model.inference import prepare_for_inference
 from sightline.model.native_inference import NativeTransformer
 from sightline.model.transformer import Transformer
 from sightline.native.library import library
 from sightline.native.network import Decoding
+from sightline.native.network import Ensemble as NativeEnsemble
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
 
@@ -269,6 +271,71 @@ def test_sampling_and_ngrams_go_by_steps(build: Build, sentences: Sentences) -> 
         assert decode_tokens(model, sources, config) == decode_tokens(by_steps(model), sources, config)
     repeats = decode_tokens(model, sources, replace(SHORT, no_repeat_ngram=1, n_best=2))
     assert all(len(set(h.tokens)) == len(h.tokens) for ranked in repeats for h in ranked)
+
+
+# Several models in one search -----------------------------------------------------------------------------------------
+
+
+class Together(Ensemble):
+    """Prepared models that search together in the library, and step by step where nobody sees that they can."""
+
+    def search(self, sources: Any, limits: Any, options: Any, few: Any, stop: Any = None) -> Any:
+        members: list[Any] = list(self.members)
+        networks = tuple(member.network for member in members)
+        return NativeEnsemble(networks).search(sources, limits, options, few, stop)
+
+
+def several(build: Build, count: int, compute: str = "float32", vocab: int = 60) -> Together:
+    """Models of different widths, depths, heads and norms."""
+    shapes: list[dict[str, Any]] = [
+        {"tied_embeddings": "none"},
+        {"d_model": 40, "n_heads": 5, "n_decoder_layers": 3, "norm_position": "pre", "tied_embeddings": "none"},
+        {"d_model": 24, "n_heads": 3, "n_encoder_layers": 1, "positions": "learned", "max_len": 300},
+    ]
+    return Together([native(build(3.0, vocab_size=vocab, **shape), compute) for shape in shapes[:count]])
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("count", [2, 3])
+def test_an_ensemble(build: Build, sentences: Sentences, count: int, beam_size: int, compute: str) -> None:
+    """All hypotheses of a list, with prefixes and least lengths, and with a shortlist; alone as in a batch."""
+    models, sources = several(build, count, compute), sentences(*LENGTHS, vocab=60)
+    prefixes = [[5, 6, 7], [], [3, 9], [], [11] * 9, [], [8], [0, 4]]
+    table = CandidateTable(np.array([7, 8]), torch.randint(4, 60, (60, 4)).numpy())
+    config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
+    found = compare(models, sources, config)
+    assert found != decode_tokens(models.members[0], sources, config)
+    assert [decode_tokens(models, [source], config)[0] for source in sources] == found
+    compare(models, sources, replace(config, min_length_factor=0.5), prefixes=prefixes)
+    compare(models, sources, config, prefixes=prefixes, shortlist=table)
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_model_with_itself(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
+    """Is that model, to the last bit."""
+    model, sources = native(build(2.0, vocab_size=60, tied_embeddings="none"), compute), sentences(*LENGTHS, vocab=60)
+    config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
+    assert decode_tokens(Together([model] * 2), sources, config) == decode_tokens(model, sources, config)
+
+
+def test_an_ensemble_gives_up_places_together(
+    build: Build, sentences: Sentences, searches: list[tuple[int, int]]
+) -> None:
+    config = DecodeConfig(beam_size=4, max_length_factor=0.0, max_length_extra=100, min_length_factor=6.0)
+    found = compare(several(build, 3), sentences(14, 15), config)
+    made = 2 + 4 * sum(len(ranked[0].token_log_probs) - 1 for ranked in found)
+    [(_, places)] = searches
+    assert made > 700 and places < 0.8 * made
+
+
+def test_an_ensemble_with_a_member_that_gives_no_numbers(build: Build, sentences: Sentences) -> None:
+    models = [build(), build()]
+    with torch.no_grad():
+        models[1].get_parameter("decoder.layers.0.ffn.down_proj.weight")[0, 0] = torch.nan
+    with pytest.raises(UserError, match="not finite"):
+        decode_tokens(Together([native(model) for model in models]), sentences(3, 4), SHORT)
 
 
 def test_longer_than_the_positions_there_are(build: Build) -> None:

@@ -1,0 +1,182 @@
+"""Several models in one search: the mean of their log-probabilities, of whatever models and in whatever search."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sightline.architectures import build_network
+from sightline.config import DecodeConfig, ModelConfig
+from sightline.decode.candidates import CandidateTable
+from sightline.decode.contract import EncoderDecoder, SpecialIds
+from sightline.decode.drafts import CopyDraft
+from sightline.decode.engine import decode_tokens
+from sightline.decode.ensemble import Ensemble
+from sightline.decode.speculative import speculative_search
+from sightline.decode.streaming import stream_tokens
+from sightline.errors import UserError
+from sightline.model.inference import InferenceTransformer
+
+VOCAB, EOS = 11, 2
+SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=1)
+SOURCES = [[5], [4, 9, 10, 7, 7, 6], [8, 4], [], [6, 5, 9]]
+SHAPES: dict[str, dict[str, Any]] = {
+    "transformer": {},
+    "wide": {"d_model": 24, "n_heads": 3, "n_decoder_layers": 2, "norm_position": "pre"},
+    "recurrent": {"architecture": "recurrent", "cell": "lstm", "attention": "dot", "bidirectional": False},
+    "conv": {"architecture": "conv", "positions": "learned", "max_len": 24},
+}
+SEARCHES: list[dict[str, Any]] = [
+    {"beam_size": 1},
+    {"beam_size": 4, "n_best": 3},
+    {"sample": True, "n_best": 2},
+    {"beam_size": 2, "no_repeat_ngram": 2},
+]
+
+
+def small(kind: str, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    shape = {"vocab_size": VOCAB, "d_model": 16, "d_ff": 24, "n_heads": 2, "dropout": 0.0}
+    model = build_network(ModelConfig(**{"n_encoder_layers": 1, "n_decoder_layers": 1, **shape, **SHAPES[kind]}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) / 2)
+    return model.eval()
+
+
+def geometric(members: Sequence[Any], source: Sequence[int], words: Sequence[int], may: Sequence[int] = ()) -> Any:
+    """Log-probabilities of all pieces, or among those of `may`, after each prefix of `words` by the definition.
+
+    Without a cache, a search or padding.
+    """
+    src = torch.tensor([[*source, EOS]])
+    mask, given = torch.ones_like(src, dtype=torch.bool), torch.tensor([[1, *words]])
+    with torch.no_grad():
+        each = [m.logits(m.decode(given, m.encode(src, mask), mask)).log_softmax(-1)[0] for m in members]
+    everything = torch.stack(each).double().mean(0).log_softmax(-1)
+    return everything[:, list(may)].log_softmax(-1) if may else everything
+
+
+MIXED = ["transformer", "wide", "recurrent", "conv"]
+
+
+@pytest.fixture
+def members() -> list[Any]:
+    return [small(kind, seed) for seed, kind in enumerate(MIXED)]
+
+
+@pytest.mark.parametrize("settings", SEARCHES)
+def test_log_probabilities_are_the_normalised_mean(members: list[Any], settings: dict[str, Any]) -> None:
+    """Of every hypothesis; sentences of a batch end at different steps, so that all caches have moved by then."""
+    ensemble = Ensemble(members)
+    assert isinstance(ensemble, EncoderDecoder)
+    found = decode_tokens(ensemble, SOURCES, replace(SHORT, **settings))
+    assert len({len(h.tokens) for h in chain(*found)}) > 1
+    for source, ranked in zip(SOURCES, found, strict=True):
+        for h in ranked if source else ():
+            wanted = geometric(members, source, h.tokens)
+            written = [*h.tokens, EOS][: len(h.token_log_probs)]
+            assert h.token_log_probs == pytest.approx([float(wanted[i, t]) for i, t in enumerate(written)], abs=1e-4)
+            assert h.log_prob == pytest.approx(sum(h.token_log_probs), abs=1e-4)
+
+
+def test_a_wide_beam_finds_the_best_of_all_outputs(members: list[Any]) -> None:
+    ensemble, config = Ensemble(members[1:3]), replace(SHORT, beam_size=64, length_penalty=0.0)
+    (best, *_), source = decode_tokens(ensemble, [[6, 9]], config)[0], [6, 9]
+
+    def log_prob(words: tuple[int, ...]) -> float:
+        wanted = geometric(members[1:3], source, words)
+        ended = [*words, EOS][:4]
+        return sum(float(wanted[i, token]) for i, token in enumerate(ended))
+
+    every = (words for n in range(4) for words in product(range(4, VOCAB), repeat=n))
+    outputs = [words for words in every if len(words) < 4]
+    assert tuple(best.tokens) == max(outputs, key=log_prob) or len(best.tokens) == 4
+
+
+@pytest.mark.parametrize("kind", MIXED)
+@pytest.mark.parametrize("settings", SEARCHES)
+def test_one_model_twice_is_that_model(kind: str, settings: dict[str, Any]) -> None:
+    """To the last bit: (x + x) / 2 = x; three times up to rounding."""
+    model, config = small(kind), replace(SHORT, **settings)
+    alone = decode_tokens(model, SOURCES, config)
+    assert decode_tokens(Ensemble([model]), SOURCES, config) == alone
+    assert decode_tokens(Ensemble([model, model]), SOURCES, config) == alone
+    thrice = decode_tokens(Ensemble([model] * 3), SOURCES, config)
+    assert [h.log_prob for h in chain(*thrice)] == pytest.approx([h.log_prob for h in chain(*alone)], abs=1e-4)
+
+
+def test_the_order_changes_nothing_but_rounding(members: list[Any]) -> None:
+    config = replace(SHORT, beam_size=3, n_best=3)
+    found = decode_tokens(Ensemble(members), SOURCES, config)
+    turned = decode_tokens(Ensemble(members[::-1]), SOURCES, config)
+    assert [h.tokens for h in chain(*turned)] == [h.tokens for h in chain(*found)]
+    assert [h.score for h in chain(*turned)] == pytest.approx([h.score for h in chain(*found)], abs=1e-4)
+    assert [h.tokens for h in chain(*found)] != [h.tokens for h in chain(*decode_tokens(members[0], SOURCES, config))]
+
+
+def test_prefixes_are_continued(members: list[Any]) -> None:
+    prefixes = [[7], [], [4, 4, 8], [], [9]]
+    for beam_size in (1, 3):
+        found = decode_tokens(Ensemble(members), SOURCES, replace(SHORT, beam_size=beam_size), prefixes=prefixes)
+        assert all(f[0].tokens[: len(p)] == p for f, p, source in zip(found, prefixes, SOURCES, strict=True) if source)
+    forced = found[2][0]
+    wanted = geometric(members, SOURCES[2], forced.tokens)
+    assert forced.token_log_probs[:3] == pytest.approx([float(wanted[i, t]) for i, t in enumerate([4, 4, 8])], abs=1e-4)
+
+
+def test_a_shortlist_normalises_among_its_own(members: list[Any]) -> None:
+    """Members that compute some logits alone, beside others that have to compute all."""
+    forms = [InferenceTransformer(members[0], "float32"), *members[1:]]
+    table = CandidateTable(np.array([4, 5]), np.tile([6, 7], (VOCAB, 1)))
+    for settings in SEARCHES[:3]:
+        config = replace(SHORT, **settings)
+        found = decode_tokens(Ensemble(forms), SOURCES, config, shortlist=table)
+        for source, ranked in zip(SOURCES, found, strict=True):
+            allowed = sorted({0, 1, 2, 3, 4, 5, 6, 7, *source})
+            for h in ranked if source else ():
+                wanted = geometric(members, source, h.tokens, allowed)
+                written = [*h.tokens, EOS][: len(h.token_log_probs)]
+                expected = [float(wanted[i, allowed.index(token)]) for i, token in enumerate(written)]
+                assert h.token_log_probs == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_stream_and_a_draft_are_greedy_search(members: list[Any]) -> None:
+    ensemble, config = Ensemble(members[:2]), replace(SHORT, beam_size=1)
+    for source, (best,) in zip(SOURCES, decode_tokens(ensemble, SOURCES, config), strict=True):
+        if source:
+            assert list(stream_tokens(ensemble, source, config, SpecialIds())) == best.tokens
+            assert speculative_search(ensemble, source, CopyDraft(), config, SpecialIds()).tokens == best.tokens
+    with pytest.raises(UserError, match="cannot take steps back"):
+        speculative_search(Ensemble(members), [5, 6], CopyDraft(), config, SpecialIds())
+
+
+def test_members_are_searched_in_evaluation_mode_and_left_as_they_were(members: list[Any]) -> None:
+    for member in members:
+        member.train()
+    ensemble = Ensemble(members)
+    found = decode_tokens(ensemble, SOURCES, SHORT)
+    assert ensemble.training and all(member.training for member in members)
+    assert found == decode_tokens(ensemble.train(False), SOURCES, SHORT)
+
+
+def test_a_member_that_gives_no_numbers_is_named(members: list[Any]) -> None:
+    with torch.no_grad():
+        next(members[1].parameters()).fill_(math.nan)
+    with pytest.raises(UserError, match="not finite"):
+        decode_tokens(Ensemble(members), SOURCES, SHORT)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_members_on_different_devices(members: list[Any]) -> None:
+    config = replace(SHORT, beam_size=3)
+    together = decode_tokens(Ensemble(members), SOURCES, config)
+    apart = decode_tokens(
+        Ensemble([member.to(("cpu", "cuda")[i % 2]) for i, member in enumerate(members)]), SOURCES, config
+    )
+    assert [h.tokens for h in chain(*apart)] == [h.tokens for h in chain(*together)]
