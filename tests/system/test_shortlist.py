@@ -39,4 +39,6 @@ def test_a_shortlist_is_learnt_and_used(
 
 @pytest.mark.parametrize("option", ["--candidates", "--frequent"])
 def test_sizes_must_make_sense(model_copy: Path, cli: Callable[..., Any], option: str) -> None:
-    assert "must be at least 1" in cli("shortlist", model_copy, "--train", "a", "b", option, 0).complaint
+    assert (
+        f"argument {option}: 0 is less than 1" in cli("shortlist", model_copy, "--train", "a", "b", option, 0).complaint
+    )

@@ -68,7 +68,7 @@ def run_score(options: argparse.Namespace) -> None:
             }
             file.write(json.dumps(record) + "\n")
     pieces = sum(len(score.token_log_probs) for score in scores)
-    print(f"perplexity {corpus_perplexity(scores):.4f} over {pieces:,} pieces, {len(scores):,} pairs", file=sys.stderr)
+    print(f"perplexity {corpus_perplexity(scores):.6g} over {pieces:,} pieces, {len(scores):,} pairs", file=sys.stderr)
 
 
 def _evaluate_options(commands: Any) -> None:

@@ -183,7 +183,7 @@ def score_text(options: argparse.Namespace) -> None:
     record = {"log_prob": found.log_prob, "perplexity": found.perplexity, "tokens": found.tokens}
     with output(options.output) as file:
         file.write(json.dumps(record) + "\n")
-    print(f"perplexity {found.perplexity:.4f} over {found.tokens:,} tokens", file=sys.stderr)
+    print(f"perplexity {found.perplexity:.6g} over {found.tokens:,} tokens", file=sys.stderr)
 
 
 # --- fill and embed ---

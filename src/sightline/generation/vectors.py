@@ -69,7 +69,7 @@ def text_embedder(
     """As `folder` asks for; `max_len` is the longest text the network can take, where it has a limit."""
     settings = read_sentence_settings(folder)
     longest = min(filter(None, (settings.max_tokens, max_len)), default=0)
-    return TextEmbedder(network, vocabulary, hf_config.get("pad_token_id") or 0, d_model, settings, longest)
+    return TextEmbedder(network, vocabulary, max(0, hf_config.get("pad_token_id") or 0), d_model, settings, longest)
 
 
 class EmbeddingVerbs(ABC):

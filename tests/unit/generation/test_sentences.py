@@ -154,6 +154,12 @@ def test_a_decoder_embeds_too(head: str, writes: bool, make: Make) -> None:
     np.testing.assert_allclose(model.embed(TEXTS), torch.stack(expected), atol=1e-5)
 
 
+def test_a_padding_id_of_none_is_any_id(make: Make) -> None:
+    """The first LLaMA says -1; what stands behind a text is not looked at."""
+    with_id, without = (make("llama", {"pad_token_id": value}) for value in (0, -1))
+    np.testing.assert_array_equal(without.embed(TEXTS), with_id.embed(TEXTS))
+
+
 # --- Texts longer than the model reads ---
 
 
