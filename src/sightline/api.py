@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sightline.inspect.record import AttentionRecord, Attribution, Trace
     from sightline.inspect.walk import Stop
     from sightline.tasks.classification import Classifier
+    from sightline.tasks.denoising import Denoiser
     from sightline.tasks.forecasting import Forecaster
 
 
@@ -344,8 +345,9 @@ def load(path: str | Path, device: str = "auto", dtype: str = "auto") -> Any:
             they decode with is `translate(..., compute=...)`.
 
     Returns:
-        A `Model`, which translates; of `--task classify` a `sightline.tasks.classification.Classifier`, of `--task
-        forecast` a `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline import`
+        A `Model`, which translates; of `--task denoise` a `sightline.tasks.denoising.Denoiser`, of `--task classify` a
+        `sightline.tasks.classification.Classifier`, of `--task forecast` a
+        `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline import`
         made of it, a `sightline.families.folder.FamilyModel`, whose `network` is the torch module and whose verbs are
         those of its kind of network (`sightline.generation.models`); of an XLNet a
         `sightline.generation.permutation.PermutationModel`.
@@ -363,9 +365,9 @@ def load(path: str | Path, device: str = "auto", dtype: str = "auto") -> Any:
         raise UserError(
             f"{path}: dtype = {dtype} is for the Hugging Face layout; this model takes translate(compute=...)"
         )
-    return {"translate": load_translator, "classify": load_classifier, "forecast": load_forecaster}[task_of(folder)](
-        folder, device
-    )
+    loaders = {"translate": load_translator, "denoise": load_denoiser}
+    loaders |= {"classify": load_classifier, "forecast": load_forecaster}
+    return loaders[task_of(folder)](folder, device)
 
 
 def _load_family(folder: str | Path, device: str, dtype: str) -> Any:
@@ -387,6 +389,13 @@ def load_translator(path: str | Path, device: str = "auto") -> Model:
     """`load` for a translation model; `UserError` where it is one of another task."""
     chosen = device_name(device)
     return Model(read_model_directory(path, chosen), chosen, Path(path))
+
+
+def load_denoiser(path: str | Path, device: str = "auto") -> "Denoiser":
+    """`load` for a first stage of a translator; `UserError` where it is a model of another task."""
+    from sightline.tasks.denoising import Denoiser
+
+    return Denoiser(read_model_directory(path, choose_device(device), ["denoise"]))
 
 
 def load_classifier(path: str | Path, device: str = "auto") -> "Classifier":
@@ -425,7 +434,7 @@ def train(
 
     Args:
         train: source and target file, or one `.tsv`, `.jsonl` or `hf:` dataset, or several of these in a row; to
-            classify `.tsv` files of texts and labels, to forecast `.csv` files.
+            classify `.tsv` files of texts and labels, to forecast `.csv` files, to denoise files of plain text.
         valid: the same for validation, or `["1%"]` or `["500pairs"]` of the training files, which are taken out of
             them; to forecast it may be empty, then the latest rows validate.
         out: the model directory to write.
@@ -433,7 +442,7 @@ def train(
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
         init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree.
-        task: "translate", "classify" or "forecast"; "" is the recipe's.
+        task: "translate", "denoise", "classify" or "forecast"; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
 
     Raises:

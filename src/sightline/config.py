@@ -23,7 +23,7 @@ class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
 
     architecture: str = "transformer"  # "transformer", "recurrent" or "conv" (ConvS2S)
-    task: str = "translate"  # "translate", "classify" (text to label) or "forecast" (time series)
+    task: str = "translate"  # "translate", "denoise" (a first stage), "classify" (text to label), "forecast" (series)
     vocab_size: int = 0  # pieces; 0 until a tokenizer is known
     pad_id: int = 0  # id of the padding piece
     n_inputs: int = 0  # forecast: columns of the series; 0 until the data are known
@@ -152,7 +152,7 @@ def longest_sequence(config: ModelConfig) -> int | None:
 DERIVED = ("model.vocab_size", "model.pad_id", "model.n_inputs", "model.n_outputs")  # they follow from the data
 CHOICES: dict[str, tuple[str, ...]] = {
     "model.architecture": ("transformer", "recurrent", "conv"),
-    "model.task": ("translate", "classify", "forecast"),
+    "model.task": ("translate", "denoise", "classify", "forecast"),
     "model.pooling": ("mean", "first", "last"),
     "model.norm_position": ("post", "pre"),
     "model.positions": ("sinusoidal", "learned"),
@@ -192,20 +192,20 @@ _MEANT_FOR = {  # settings of [model] that mean something to these architectures
     ("cell", "attention", "bidirectional", "input_feeding", "reverse_source"): ("recurrent",),
     ("kernel_width",): ("conv",),
 }
+WITH_DECODER = ("translate", "denoise")  # tasks; what a denoiser itself leaves unread it keeps for the next stage
 _TASKS = {  # settings that mean something to these tasks only; "decode." stands for all of that section
     ("model.pooling", "model.n_outputs"): ("classify", "forecast"),
     ("model.n_inputs",): ("forecast",),
-    ("model.n_decoder_layers", "model.attention", "model.input_feeding", "model.reverse_source"): ("translate",),
-    ("model.decoder_heads", "model.cross_heads"): ("translate",),
-    ("model.tied_embeddings", "data.max_length_ratio", "data.bpe_dropout", "train.r_drop", "train.batching"): (
-        "translate",
-    ),
-    ("train.validate_bleu", "train.alignment_weight", "train.alignment_layer", "decode."): ("translate",),
-    ("data.tokenizer", "data.subword", "data.vocab_size", "data.normalization"): ("translate", "classify"),
-    ("data.lowercase", "data.max_length", "train.label_smoothing"): ("translate", "classify"),
+    ("model.n_decoder_layers", "model.attention", "model.input_feeding", "model.reverse_source"): WITH_DECODER,
+    ("model.decoder_heads", "model.cross_heads"): WITH_DECODER,
+    ("model.tied_embeddings", "data.max_length_ratio", "data.bpe_dropout"): WITH_DECODER,
+    ("train.r_drop", "train.batching", "train.validate_bleu", "decode."): WITH_DECODER,
+    ("train.alignment_weight", "train.alignment_layer"): ("translate",),
+    ("data.tokenizer", "data.subword", "data.vocab_size", "data.normalization"): (*WITH_DECODER, "classify"),
+    ("data.lowercase", "data.max_length", "train.label_smoothing"): (*WITH_DECODER, "classify"),
     ("data.target", "data.window", "data.horizon", "data.season", "data.valid_share"): ("forecast",),
 }
-_METRICS = {"bleu": "translate", "accuracy": "classify", "macro_f1": "classify"}
+_METRICS = {"bleu": WITH_DECODER, "accuracy": ("classify",), "macro_f1": ("classify",)}
 _PROBABILITIES = ("model.dropout", "data.bpe_dropout", "data.valid_share", "train.label_smoothing", "train.ema")
 
 
@@ -258,7 +258,7 @@ def _check_task(config: RunConfig) -> None:
                     f"{key} = {values[key]} means nothing to model.task = {task}: "
                     "leave it out or start from a recipe of that task"
                 )
-    if _METRICS.get(config.train.best_metric, task) != task:
+    if task not in _METRICS.get(config.train.best_metric, (task,)):
         raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
     if task == "forecast" and config.data.season > config.data.window:
         raise UserError(

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sightline.config import ModelConfig, RunConfig
+from sightline.config import WITH_DECODER, ModelConfig, RunConfig
 
 DECODING = "decoding"  # the row on settings chosen after training
-NOUNS = {"translate": "translation", "classify": "classification", "forecast": "forecasting"}
+NOUNS = {"translate": "translation", "denoise": "denoising", "classify": "classification", "forecast": "forecasting"}
 USAGE = {
     "translate": """```sh
 sightline translate . input.txt -o output.txt
@@ -18,6 +18,19 @@ import sightline
 
 model = sightline.load(".")
 print(model.translate(["..."])[0].text)
+```
+""",
+    "denoise": """The first stage of a translator, which starts from it:
+
+```sh
+sightline train --init . --train SRC TGT --valid SRC TGT --out NEXT
+```
+
+```python
+import sightline
+
+model = sightline.load(".")
+print(model.restore(["... <mask> ..."])[0].text)
 ```
 """,
     "classify": """```sh
@@ -106,7 +119,7 @@ def read_rows(card: str) -> dict[str, str]:
 
 
 def _architecture(model: ModelConfig) -> str:
-    if model.task == "translate":
+    if model.task in WITH_DECODER:
         layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers"
         return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
     layers = f"{model.n_encoder_layers} layers of an encoder"
@@ -117,9 +130,10 @@ def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
     """Rows on what was learnt from."""
     corpus, files = about["corpus"], ", ".join(about["corpus"]["train"])
     vocabulary = {"vocabulary": f"{config.model.vocab_size:,} {config.data.subword} pieces"}
-    if config.model.task == "translate":
+    if config.model.task in WITH_DECODER:
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
-        return vocabulary | {"training data": f"{files}: {corpus['pairs']:,} pairs (dropped: {dropped})"}
+        amount = f"{corpus['pairs']:,} pairs" if config.model.task == "translate" else f"{corpus['texts']:,} texts"
+        return vocabulary | {"training data": f"{files}: {amount} (dropped: {dropped})"}
     if config.model.task == "classify":
         texts = f"{files}: {corpus['texts']:,} texts"
         return vocabulary | {"labels": ", ".join(about["labels"]), "training data": texts}
@@ -136,14 +150,14 @@ def _shape(model: ModelConfig) -> str:
         return f"kernel width {model.kernel_width}"
     if model.architecture == "recurrent":
         said = [f"{model.cell} cells"]
-        said += [f"attention {model.attention}"] if model.task == "translate" else []
+        said += [f"attention {model.attention}"] if model.task in WITH_DECODER else []
         said += [name for name in ("bidirectional", "input_feeding", "reverse_source") if getattr(model, name)]
         return ", ".join(said)
     return f"d_ff {model.d_ff}, {model.n_heads} heads, {model.norm_position}-norm"
 
 
 def _figures(config: RunConfig, figures: Mapping[str, float], signature: str) -> str:
-    if config.model.task != "translate":
+    if config.model.task not in WITH_DECODER:
         return ", ".join(f"{name} {figure:.4f}" for name, figure in figures.items())
     shown = [f"loss {figures['loss']:.4f} nats a piece"] if figures else ["not measured"]
     if "bleu" in figures:

@@ -11,7 +11,7 @@ Nothing here needs torch but the network itself, when it is asked for.
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -144,22 +144,28 @@ def task_of(path: str | Path) -> str:
     return _find_settings(path)[0].model.task
 
 
-def read_model_directory(path: str | Path, device: Any = "cpu") -> ModelDirectory:
-    """Read the translation model in `path`; `UserError` names what is missing or does not fit.
+def read_model_directory(
+    path: str | Path, device: Any = "cpu", tasks: Sequence[str] = ("translate",)
+) -> ModelDirectory:
+    """Read the translation model in `path`, or one of other `tasks` that has a decoder; `UserError` names what is
+    missing or does not fit.
 
     `device` is torch's or its name.
     """
-    config, about = settings_for("translate", path)
+    config, about = settings_for(tasks, path)
     trained = Trained(config.model, read_weights(path), str(device), str(Path(path) / WEIGHTS))
     return ModelDirectory(trained, read_tokenizer(path, config), config, about)
 
 
-def settings_for(task: str, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
-    """`read_settings` of a model that was trained for `task`; `UserError` where there is none."""
+def settings_for(tasks: Sequence[str], path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
+    """`read_settings` of a model that was trained for one of `tasks`; `UserError` where there is none."""
     config, about = _find_settings(path)
-    if config.model.task != task:
-        made_for = config.model.task
-        raise UserError(f"{path}: was trained to {made_for}, not to {task}; use `sightline {made_for}` with it")
+    made_for = config.model.task
+    if made_for not in tasks:
+        use = f"use `sightline {made_for}` with it"
+        if made_for == "denoise":
+            use = f"a translator starts from it: `sightline train --init {path}`"
+        raise UserError(f"{path}: was trained to {made_for}, not to {tasks[0]}; {use}")
     return config, about
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import sightline
-from sightline.config import RunConfig, apply_settings, check, flatten, load_recipe
+from sightline.config import WITH_DECODER, RunConfig, apply_settings, check, flatten, load_recipe
 from sightline.data.first_look import check_files
 from sightline.data.split import parse_amount
 from sightline.device import choose_device
@@ -23,6 +23,7 @@ from sightline.model.parameters import count_parameters
 from sightline.model_card import DECODING, model_card, with_row
 from sightline.model_directory import CONFIG, read_settings, settings_for, write_decoding, write_settings, write_weights
 from sightline.tasks.classification import classification_job
+from sightline.tasks.denoising import denoising_job
 from sightline.tasks.forecasting import forecast_job
 from sightline.tasks.job import Job, TrainRequest, say
 from sightline.tasks.translation import continuing, translation_job
@@ -38,6 +39,7 @@ FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings with an opt
 
 TASKS: dict[str, Callable[[TrainRequest, RunConfig, Path], Job]] = {
     "translate": translation_job,
+    "denoise": denoising_job,
     "classify": classification_job,
     "forecast": forecast_job,
 }
@@ -132,7 +134,7 @@ def _starting(request: TrainRequest) -> RunConfig:
     if task != "translate":
         raise UserError(f"--init is for translation models, and the task is to {task}: leave one of the two out")
     try:
-        start, _ = settings_for("translate", request.init)
+        start, _ = settings_for(WITH_DECODER, request.init)
     except UserError as error:
         raise UserError(f"--init {error}") from None
     return continuing(request, start)

@@ -42,7 +42,7 @@ class ForecasterDirectory:
 
 def read_classifier_directory(path: str | Path, device: str | torch.device = "cpu") -> ClassifierDirectory:
     """Read the classifier in `path`; errors as of `read_model_directory`."""
-    config, about = settings_for("classify", path)
+    config, about = settings_for(["classify"], path)
     labels = tuple(_own(path, about, "labels", list))
     if len(labels) != config.model.n_outputs:
         raise UserError(
@@ -53,7 +53,7 @@ def read_classifier_directory(path: str | Path, device: str | torch.device = "cp
 
 def read_forecaster_directory(path: str | Path, device: str | torch.device = "cpu") -> ForecasterDirectory:
     """Read the forecaster in `path`; errors as of `read_model_directory`."""
-    config, about = settings_for("forecast", path)
+    config, about = settings_for(["forecast"], path)
     try:
         scaling = Scaling.of(_own(path, about, "series", dict))
     except (KeyError, TypeError, ValueError) as error:

@@ -112,6 +112,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     accuracy and F1; of a forecaster errors beside those of naive forecasts.
     """
     from sightline.api import load
+    from sightline.config import WITH_DECODER
     from sightline.model_directory import task_of
 
     if options.alignments:
@@ -122,7 +123,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
         return
     if not (options.model and options.source):
         raise UserError("MODEL and --source are required, or --hypothesis")
-    if task_of(options.model) == "translate":
+    if task_of(options.model) in WITH_DECODER:
         _evaluate_translator(options)
         return
     stray = [flag for name, flag in options.flags.items() if name not in ("model", "source", "device", "json")]

@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
     recipe = f"{', '.join(recipe_names())}, or a .toml file; with --init it may be left out: that model's own settings"
     parser.add_argument("--recipe", default="", help=recipe)
     files = "source and target file, or one .tsv, .jsonl or hf:DATASET; to classify .tsv files of texts and labels, to "
-    files += "forecast .csv files; several in a row; each also .gz"
+    files += "forecast .csv files, to denoise plain text; several in a row; each also .gz"
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
     valid = "the same, to validate on; or a part of the training files, 1%% or 500pairs, which is taken out of them; "
     valid += "without it a forecaster keeps back the latest rows of its training files"

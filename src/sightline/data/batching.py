@@ -28,6 +28,7 @@ from sightline.data.tokenizer import Tokenizer
 
 Lengths = NDArray[np.integer]
 Rows = NDArray[np.int64]
+Noise = Callable[[Tokens, int, int], Tokens]  # a source, an epoch, a row of the corpus -> the source that is read
 Place = tuple[int, int, int]  # epoch, planned batches done with, batches given of a window begun
 
 AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
@@ -150,15 +151,22 @@ def extent(rows: Rows, src_lengths: Lengths, tgt_lengths: Lengths, padded: bool)
     return len(rows) * (int(src.max()) + int(tgt.max())) if padded else int(src.sum()) + int(tgt.sum())
 
 
-def validation_batches(corpus: PreparedCorpus, tokenizer: Tokenizer, tokens_per_batch: int) -> Iterator[Batch]:
-    """Every pair of a corpus once, always in the same batches, never with BPE-dropout."""
+def unchanged(source: Tokens, epoch: int, row: int) -> Tokens:
+    """No noise."""
+    return source
+
+
+def validation_batches(
+    corpus: PreparedCorpus, tokenizer: Tokenizer, tokens_per_batch: int, noise: Noise = unchanged
+) -> Iterator[Batch]:
+    """Every pair of a corpus once, always in the same batches with the same noise, never with BPE-dropout."""
     for rows in plan_batches(corpus.src_lengths, corpus.tgt_lengths, tokens_per_batch, seed=0, epoch=0):
-        yield load(corpus, tokenizer, rows)
+        yield load(corpus, tokenizer, rows, noise)
 
 
-def load(corpus: PreparedCorpus, tokenizer: Tokenizer, rows: Rows) -> Batch:
+def load(corpus: PreparedCorpus, tokenizer: Tokenizer, rows: Rows, noise: Noise = unchanged, epoch: int = 0) -> Batch:
     """The batch of some rows."""
-    pairs = [(corpus.src(row), corpus.tgt(row)) for row in rows.tolist()]
+    pairs = [(noise(corpus.src(row), epoch, row), corpus.tgt(row)) for row in rows.tolist()]
     return collate(pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, index=rows)
 
 
@@ -231,7 +239,7 @@ class BatchStream(EndlessStream[Batch]):
     With `config.bpe_dropout` (arXiv:1910.13267) every pair is segmented anew in every epoch, as a pure
     function of (seed, epoch, row). Lengths change with it, so the pairs of `WINDOW` planned batches are
     arranged anew by the lengths they have now; a segmentation longer than `config.max_length` is replaced by
-    the one without dropout.
+    the one without dropout. `noise` changes what is read of the sources; lengths are planned without it.
     """
 
     def __init__(
@@ -245,10 +253,12 @@ class BatchStream(EndlessStream[Batch]):
         state: Mapping[str, int] | None = None,
         prefetch: int = 8,
         pin: bool = False,
+        noise: Noise = unchanged,
     ) -> None:
-        super().__init__(
-            lambda start: walk(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start), state, prefetch, pin
-        )
+        def batches(start: Place) -> Iterator[tuple[Place, Batch]]:
+            return walk(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start, noise)
+
+        super().__init__(batches, state, prefetch, pin)
 
 
 def walk_epochs(
@@ -270,6 +280,7 @@ def walk(
     seed: int,
     bucketed: bool,
     start: Place,
+    noise: Noise,
 ) -> Iterator[tuple[Place, Batch]]:
     """Batches from a place on, each with the place after it; only epoch 0 starts largest first."""
     epoch, position, offset = start
@@ -282,13 +293,14 @@ def walk(
                 continue
             if config.bpe_dropout == 0:
                 for done in range(max(first, position), end):
-                    yield (now, done + 1, 0), load(corpus, tokenizer, plan[done - first])
+                    yield (now, done + 1, 0), load(corpus, tokenizer, plan[done - first], noise, now)
                 continue
             for begin in range(max(first, position), end, WINDOW):
                 behind = min(begin + WINDOW, end)
                 rows = np.concatenate(plan[begin - first : behind - first])
                 place = (now, begin)
-                parts = list(window_batches(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, place, rows))
+                settings = config, tokens_per_batch, seed, bucketed
+                parts = list(window_batches(corpus, tokenizer, *settings, place, rows, noise))
                 for given, batch in enumerate(parts[offset:], start=offset + 1):
                     yield (now, begin, given) if given < len(parts) else (now, behind, 0), batch
                 offset = 0
@@ -304,10 +316,12 @@ def window_batches(
     bucketed: bool,
     place: tuple[int, int],
     rows: Rows,
+    noise: Noise,
 ) -> Iterator[Batch]:
     """The pairs of the window at a `place`, epoch and planned batch, segmented with BPE-dropout and then batched."""
     epoch, begin = place
-    pairs = [dropped_pair(corpus, tokenizer, config, row, seed, epoch) for row in rows.tolist()]
+    segmented = ((row, dropped_pair(corpus, tokenizer, config, row, seed, epoch)) for row in rows.tolist())
+    pairs = [(noise(src, epoch, row), tgt) for row, (src, tgt) in segmented]
     src_lengths, tgt_lengths = (np.array([len(pair[side]) for pair in pairs]) + 1 for side in (0, 1))
     generator = np.random.default_rng([seed, epoch, begin])
     for part in arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, epoch == begin == 0):

@@ -45,6 +45,23 @@ class Corpus:
         return " + ".join(map(display_name, self.paths))
 
 
+@dataclass(frozen=True)
+class PlainText(Corpus):
+    """One file of texts, a line each, also gzip-compressed: as pairs, each of which is a text and itself."""
+
+
+def plain_texts(paths: Sequence[str]) -> list[Corpus]:
+    """One corpus for each file of plain text.
+
+    >>> [corpus.paths for corpus in plain_texts(["mono.en", "mono.de.gz"])]
+    [('mono.en',), ('mono.de.gz',)]
+    """
+    for path in paths:
+        if stands_alone(path):
+            raise UserError(f"{path}: plain text is wanted, one sentence a line; write each column into its own file")
+    return [PlainText((path,)) for path in paths]
+
+
 def parse_corpora(arguments: Sequence[str]) -> list[Corpus]:
     """Group a flat command-line list into corpora.
 
@@ -89,6 +106,8 @@ def read_pairs(corpora: Sequence[Corpus]) -> Iterator[Pair]:
 
 def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
     """The function that reads the paths of this corpus."""
+    if isinstance(corpus, PlainText):
+        return read_texts
     if len(corpus.paths) == 2:
         return read_aligned
     path = corpus.paths[0]
@@ -122,6 +141,11 @@ def misaligned(src_path: str, src_count: int, tgt_path: str, tgt_count: int) -> 
         f"{display_name(src_path)} has {src_count} lines but {display_name(tgt_path)} has {tgt_count}; "
         "line i of one must translate line i of the other: align the files again"
     )
+
+
+def read_texts(path: str) -> Iterator[Pair]:
+    """Every line of a file as a pair with itself."""
+    return ((line, line) for line in read_lines(path))
 
 
 def read_tsv(path: str) -> Iterator[Pair]:

@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -342,7 +342,7 @@ def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corp
     Call it before `learn_tokenizer`, which reads everything, when `prepare` is to read it again.
     """
     with cache(cache_dir) as folder:
-        return [Corpus(tuple(spooled(path, folder) for path in corpus.paths)) for corpus in corpora]
+        return [replace(corpus, paths=tuple(spooled(path, folder) for path in corpus.paths)) for corpus in corpora]
 
 
 def spooled(path: str, folder: Path) -> str:

@@ -54,7 +54,7 @@ def read_runs(paths: Sequence[str]) -> list[Run]:
             raise UserError(f"{paths[number]}: is named twice")
     counts = Counter(folder.name for folder in folders)
     names = [folder.name if counts[folder.name] == 1 else path for path, folder in zip(paths, folders, strict=True)]
-    return [Run(Path(path), name, *settings_for("translate", path)) for path, name in zip(paths, names, strict=True)]
+    return [Run(Path(path), name, *settings_for(["translate"], path)) for path, name in zip(paths, names, strict=True)]
 
 
 def group_runs(runs: Sequence[Run], patterns: Mapping[str, str]) -> list[Group]:

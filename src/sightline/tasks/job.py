@@ -36,7 +36,7 @@ class TrainRequest:
     tensorboard: bool = False
     init: str = ""  # model directory to start from: its weights, shape and tokenizer
     alignments: str = ""  # word links of the training pairs, for `train.alignment_weight`
-    task: str = ""  # "translate", "classify" or "forecast"; "" = the recipe's
+    task: str = ""  # "translate", "denoise", "classify" or "forecast"; "" = the recipe's
 
 
 @runtime_checkable

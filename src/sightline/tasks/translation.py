@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from sightline.architectures import Network, build_network
-from sightline.config import RunConfig, apply_settings, flatten, load_recipe, longest_sequence
+from sightline.config import WITH_DECODER, RunConfig, apply_settings, flatten, load_recipe, longest_sequence
 from sightline.data.batch import Batch
-from sightline.data.batching import BatchStream, validation_batches
-from sightline.data.corpus import Corpus
+from sightline.data.batching import BatchStream, Noise, unchanged, validation_batches
+from sightline.data.corpus import Corpus, Pair
 from sightline.data.first_look import doubts, parse_pairs
 from sightline.data.links import links_of_corpus
 from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
@@ -70,12 +70,21 @@ class TranslationJob:
         train = self.config.train
         bucketed = train.batching == "bucketed"
         budget = train.tokens_per_batch
-        return BatchStream(self.train, self.tokenizer, self.config.data, budget, train.seed, bucketed, state, pin=pin)
+        noise, settings = self.noise(train.seed), (self.config.data, budget, train.seed, bucketed)
+        return BatchStream(self.train, self.tokenizer, *settings, state, pin=pin, noise=noise)
+
+    def noise(self, seed: int) -> Noise:
+        """What is done to a source before it is read: nothing."""
+        return unchanged
+
+    def searched(self, row: int) -> Pair:
+        """A source of the validation set to search with, and its reference."""
+        return self.valid.text(row)
 
     def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
         """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
         config, tokenizer = self.config, self.tokenizer
-        pairs = [self.valid.text(row) for row in range(min(len(self.valid), config.train.validate_bleu))]
+        pairs = [self.searched(row) for row in range(min(len(self.valid), config.train.validate_bleu))]
         assert isinstance(network, Network)
 
         def watched(batches: Iterable[Batch], done: Callable[[int], Any]) -> Iterator[Batch]:
@@ -85,7 +94,8 @@ class TranslationJob:
 
         def validate() -> dict[str, float]:
             with shown(len(self.valid) + len(pairs), self.show) as done:
-                batches = watched(validation_batches(self.valid, tokenizer, config.train.tokens_per_batch), done)
+                budget, noise = config.train.tokens_per_batch, self.noise(0)
+                batches = watched(validation_batches(self.valid, tokenizer, budget, noise), done)
                 figures = {"loss": validation_loss(network, batches, tokenizer.pad_id, device)}
                 if pairs:
                     limit = longest_sequence(config.model)
@@ -97,7 +107,7 @@ class TranslationJob:
 
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
     """Read, tokenise and check everything a translator is trained on."""
-    start = read_model_directory(request.init) if request.init else None
+    start = read_model_directory(request.init, tasks=WITH_DECODER) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
     files = parse_pairs("--train", request.train)
@@ -112,7 +122,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     say(request, f"training on {len(prepared):,} of {prepared.read:,} pairs{reasons}")
     links = _links(request, config, files, prepared)
     validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
-    _check(request.valid, config, tokenizer, validating)
+    check_prepared(request.valid, config, tokenizer, validating)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
     corpus = {
         "train": file_names(request.train),
@@ -123,7 +133,9 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
         "valid_key": validating.key,
         **held_out(parts),
     }
-    config = replace(config, model=model, train=replace(config.train, batching=_batching(request, config, folder)))
+    config = replace(
+        config, model=model, train=replace(config.train, batching=choose_batching(request, config, folder))
+    )
     about = {"corpus": corpus}
     signature = bleu_signature()
     return TranslationJob(
@@ -131,7 +143,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     )
 
 
-def _batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
+def choose_batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     """`train.batching` with "auto" decided: as the run began, at random where nothing is computed for padding."""
     if config.train.batching != "auto":
         return config.train.batching
@@ -161,11 +173,13 @@ OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowe
 def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
     """The configuration of a run that starts from a model: recipe and settings, as far as the model allows.
 
-    Shape and tokenizer are the model's, dropout is not. Without a recipe everything else is the model's too.
+    Shape and tokenizer are the model's, dropout is not. Without a recipe everything else is the model's too, but for
+    the task of a denoiser, which becomes a translator.
 
     Raises:
         UserError: a setting, or [model] of the recipe, asks for another shape or tokenizer.
     """
+    start = replace(start, model=replace(start.model, task="translate"))
     given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER}
     base = RunConfig(model=start.model, data=replace(RunConfig().data, **given))
     own = replace(start, train=replace(start.train, batching="auto"))  # it was decided for the machine of that time
@@ -192,7 +206,7 @@ def _differences(config: RunConfig, start: RunConfig) -> list[tuple[str, Any, An
     return [(key, wanted[key], there[key]) for key in keys if wanted[key] != there[key]]
 
 
-def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Tokenizer, valid: PreparedCorpus) -> None:
+def check_prepared(valid_files: Sequence[str], config: RunConfig, tokenizer: Tokenizer, valid: PreparedCorpus) -> None:
     """Settings that turn out to be impossible once the text is cut into pieces."""
     if config.data.bpe_dropout:
         _ = tokenizer.merges  # a UserError if there is nothing to drop

@@ -1,0 +1,104 @@
+"""Denoising pre-training (BART, arXiv:1910.13461): plain text with words masked in, the text itself out.
+
+The first stage of a translator for whom there is more text than pairs: encoder and decoder learn both languages from
+lines that need no translation, and `sightline train --init` goes on from them with pairs. The network, trainer and
+objective are a translator's; here are the texts, the noise on what is read (`data/noise.py`) and what `sightline.load`
+makes of such a model. Nothing tells the decoder the language: the words that are left do.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sightline.config import RunConfig, longest_sequence, meaningful
+from sightline.data.batching import Noise
+from sightline.data.corpus import Pair, plain_texts
+from sightline.data.noise import MASK, Infilling
+from sightline.data.prepared import prepare, spool
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import Translation, Translator
+from sightline.errors import UserError
+from sightline.evaluate.bleu import bleu_signature
+from sightline.model.parameters import count_parameters
+from sightline.model_directory import ModelDirectory
+from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
+from sightline.tasks.translation import TranslationJob, check_prepared, choose_batching
+
+
+class DenoisingJob(TranslationJob):
+    """See `sightline.tasks.job.Job`. BLEU compares texts that were restored with what they were."""
+
+    def noise(self, seed: int) -> Noise:
+        return Infilling(self.tokenizer, seed)
+
+    def searched(self, row: int) -> Pair:
+        text, _ = self.valid.text(row)
+        return self.tokenizer.decode(self.noise(0)(self.valid.src(row), 0, row)), text
+
+
+def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> DenoisingJob:
+    """Read, tokenise and check all the texts."""
+    train, valid = spool(plain_texts(request.train)), spool(plain_texts(request.valid))
+    tokenizer = _tokenizer(request, config, folder, train)
+    prepared = prepare(train, tokenizer, config.data, progress=request.show)
+    reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
+    say(request, f"training on {len(prepared):,} of {prepared.read:,} texts{reasons}")
+    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
+    check_prepared(request.valid, config, tokenizer, validating)
+    corpus = {
+        "train": file_names(request.train),
+        "valid": file_names(request.valid),
+        "texts": len(prepared),
+        "dropped": prepared.dropped,
+        "key": prepared.key,
+        "valid_key": validating.key,
+    }
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
+    train_config = replace(config.train, batching=choose_batching(request, config, folder))
+    config, signature = replace(config, model=model, train=train_config), bleu_signature()
+    return DenoisingJob(
+        config, tokenizer, {"corpus": corpus}, prepared, validating, None, "", None, signature, request.show
+    )
+
+
+def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Any]) -> Tokenizer:
+    """One that has a piece for the mask."""
+    given = config.data.tokenizer
+    if given and MASK not in Tokenizer.load(given).declared.values():
+        raise UserError(
+            f"data.tokenizer = {given}: has no piece {MASK}, with which words are masked; leave it out, or name the "
+            f"tokenizer of a model that was trained with --special '{MASK}'"
+        )
+    special = list(dict.fromkeys([*request.special, MASK]))
+    return choose_tokenizer(replace(request, special=special), config, folder, train, sources_only=True)
+
+
+class Denoiser:
+    """A model of this task; made by `sightline.load`. To go on with it is what it is for: `train(init=...)`."""
+
+    def __init__(self, directory: ModelDirectory) -> None:
+        self.tokenizer = directory.tokenizer
+        self.config = directory.config
+        self.about = directory.about
+        self.network = directory.network
+
+    def restore(self, texts: Sequence[str], **overrides: Any) -> list[Translation]:
+        """Each text with words in the place of every `<mask>`, as many as the model finds fitting.
+
+        >>> model.restore(["A dog <mask> grass."])[0].text  # doctest: +SKIP
+        'A dog runs through the grass.'
+        """
+        translator = Translator(self.network, self.tokenizer, self.config.decode, longest_sequence(self.config.model))
+        masked = re.compile(rf"\s*{MASK}\s*")  # a mask has no blanks beside it: they belong to the words
+        return translator.translate([masked.sub(MASK, text) for text in texts], **overrides)
+
+    def info(self) -> dict[str, Any]:
+        """What the model is and how it was made."""
+        return {
+            "parameters": count_parameters(self.network),
+            "vocabulary": self.tokenizer.vocab_size,
+            **self.about,
+            **meaningful(self.config),
+        }
