@@ -127,6 +127,13 @@ def test_a_translator_starts_from_it(stage: Path, files: Path, cli: Any, tmp_pat
     assert "from the weights of `stage1`" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
+def test_texts_to_validate_on_are_taken_out(files: Path, cli: Any, tmp_path: Path) -> None:
+    run = ["train", "--task", "denoise", "--recipe", files / "toy.toml", "--device", "cpu", "--valid", "5%"]
+    ran = cli(*run, "--train", files / "pairs.en", files / "pairs.de", "--out", tmp_path, "--set", "train.max_steps=1")
+    assert ran.code == 0, ran.err
+    assert "validating on 6 pairs taken out of the training files (5%)" in ran.err
+
+
 def test_it_says_what_it_is(stage: Path, cli: Any) -> None:
     rows = dict(line.split(maxsplit=1) for line in cli("info", stage).lines if not line.startswith("training data"))
     assert rows["model"].startswith("denoising, trained with Sightline")

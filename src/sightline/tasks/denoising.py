@@ -14,17 +14,17 @@ from typing import Any
 
 from sightline.config import RunConfig, longest_sequence, meaningful
 from sightline.data.batching import Noise
-from sightline.data.corpus import Pair, plain_texts
+from sightline.data.corpus import Corpus, Pair, plain_texts
 from sightline.data.noise import MASK, Infilling
-from sightline.data.prepared import prepare, spool
+from sightline.data.prepared import spool
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
 from sightline.model.parameters import count_parameters
 from sightline.model_directory import ModelDirectory
-from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, say
-from sightline.tasks.translation import TranslationJob, check_prepared, choose_batching
+from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out, hold_out
+from sightline.tasks.translation import TranslationJob, completed, prepare_both
 
 
 class DenoisingJob(TranslationJob):
@@ -40,30 +40,18 @@ class DenoisingJob(TranslationJob):
 
 def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> DenoisingJob:
     """Read, tokenise and check all the texts."""
-    train, valid = spool(plain_texts(request.train)), spool(plain_texts(request.valid))
+    files = plain_texts(request.train)
+    parts = hold_out(request, files)
+    files = spool(files)
+    train, valid = ([parts.train], [parts.valid]) if parts else (files, spool(plain_texts(request.valid)))
     tokenizer = _tokenizer(request, config, folder, train)
-    prepared = prepare(train, tokenizer, config.data, progress=request.show)
-    reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
-    say(request, f"training on {len(prepared):,} of {prepared.read:,} texts{reasons}")
-    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
-    check_prepared(request.valid, config, tokenizer, validating)
-    corpus = {
-        "train": file_names(request.train),
-        "valid": file_names(request.valid),
-        "texts": len(prepared),
-        "dropped": prepared.dropped,
-        "key": prepared.key,
-        "valid_key": validating.key,
-    }
-    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
-    train_config = replace(config.train, batching=choose_batching(request, config, folder))
-    config, signature = replace(config, model=model, train=train_config), bleu_signature()
-    return DenoisingJob(
-        config, tokenizer, {"corpus": corpus}, prepared, validating, None, "", None, signature, request.show
-    )
+    prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "texts")
+    config, about = completed(request, config, folder, tokenizer), {"corpus": {**corpus, **held_out(parts)}}
+    signature = bleu_signature()
+    return DenoisingJob(config, tokenizer, about, prepared, validating, None, "", None, signature, request.show)
 
 
-def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Any]) -> Tokenizer:
+def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Corpus]) -> Tokenizer:
     """One that has a piece for the mask."""
     given = config.data.tokenizer
     if given and MASK not in Tokenizer.load(given).declared.values():

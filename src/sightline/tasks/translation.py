@@ -117,33 +117,53 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
         say(request, doubt)
     train, valid = ([parts.train], [parts.valid]) if parts else (files, valid)
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train)
-    prepared = prepare(train, tokenizer, config.data, progress=request.show)
-    reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
-    say(request, f"training on {len(prepared):,} of {prepared.read:,} pairs{reasons}")
+    prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     links = _links(request, config, files, prepared)
-    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
-    check_prepared(request.valid, config, tokenizer, validating)
-    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
-    corpus = {
-        "train": file_names(request.train),
-        "valid": file_names(request.valid),
-        "pairs": len(prepared),
-        "dropped": prepared.dropped,
-        "key": digest(prepared.key, links.values.tolist(), links.ends.tolist()) if links else prepared.key,
-        "valid_key": validating.key,
-        **held_out(parts),
-    }
-    config = replace(
-        config, model=model, train=replace(config.train, batching=choose_batching(request, config, folder))
-    )
-    about = {"corpus": corpus}
+    if links:
+        corpus["key"] = digest(prepared.key, links.values.tolist(), links.ends.tolist())
+    config = completed(request, config, folder, tokenizer)
+    about = {"corpus": {**corpus, **held_out(parts)}}
     signature = bleu_signature()
     return TranslationJob(
         config, tokenizer, about, prepared, validating, start, request.init, links, signature, request.show
     )
 
 
-def choose_batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
+def prepare_both(
+    request: TrainRequest,
+    config: RunConfig,
+    tokenizer: Tokenizer,
+    train: Sequence[Corpus],
+    valid: Sequence[Corpus],
+    noun: str,
+) -> tuple[PreparedCorpus, PreparedCorpus, dict[str, Any]]:
+    """What is trained and validated on, cut into pieces and checked, and what config.json says of it; a row is a
+    `noun`.
+    """
+    prepared = prepare(train, tokenizer, config.data, progress=request.show)
+    reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
+    say(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{reasons}")
+    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
+    _check(request.valid, config, tokenizer, validating)
+    corpus = {
+        "train": file_names(request.train),
+        "valid": file_names(request.valid),
+        noun: len(prepared),
+        "dropped": prepared.dropped,
+        "key": prepared.key,
+        "valid_key": validating.key,
+    }
+    return prepared, validating, corpus
+
+
+def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer: Tokenizer) -> RunConfig:
+    """The configuration with what the data and the machine decide."""
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
+    train = replace(config.train, batching=_batching(request, config, folder))
+    return replace(config, model=model, train=train)
+
+
+def _batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     """`train.batching` with "auto" decided: as the run began, at random where nothing is computed for padding."""
     if config.train.batching != "auto":
         return config.train.batching
@@ -206,7 +226,7 @@ def _differences(config: RunConfig, start: RunConfig) -> list[tuple[str, Any, An
     return [(key, wanted[key], there[key]) for key in keys if wanted[key] != there[key]]
 
 
-def check_prepared(valid_files: Sequence[str], config: RunConfig, tokenizer: Tokenizer, valid: PreparedCorpus) -> None:
+def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Tokenizer, valid: PreparedCorpus) -> None:
     """Settings that turn out to be impossible once the text is cut into pieces."""
     if config.data.bpe_dropout:
         _ = tokenizer.merges  # a UserError if there is nothing to drop
