@@ -1,6 +1,6 @@
-"""What a network is trained for, each task in one module: translation, classification, forecasting.
+"""What a network is trained for, each task in one module: translation, denoising, classification, forecasting.
 
 A task turns a request into a `Job` (`job`): its material, the network, what is minimised and how it is judged. The
-pipeline hands that to the one trainer. `classification` and `forecasting` also hold what `sightline.load` returns for
-their models; a translator is `sightline.api.Model`.
+pipeline hands that to the one trainer. `denoising`, `classification` and `forecasting` also hold what `sightline.load`
+returns for their models; a translator is `sightline.api.Model`.
 """
