@@ -4,19 +4,18 @@ What only training, scoring or drafts need is imported there: a first translatio
 one of these things where the compiled library can translate (`compiled`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.compiled import COMPUTES, is_for_library
-from sightline.config import DecodeConfig, longest_sequence, meaningful
+from sightline.compiled import is_for_library
+from sightline.config import longest_sequence, meaningful
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import Draft, EncoderDecoder
-from sightline.decode.engine import is_plain, usable_cores
-from sightline.decode.translator import Translation, Translator, clean_text, override
+from sightline.decode.contract import EncoderDecoder
+from sightline.decode.translator import Translation, Translator, clean_text
 from sightline.device import choose_device, device_name
 from sightline.errors import UserError
 from sightline.model_directory import (
@@ -28,10 +27,11 @@ from sightline.model_directory import (
     task_of,
 )
 from sightline.training.allocator import keep_freed_memory
-from sightline.workers import translate_in_processes, worth_sharing
+from sightline.verbs import TranslationVerbs
 
 if TYPE_CHECKING:
     from sightline.data.links import GoldLinks, Links
+    from sightline.ensemble import Ensemble
     from sightline.evaluate.alignment import AlignmentScore
     from sightline.evaluate.score import PairScore
     from sightline.inspect.alignment import AlignmentHead
@@ -44,28 +44,27 @@ if TYPE_CHECKING:
     from sightline.tasks.forecasting import Forecaster
 
 
-class Model:
+class Model(TranslationVerbs):
     """A trained translation model with its tokenizer and its decoding settings; made by `sightline.load`."""
 
     def __init__(self, directory: ModelDirectory, device: str, path: Path) -> None:
         self.path = path  # of the model directory
-        self.tokenizer = directory.tokenizer
         self.config = directory.config
         self.about = directory.about
         self._trained = directory.trained
-        self._device = device
         self._head_mask: HeadMask | None = None
         if device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
-        self._translator = Translator(
+        translator = Translator(
             lambda: self.network,
-            self.tokenizer,
+            directory.tokenizer,
             self.config.decode,
             longest_sequence(self.config.model),
             lambda compute: self._forms(compute),
             cache(self._read_shortlist),
             self._trained.searcher,
         )
+        super().__init__(translator, [path], device, is_for_library(self.config.model))
 
     @property
     def network(self) -> Any:
@@ -83,102 +82,13 @@ class Model:
 
         return decoding_forms(self.network)
 
+    @property
+    def _changed(self) -> bool:
+        return bool(self._head_mask and self._head_mask.heads)
+
     def _read_shortlist(self) -> CandidateTable:
         shortlist = read_shortlist(self.path, self.tokenizer)
         return CandidateTable(shortlist.frequent, shortlist.likely)
-
-    @property
-    def decode_config(self) -> DecodeConfig:
-        """How the model decodes unless a call says otherwise."""
-        return self.config.decode
-
-    def translate(
-        self, texts: Sequence[str], prefix: str = "", draft: Draft | str = "", **overrides: Any
-    ) -> list[Translation]:
-        """Translate each text; as many results as texts, in their order.
-
-        Args:
-            texts: any strings.
-            prefix: what every output must begin with.
-            draft: where guesses for greedy search come from, as `draft` takes it: quicker for single sentences.
-            **overrides: fields of `sightline.config.DecodeConfig`, such as `beam_size=1`.
-
-        Raises:
-            UserError: a setting makes no sense.
-        """
-        return self._translator.translate(texts, prefix, self.draft(draft), **overrides)
-
-    def draft(self, origin: Draft | str) -> Draft | None:
-        """A draft for `translate` and `stream`, to be made once and used often.
-
-        Args:
-            origin: "input" (what is copied from the source), the directory of a smaller model with the same tokenizer,
-                a translation memory (a file as `sightline.train` takes it), a draft already made, or "" for none.
-        """
-        if not isinstance(origin, str):
-            return origin
-        if not origin:
-            return None
-        from sightline.data.corpus import parse_corpora, read_pairs
-        from sightline.decode.drafts import CopyDraft, MemoryDraft
-
-        if origin == "input":
-            return CopyDraft()
-        if Path(origin).is_dir():
-            return self._model_draft(origin)
-        pairs = read_pairs(parse_corpora([origin]))
-        encode = self.tokenizer.encode
-        return MemoryDraft((encode(clean_text(src)), encode(clean_text(tgt))) for src, tgt in pairs)
-
-    def _model_draft(self, path: str) -> Draft:
-        from sightline.decode.drafts import ModelDraft
-
-        small = load_translator(path, self._device)
-        if small.tokenizer.fingerprint != self.tokenizer.fingerprint:
-            raise UserError(f"{path}: has another tokenizer than {self.path}; a draft must be trained with the same")
-        return ModelDraft(small._translator.form(small.decode_config), self._translator.special)
-
-    def translate_lines(
-        self,
-        lines: Iterable[str],
-        prefix: str = "",
-        chunk_lines: int = 2000,
-        workers: int = 1,
-        draft: Draft | str = "",
-        **overrides: Any,
-    ) -> Iterator[Translation]:
-        """`translate` for a stream of any length, in constant memory.
-
-        With several `workers` as many processes share the lines (see `sightline.workers`). 0 is one for each CPU core
-        where there are lines enough and torch decodes; the compiled library uses all cores from one process.
-        """
-        if workers < 0:
-            raise UserError(f"workers = {workers}: must be a number of processes, or 0 for as many as pay")
-        guesses = self.draft(draft)
-        if self._head_mask and self._head_mask.heads:
-            workers = 1  # other processes would read the whole model from its directory
-        if guesses:
-            return self._translator.translate_lines(lines, prefix, chunk_lines, guesses, **overrides)
-        if workers == 0 and self._device == "cpu" and not self._translates_in_threads(overrides):
-            shared, lines = worth_sharing(lines)
-            workers = usable_cores() if shared else 1
-        if workers > 1:
-            return translate_in_processes(self.path, self._device, lines, workers, prefix, overrides)
-        return self._translator.translate_lines(lines, prefix, chunk_lines, **overrides)
-
-    def _translates_in_threads(self, overrides: Mapping[str, Any]) -> bool:
-        config = override(self.config.decode, dict(overrides))
-        return is_plain(config) and config.compute in COMPUTES and is_for_library(self.config.model)
-
-    def stream(self, text: str, prefix: str = "", draft: Draft | str = "", **overrides: Any) -> Iterator[str]:
-        """The greedy translation of one text, handed over piece by piece while it is being written.
-
-        >>> print(*model.stream("A dog runs."), sep="|")  # doctest: +SKIP
-        Ein| Hund| läuft|.
-        """
-        from sightline.decode.streaming import stream_text
-
-        return stream_text(self._translator, text, prefix, self.draft(draft), **overrides)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[PairScore]":
         """How probable the model finds each target as the translation of its source (natural logarithms)."""
@@ -325,18 +235,13 @@ class Model:
             **meaningful(self.config),
         }
 
-    @property
-    def engine(self) -> str:
-        """What translates, as the model decodes unless a call says otherwise: "the compiled library" or "torch"."""
-        compiled = self._device == "cpu" and self._translates_in_threads({})
-        return "the compiled library" if compiled else "torch"
 
-
-def load(path: str | Path, device: str = "auto", dtype: str = "auto") -> Any:
-    """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout.
+def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Any:
+    """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout; or several as one.
 
     Args:
         path: the folder; or OWNER/NAME of the Hugging Face hub, if it is in its cache, and hf:OWNER/NAME to fetch it.
+            A list of model directories of one tokenizer is an ensemble.
         device: "auto", "cpu" or "cuda".
         dtype: numbers that a model in the Hugging Face layout computes with: "float32", "float16" or "bfloat16". "auto"
             is float32 on a CPU, elsewhere what the file has. Weights that are in the file as they are asked for are
@@ -345,11 +250,11 @@ def load(path: str | Path, device: str = "auto", dtype: str = "auto") -> Any:
             they decode with is `translate(..., compute=...)`.
 
     Returns:
-        A `Model`, which translates; of `--task denoise` a `sightline.tasks.denoising.Denoiser`, of `--task classify` a
-        `sightline.tasks.classification.Classifier`, of `--task forecast` a
-        `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline import`
-        made of it, a `sightline.families.folder.FamilyModel`, whose `network` is the torch module and whose verbs are
-        those of its kind of network (`sightline.generation.models`); of an XLNet a
+        A `Model`, which translates, and so does a `sightline.ensemble.Ensemble`, of a list; of `--task denoise` a
+        `sightline.tasks.denoising.Denoiser`, of `--task classify` a `sightline.tasks.classification.Classifier`, of
+        `--task forecast` a `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline
+        import` made of it, a `sightline.families.folder.FamilyModel`, whose `network` is the torch module and whose
+        verbs are those of its kind of network (`sightline.generation.models`); of an XLNet a
         `sightline.generation.permutation.PermutationModel`.
 
     Raises:
@@ -358,6 +263,8 @@ def load(path: str | Path, device: str = "auto", dtype: str = "auto") -> Any:
     from sightline.families.hub import folder_of
     from sightline.families.layout import is_family
 
+    if not isinstance(path, str | Path):
+        return load_translators(path, device)
     folder = folder_of(path)
     if is_family(folder):
         return _load_family(folder, device, dtype)
@@ -389,6 +296,18 @@ def load_translator(path: str | Path, device: str = "auto") -> Model:
     """`load` for a translation model; `UserError` where it is one of another task."""
     chosen = device_name(device)
     return Model(read_model_directory(path, chosen), chosen, Path(path))
+
+
+def load_translators(paths: Sequence[str | Path], device: str = "auto") -> "Model | Ensemble":
+    """One translation model, or several as an ensemble; a `UserError` names what does not go with the first."""
+    if not paths:
+        raise UserError("load takes a model directory, or a list of them; this list is empty")
+    first, *others = [load_translator(path, device) for path in paths]
+    if not others:
+        return first
+    from sightline.ensemble import Ensemble
+
+    return Ensemble([first, *others])
 
 
 def load_denoiser(path: str | Path, device: str = "auto") -> "Denoiser":

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
@@ -32,7 +32,7 @@ def worth_sharing(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
 
 
 def translate_in_processes(
-    folder: str | Path,
+    folders: str | Path | Sequence[str | Path],
     device: str,
     lines: Iterable[str],
     workers: int,
@@ -40,7 +40,7 @@ def translate_in_processes(
     overrides: Mapping[str, Any] | None = None,
     chunk_lines: int = CHUNK_LINES,
 ) -> Iterator[Translation]:
-    """`Model.translate_lines` of the model in `folder` by `workers` processes, which share the cores among them.
+    """`translate_lines` of what `load` makes of `folders` by `workers` processes, which share the cores among them.
 
     At most two chunks a process are on their way at a time, so memory does not grow with the input. A program that
     calls this needs the guard `if __name__ == "__main__":`, for every process starts by importing it.
@@ -49,12 +49,13 @@ def translate_in_processes(
         UserError: what `translate` raises, or a process was killed.
     """
     threads = max(1, usable_cores() // workers)
+    model = (str(folders),) if isinstance(folders, str | Path) else tuple(map(str, folders))
     stream = iter(lines)
     pending: deque[Future[list[Translation]]] = deque()
     with ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (threads,)) as pool:
         try:
             while chunk := list(islice(stream, chunk_lines)):
-                pending.append(pool.submit(_translate, str(folder), device, chunk, prefix, dict(overrides or {})))
+                pending.append(pool.submit(_translate, model, device, chunk, prefix, dict(overrides or {})))
                 if len(pending) >= 2 * workers:
                     yield from pending.popleft().result()
             while pending:
@@ -66,7 +67,7 @@ def translate_in_processes(
             pool.shutdown(cancel_futures=True)
 
 
-_models: dict[tuple[str, str], Any] = {}  # of this process
+_models: dict[tuple[tuple[str, ...], str], Any] = {}  # of this process
 
 
 def _prepare(threads: int) -> None:
@@ -77,9 +78,11 @@ def _prepare(threads: int) -> None:
         sys.modules["torch"].set_num_threads(threads)
 
 
-def _translate(folder: str, device: str, lines: list[str], prefix: str, overrides: dict[str, Any]) -> list[Translation]:
+def _translate(
+    folders: tuple[str, ...], device: str, lines: list[str], prefix: str, overrides: dict[str, Any]
+) -> list[Translation]:
     from sightline.api import load
 
-    if (folder, device) not in _models:
-        _models[folder, device] = load(folder, device)
-    return _models[folder, device].translate(lines, prefix, **overrides)
+    if (folders, device) not in _models:
+        _models[folders, device] = load(folders, device)
+    return _models[folders, device].translate(lines, prefix, **overrides)

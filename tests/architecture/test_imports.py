@@ -69,6 +69,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "pruning": frozenset({"inspect", "model_card", "model_directory", "api"}),
     "export": frozenset({"data", "decode", "model", "model_directory", "config"}),
     "workers": frozenset({"decode", "api"}),
+    "verbs": frozenset({"api", "compiled", "config", "data", "decode", "workers"}),
+    "ensemble": frozenset({"api", "config", "decode", "model_directory", "native", "verbs"}),
     "tasks": frozenset(
         {
             "data",

@@ -121,7 +121,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "check.tsv": labelled,
     "load.csv": series,
     **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/large")},
-    **{f"runs/tiny-{seed}": model("tiny", f"train.seed={seed}") for seed in (1, 2)},
+    **{f"runs/{name}{seed}": model("tiny", f"train.seed={seed}") for name in ("tiny-", "seed") for seed in (1, 2, 3)},
     "runs/wide-1": model("tiny", "model.d_model=32"),
     "runs/bahdanau": model("bahdanau"),
     "path/to/gpt2": checkpoint("gpt2"),

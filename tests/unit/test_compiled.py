@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import sightline
-from sightline import api
+from sightline import verbs
 from sightline.compiled import compiled, fits, is_for_library, parameter_shapes
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.shortlist import Shortlist
@@ -174,8 +174,8 @@ def test_threads_are_those_that_torch_would_use(monkeypatch: pytest.MonkeyPatch)
 @needs_library
 def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
-    monkeypatch.setattr(api, "usable_cores", lambda: 2)
-    monkeypatch.setattr(api, "translate_in_processes", lambda *request: started.append(request[3]) or iter(()))
+    monkeypatch.setattr(verbs, "usable_cores", lambda: 2)
+    monkeypatch.setattr(verbs, "translate_in_processes", lambda *request: started.append(request[3]) or iter(()))
     lines, model = ["A dog"] * 2 * CHUNK_LINES, sightline.load(folder, "cpu")
     model.translate_lines(lines, workers=0)
     assert not started

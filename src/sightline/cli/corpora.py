@@ -11,13 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, lines_of, out_file, output, progress
-from sightline.cli.options import decode_options, decode_overrides, load_model, model_options, whole, workers_option
+from sightline.cli.options import (
+    decode_options,
+    decode_overrides,
+    ensemble_option,
+    load_models,
+    model_options,
+    whole,
+    workers_option,
+)
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
     from sightline.api import Model
     from sightline.data.corpus import Pair
     from sightline.decode.translator import Translation
+    from sightline.ensemble import Ensemble
 
 CANDIDATES, FREQUENT = 50, 200  # of a shortlist
 
@@ -32,6 +41,7 @@ def add(commands: Any) -> None:
 def _distill_options(commands: Any) -> None:
     parser = commands.add_parser("distill", help="write a model's translations of a corpus, to train a smaller one on")
     model_options(parser)
+    ensemble_option(parser)
     files = "the corpus, as `sightline train` takes it"
     parser.add_argument("--train", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
     _corpus_option(parser)
@@ -49,7 +59,7 @@ def run_distill(options: argparse.Namespace) -> None:
     from sightline.distill import distill
 
     as_line = _format(options.output)
-    model = load_model(options)
+    model = load_models(options)
     overrides = decode_overrides(options, model.decode_config)
     if options.interpolate and "n_best" not in overrides:
         overrides["n_best"] = overrides.get("beam_size", model.decode_config.beam_size)
@@ -64,6 +74,7 @@ def _backtranslate_options(commands: Any) -> None:
     model_options(
         parser, what="model directory, of a model that translates the text into the language to translate from"
     )
+    ensemble_option(parser)
     files = "text of the language to translate into, a line each; also .gz"
     parser.add_argument("--text", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
     _corpus_option(parser)
@@ -79,7 +90,7 @@ def run_backtranslate(options: argparse.Namespace) -> None:
     from sightline.backtranslation import back_translate
 
     as_line = _format(options.output)
-    model = load_model(options)
+    model = load_models(options)
     overrides = decode_overrides(options, model.decode_config)
 
     translate = _translator(options, model, overrides | {"n_best": 1}, options.text)
@@ -93,7 +104,7 @@ def run_backtranslate(options: argparse.Namespace) -> None:
 
 
 def _translator(
-    options: argparse.Namespace, model: "Model", overrides: Mapping[str, Any], files: Sequence[str]
+    options: argparse.Namespace, model: "Model | Ensemble", overrides: Mapping[str, Any], files: Sequence[str]
 ) -> Callable[[Iterable[str]], Iterable["Translation"]]:
     """What translates a stream of lines, which come from `files`, and shows how far it is."""
     return lambda lines: progress(model.translate_lines(lines, workers=options.workers, **overrides), *files)

@@ -12,7 +12,9 @@ from sightline.cli.options import (
     EITHER,
     decode_options,
     decode_overrides,
+    ensemble_option,
     load_model,
+    load_models,
     model_options,
     output_option,
     whole,
@@ -21,6 +23,7 @@ from sightline.errors import UserError
 
 if TYPE_CHECKING:
     from sightline.api import Model
+    from sightline.ensemble import Ensemble
     from sightline.evaluate.report import Report
 
 IN_MODEL = ""  # `--save` without a file
@@ -75,6 +78,7 @@ def _evaluate_options(commands: Any) -> None:
     what = "score a model or its output on a test set: BLEU, accuracy, forecast errors, or the alignment of words"
     parser = commands.add_parser("evaluate", help=what)
     model_options(parser, needed=False)
+    ensemble_option(parser)
     source = "text to translate; of a classifier texts and labels (.tsv), of a forecaster a .csv file"
     parser.add_argument("--source", type=in_file, metavar="FILE", help=source)
     hypothesis = "translations of whichever system, scored without a MODEL; with --alignments links"
@@ -146,7 +150,7 @@ def _evaluate_translator(options: argparse.Namespace) -> None:
     from sightline.evaluate.report import evaluate_model
 
     sources, *references = aligned(options.source, *_references(options))
-    model = load_model(options)
+    model = load_models(options)
     overrides = decode_overrides(options, model.decode_config)
     if options.tune:
         _tune(options, model, sources, references)
@@ -171,7 +175,9 @@ def _print_report(options: argparse.Namespace, report: "Report") -> None:
     print(json.dumps(report.as_json(), indent=2) if options.json else render(report))
 
 
-def _tune(options: argparse.Namespace, model: "Model", sources: list[str], references: list[list[str]]) -> None:
+def _tune(
+    options: argparse.Namespace, model: "Model | Ensemble", sources: list[str], references: list[list[str]]
+) -> None:
     from sightline.evaluate.tuning import tune_length_penalty
     from sightline.model_card import DECODING, with_row
     from sightline.model_directory import write_decoding
@@ -180,8 +186,8 @@ def _tune(options: argparse.Namespace, model: "Model", sources: list[str], refer
     tuning = tune_length_penalty(model, sources, references, options.tokenize, decode_overrides(options))
     if options.save == IN_MODEL:
         said = tuning.describe([Path(path).name for path in (options.source, *options.reference)])
-        write_decoding(model.path, tuning.decoding, lambda card: with_row(card, DECODING, said))
-        print(f"{model.path}: length_penalty is {tuning.best} from now on", file=sys.stderr)
+        write_decoding(model.paths[0], tuning.decoding, lambda card: with_row(card, DECODING, said))
+        print(f"{model.paths[0]}: length_penalty is {tuning.best} from now on", file=sys.stderr)
     print(json.dumps(tuning.as_json(), indent=2) if options.json else tuning.render())
 
 

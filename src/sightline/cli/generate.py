@@ -158,7 +158,7 @@ def translate_lines(options: argparse.Namespace) -> None:
     """`sightline translate` with a checkpoint of a family: line in, line out."""
     stray = sorted(decode_overrides(options).keys() - {*HELP, "sample", "compute"})
     stray += ["compute int8"] * (options.compute == "int8")
-    stray += [name for name in ("alignment", "prefix", "draft", "workers") if getattr(options, name)]
+    stray += [name for name in ("ensemble", "alignment", "prefix", "draft", "workers") if getattr(options, name)]
     if stray:
         raise UserError(f"--{stray[0].replace('_', '-')} is for models that Sightline has trained")
     model = family_model(options, "translate", "translate")

@@ -3,14 +3,17 @@
 import argparse
 from collections.abc import Callable, Collection
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file
 from sightline.cli.rules import refuse_unread
 from sightline.config import CHOICES, DecodeConfig
+from sightline.errors import UserError
 
 if TYPE_CHECKING:
     from sightline.api import Model
+    from sightline.ensemble import Ensemble
 
 
 DECODE_HELP = {
@@ -88,6 +91,11 @@ def device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
 
 
+def ensemble_option(parser: argparse.ArgumentParser) -> None:
+    text = "further models of the same tokenizer, to translate with all of them: their log-probabilities are averaged"
+    parser.add_argument("--ensemble", nargs="+", action="extend", default=[], metavar="MODEL", help=text)
+
+
 def input_option(parser: argparse.ArgumentParser) -> None:
     text = "text file, also .gz (default: standard input)"
     parser.add_argument("input", nargs="?", type=in_file, default="-", help=text)
@@ -107,3 +115,13 @@ def load_model(options: argparse.Namespace, path: str | None = None) -> "Model":
     from sightline.api import load_translator
 
     return load_translator(path or options.model, options.device)
+
+
+def load_models(options: argparse.Namespace) -> "Model | Ensemble":
+    """What translates: MODEL, or an ensemble of it and those of `ensemble_option`."""
+    from sightline.api import load_translators
+
+    files = [path for path in options.ensemble if Path(path).is_file()]
+    if files:
+        raise UserError(f"{files[0]}: is a file, and --ensemble names model directories; name files before --ensemble")
+    return load_translators([options.model, *options.ensemble], options.device)

@@ -50,6 +50,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "does not go with --draft, which is greedy search of one line at a time",
         ),
         Rule(("beam_size",), lambda o: o.draft and o.beam_size > 1, "does not go with --draft: it is greedy search"),
+        Rule(("alignment",), lambda o: o.ensemble, "does not go with --ensemble: links are of one model's attention"),
     ),
     "distill": (
         Rule(("interpolate",), _few, "chooses among several translations: leave out --n-best 1 and --beam-size 1"),
@@ -60,12 +61,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "evaluate": (
         Rule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
         Rule(
-            ("reference", "against", "multi30k", "tokenize", "tune", "save", *DECODING),
+            ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", *DECODING),
             lambda o: o.alignments,
             "does not go with --alignments, which measures links, not translations",
         ),
         Rule(
-            ("model", "source", "target", "reverse", "device", "tune", "save", *DECODING),
+            ("model", "ensemble", "source", "target", "reverse", "device", "tune", "save", *DECODING),
             lambda o: o.hypothesis,
             "does not go with --hypothesis, which is scored as it is",
         ),
@@ -75,7 +76,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "does not go with --tune, which compares values of one setting of the beam",
         ),
         Rule(("save",), lambda o: o.tune and o.save, "takes no FILE with --tune: the best value is kept in MODEL"),
-        Rule(DECODING, lambda o: o.tune and o.save is not None, "does not go with --save: tune MODEL's own settings"),
+        Rule(
+            ("ensemble", *DECODING),
+            lambda o: o.tune and o.save is not None,
+            "does not go with --save: tune MODEL's own settings",
+        ),
         Rule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
     ),
     "embed": (

@@ -14,8 +14,9 @@ from sightline.cli.options import (
     EITHER,
     decode_options,
     decode_overrides,
+    ensemble_option,
     input_option,
-    load_model,
+    load_models,
     model_options,
     output_option,
     workers_option,
@@ -25,6 +26,7 @@ from sightline.errors import UserError
 if TYPE_CHECKING:
     from sightline.api import Model
     from sightline.decode.translator import Translation
+    from sightline.ensemble import Ensemble
 
 
 def add(commands: Any) -> None:
@@ -32,6 +34,7 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("translate", help="translate a file or standard input, line by line")
     model_options(parser, what=EITHER)
     input_option(parser)
+    ensemble_option(parser)
     output_option(parser)
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl adds scores and pieces")
     alignment = "write which source word each target word comes from, as i-j: to a file of its own, a line each, or "
@@ -54,7 +57,7 @@ def run_translate(options: argparse.Namespace) -> None:
         return
     if options.source_language or options.target_language:
         raise UserError("--source-language and --target-language are for models of many languages; this one has two")
-    model = load_model(options)
+    model = load_models(options)
     overrides = decode_overrides(options, model.decode_config)
     interactive = options.input == "-" and sys.stdin.isatty()
     chunk_lines = 1 if interactive else 1000
@@ -83,7 +86,7 @@ def run_translate(options: argparse.Namespace) -> None:
 
 
 def _with_links(
-    model: "Model", lines: Iterable[str], translations: Iterable["Translation"], chunk_lines: int
+    model: "Model | Ensemble", lines: Iterable[str], translations: Iterable["Translation"], chunk_lines: int
 ) -> Iterator[tuple["Translation", str]]:
     """Each translation and its word links; a line that was translated in parts has none."""
     from sightline.data.links import format_links

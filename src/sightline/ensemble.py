@@ -1,0 +1,67 @@
+"""Several translation models that write one translation: model directories of one tokenizer, of any architectures."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sightline.config import DecodeConfig
+from sightline.decode.contract import EncoderDecoder, OwnSearch
+from sightline.decode.translator import Translator
+from sightline.errors import UserError
+from sightline.model_directory import TOKENIZER
+from sightline.native.network import Ensemble as CompiledEnsemble
+from sightline.native.network import Network
+from sightline.verbs import TranslationVerbs
+
+if TYPE_CHECKING:
+    from sightline.api import Model
+
+
+class Ensemble(TranslationVerbs):
+    """Models whose log-probabilities are averaged at every step of one search; made by `sightline.load([a, b])`.
+
+    Decoding settings and the shortlist are those of the first; else the order of the models changes no more than
+    rounding. What is about one network, such as its attention, is to be asked one of `models`.
+    """
+
+    def __init__(self, models: "Sequence[Model]") -> None:
+        """`UserError` for a model whose pieces are not those of the first."""
+        first, *others = models
+        for model in others:
+            if model.tokenizer.fingerprint != first.tokenizer.fingerprint:
+                raise UserError(
+                    f"{model.path}: has another tokenizer than {first.path}, and models that translate together share "
+                    f"one: train them with --set data.tokenizer={first.path / TOKENIZER}"
+                )
+        self.models = tuple(models)
+        self._translators = [model._translator for model in models]
+        own = self._translators[0]
+        limits = [each.max_len for each in self._translators if each.max_len]
+        translator = Translator(
+            lambda: self._form("float32"),
+            own.tokenizer,
+            own.config,
+            min(limits, default=None),
+            self._form,
+            own.shortlist,
+            self._searcher,
+        )
+        paths = [model.path for model in models]
+        super().__init__(translator, paths, first._device, all(model._for_library for model in models))
+
+    @property
+    def _changed(self) -> bool:
+        return any(model._changed for model in self.models)
+
+    def _form(self, compute: str) -> EncoderDecoder:
+        from sightline.decode.ensemble import Ensemble as Members  # needs torch
+
+        return Members([each.form(DecodeConfig(compute=compute)) for each in self._translators])
+
+    def _searcher(self, compute: str) -> OwnSearch | None:
+        """The compiled library, where it has all models."""
+        found: list[Any] = [each.searcher(DecodeConfig(compute=compute)) for each in self._translators]
+        networks = [getattr(searcher, "network", searcher) for searcher in found]  # also behind a form for torch
+        return CompiledEnsemble(tuple(networks)) if all(isinstance(n, Network) for n in networks) else None
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"an ensemble has no '{name}': ask one of its `models`", name=name, obj=self)

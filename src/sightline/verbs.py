@@ -1,0 +1,139 @@
+"""What a translation model and an ensemble of such models are asked alike: to translate.
+
+Not here: how either is made (`api.load`), and what only a single model answers (`api.Model`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sightline.compiled import COMPUTES
+from sightline.config import DecodeConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.contract import Draft
+from sightline.decode.engine import is_plain, usable_cores
+from sightline.decode.translator import Translation, Translator, clean_text, override
+from sightline.errors import UserError
+from sightline.workers import translate_in_processes, worth_sharing
+
+
+class TranslationVerbs:
+    """Translate texts, a stream of lines, or one text while it is being written."""
+
+    def __init__(self, translator: Translator, paths: Sequence[Path], device: str, for_library: bool) -> None:
+        """`paths` are those of all model directories; `for_library`: the compiled library takes what is in them."""
+        self._translator = translator
+        self.paths = tuple(paths)
+        self._device = device
+        self._for_library = for_library
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Between texts and token ids."""
+        return self._translator.tokenizer
+
+    @property
+    def decode_config(self) -> DecodeConfig:
+        """How texts are translated unless a call says otherwise."""
+        return self._translator.config
+
+    @property
+    def _changed(self) -> bool:
+        """Whether this is not what the directories hold."""
+        return False
+
+    def translate(
+        self, texts: Sequence[str], prefix: str = "", draft: Draft | str = "", **overrides: Any
+    ) -> list[Translation]:
+        """Translate each text; as many results as texts, in their order.
+
+        Args:
+            texts: any strings.
+            prefix: what every output must begin with.
+            draft: where guesses for greedy search come from, as `draft` takes it: quicker for single sentences.
+            **overrides: fields of `sightline.config.DecodeConfig`, such as `beam_size=1`.
+
+        Raises:
+            UserError: a setting makes no sense.
+        """
+        return self._translator.translate(texts, prefix, self.draft(draft), **overrides)
+
+    def draft(self, origin: Draft | str) -> Draft | None:
+        """A draft for `translate` and `stream`, to be made once and used often.
+
+        Args:
+            origin: "input" (what is copied from the source), the directory of a smaller model with the same tokenizer,
+                a translation memory (a file as `sightline.train` takes it), a draft already made, or "" for none.
+        """
+        if not isinstance(origin, str):
+            return origin
+        if not origin:
+            return None
+        from sightline.data.corpus import parse_corpora, read_pairs
+        from sightline.decode.drafts import CopyDraft, MemoryDraft
+
+        if origin == "input":
+            return CopyDraft()
+        if Path(origin).is_dir():
+            return self._model_draft(origin)
+        pairs = read_pairs(parse_corpora([origin]))
+        encode = self.tokenizer.encode
+        return MemoryDraft((encode(clean_text(src)), encode(clean_text(tgt))) for src, tgt in pairs)
+
+    def _model_draft(self, path: str) -> Draft:
+        from sightline.api import load_translator
+        from sightline.decode.drafts import ModelDraft
+
+        small = load_translator(path, self._device)
+        if small.tokenizer.fingerprint != self.tokenizer.fingerprint:
+            known = self.paths[0]
+            raise UserError(f"{path}: has another tokenizer than {known}; a draft must be trained with the same")
+        return ModelDraft(small._translator.form(small.decode_config), self._translator.special)
+
+    def translate_lines(
+        self,
+        lines: Iterable[str],
+        prefix: str = "",
+        chunk_lines: int = 2000,
+        workers: int = 1,
+        draft: Draft | str = "",
+        **overrides: Any,
+    ) -> Iterator[Translation]:
+        """`translate` for a stream of any length, in constant memory.
+
+        With several `workers` as many processes share the lines (see `sightline.workers`). 0 is one for each CPU core
+        where there are lines enough and torch decodes; the compiled library uses all cores from one process.
+        """
+        if workers < 0:
+            raise UserError(f"workers = {workers}: must be a number of processes, or 0 for as many as pay")
+        guesses = self.draft(draft)
+        if self._changed:
+            workers = 1  # other processes would read the whole model from its directory
+        if guesses:
+            return self._translator.translate_lines(lines, prefix, chunk_lines, guesses, **overrides)
+        if workers == 0 and self._device == "cpu" and not self._translates_in_threads(overrides):
+            shared, lines = worth_sharing(lines)
+            workers = usable_cores() if shared else 1
+        if workers > 1:
+            return translate_in_processes(self.paths, self._device, lines, workers, prefix, overrides)
+        return self._translator.translate_lines(lines, prefix, chunk_lines, **overrides)
+
+    def _translates_in_threads(self, overrides: Mapping[str, Any]) -> bool:
+        config = override(self.decode_config, dict(overrides))
+        return is_plain(config) and config.compute in COMPUTES and self._for_library
+
+    def stream(self, text: str, prefix: str = "", draft: Draft | str = "", **overrides: Any) -> Iterator[str]:
+        """The greedy translation of one text, handed over piece by piece while it is being written.
+
+        >>> print(*model.stream("A dog runs."), sep="|")  # doctest: +SKIP
+        Ein| Hund| läuft|.
+        """
+        from sightline.decode.streaming import stream_text
+
+        return stream_text(self._translator, text, prefix, self.draft(draft), **overrides)
+
+    @property
+    def engine(self) -> str:
+        """What translates, as the model decodes unless a call says otherwise: "the compiled library" or "torch"."""
+        compiled = self._device == "cpu" and self._translates_in_threads({})
+        return "the compiled library" if compiled else "torch"
