@@ -88,6 +88,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "pipeline": EVERYTHING,
     "api": EVERYTHING,
     "demo": EVERYTHING,
+    "survey": frozenset({"data", "config", "inspect.page"}),
     "study": frozenset(
         {
             "model",

@@ -213,6 +213,7 @@ def is_there(name: str) -> Callable[[list[str], str], bool]:
 
 CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "train": loads("--out"),
+    "check-corpus": lambda words, out: out.startswith("training: ") and "<svg" in written(words, out),
     "translate": translated,
     "evaluate": evaluated,
     "results": lambda words, out: "| tiny (baseline) |    2 |" in out and Path("curves.png").is_file(),

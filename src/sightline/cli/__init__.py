@@ -17,6 +17,7 @@ from typing import NoReturn
 import sightline
 from sightline.cli import (
     attention,
+    check_corpus,
     corpora,
     demo,
     evaluate,
@@ -37,6 +38,7 @@ from sightline.errors import UserError, unknown
 COMMANDS = (
     demo,
     train,
+    check_corpus,
     translate,
     tasks,
     corpora,

@@ -186,7 +186,9 @@ def _files(
         if action.type is kind:
             value = getattr(options, action.dest)
             flag = action.option_strings[0] if action.option_strings else ""
-            yield from ((flag, path) for path in _flat(value) if path)
+            for path in _flat(value):
+                named = path.partition("=")[2] if path and kind is in_file else ""  # of NAME=FILE
+                yield from ((flag, name) for name in (path, named) if name)
 
 
 def _flat(value: Any) -> Iterator[str]:

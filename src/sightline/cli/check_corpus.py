@@ -1,0 +1,86 @@
+"""`sightline check-corpus`."""
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sightline.cli.files import in_file, out_file, output
+from sightline.config import recipe_names
+from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    from sightline.data.corpus import Corpus
+
+
+def add(commands: Any) -> None:
+    """Register the command."""
+    text = "look through parallel files: repeats, leaks, odd pairs, encoding, what training would drop"
+    parser = commands.add_parser("check-corpus", help=text)
+    files = "files to train on, as `sightline train` takes them"
+    parser.add_argument("train", nargs="+", type=in_file, metavar="FILE", help=files)
+    valid = "files to validate on, or what `sightline train --valid` would take out of the others: 1%% or 500pairs"
+    parser.add_argument("--valid", nargs="+", type=in_file, default=[], metavar="FILE", help=valid)
+    test = "a test set, which may have a name, as in --test news=test.en test.de; may be repeated"
+    parser.add_argument("--test", nargs="+", type=in_file, action="append", default=[], metavar="FILE", help=test)
+    recipe = f"whose limits say what training would drop: {', '.join(recipe_names())}, or a .toml file"
+    parser.add_argument("--recipe", default="", help=f"{recipe} (default: those of no recipe)")
+    page = "write the report as one HTML page, too"
+    parser.add_argument("-o", "--output", type=out_file, default="", metavar="REPORT.html", help=page)
+    parser.set_defaults(run=run_check_corpus)
+
+
+def run_check_corpus(options: argparse.Namespace) -> None:
+    """Print a report and write its page."""
+    from sightline.config import RunConfig, load_recipe
+    from sightline.data.first_look import check_files, parse_pairs
+    from sightline.data.prepared import spool
+    from sightline.data.split import parse_amount
+    from sightline.survey.page import page
+    from sightline.survey.report import TRAINING, VALIDATION, as_text, check_corpora
+
+    if options.output and not options.output.endswith((".html", ".htm")):
+        raise UserError(f"-o {options.output}: the report is a page; give it the ending .html")
+    amount = parse_amount(options.valid)
+    named = {TRAINING: options.train, VALIDATION: [] if amount else options.valid, **_tests(options)}
+    flags = {TRAINING: "check-corpus", VALIDATION: "--valid"}
+    sets: dict[str, list[Corpus]] = {}
+    for name, paths in named.items():
+        if paths:
+            check_files({flags.get(name, "--test"): paths})
+            sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths))
+    config = (load_recipe(options.recipe) if options.recipe else RunConfig()).data
+    notes = list(_split_note(sets[TRAINING], options.valid)) if amount else []
+    report = check_corpora(sets, config, notes)
+    if options.output:
+        with output(options.output) as file:
+            file.write(page(report))
+    with output("-") as file:
+        file.writelines(line + "\n" for line in as_text(report))
+
+
+def _tests(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The test sets by name."""
+    sets: dict[str, list[str]] = {}
+    for number, (first, *others) in enumerate(options.test, start=1):
+        name, equals, path = first.partition("=")
+        if not equals or os.path.exists(first):
+            name, path = "test" if len(options.test) == 1 else f"test {number}", first
+        name = name if name.startswith("test") else f"test {name}"
+        if name in sets:
+            raise UserError(f"--test {first}: there is a '{name}' already; give each set a name of its own")
+        sets[name] = [path, *others]
+    return sets
+
+
+def _split_note(train: Sequence["Corpus"], valid: Sequence[str]) -> Iterator[str]:
+    """What `train --valid 1%` would do."""
+    from sightline.data.split import parse_amount, split
+
+    amount = parse_amount(valid)
+    if amount:
+        parts = split(train, amount)
+        yield (
+            f"sightline train --valid {amount.text} would take {parts.taken:,} pairs to validate on, and drop "
+            f"{parts.dropped:,} others that share a sentence with them"
+        )
