@@ -17,7 +17,19 @@ from sightline.data.batch import collate
 from sightline.model.build import build_model
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
-NAMES = ("turns", "work", "workers", "figures", "exports", "decoders", "growth", "machine", "bench", "lexical_aligner")
+NAMES = (
+    "turns",
+    "work",
+    "workers",
+    "figures",
+    "exports",
+    "decoders",
+    "growth",
+    "machine",
+    "bench",
+    "lexical_aligner",
+    "monolingual",
+)
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not part of the source distribution")
 
