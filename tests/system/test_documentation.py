@@ -304,7 +304,7 @@ def named_inputs(words: list[str]) -> list[str]:
         shutil.rmtree(getattr(options, name), ignore_errors=True)
     outputs = {getattr(options, name) for name in folders}
     outputs |= {getattr(options, action.dest) for action in actions if action.type is out_file}
-    return [word for word in words if word not in outputs]
+    return [word.rpartition("=")[2] for word in words if word not in outputs]  # NAME=FILE names a file, too
 
 
 def shortened(words: list[str]) -> list[str]:
