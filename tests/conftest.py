@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from jaxtyping import install_import_hook
 
 install_import_hook("sightline", "beartype.beartype")  # before anything imports sightline
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 torch.set_num_threads(1)  # a sum over several threads has no fixed order
 os.environ["OMP_NUM_THREADS"] = "1"  # the same for programs that tests start
 

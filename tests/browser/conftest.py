@@ -118,7 +118,6 @@ def explorer(model_paths: dict[str, Path], cache: Path) -> Iterator[str]:
     """The address of an explorer with both models, served by the command line in a process of its own."""
     paths = [str(path) for path in model_paths.values()]
     command = [sys.executable, "-m", "sightline", "explore", paths[0], "--against", paths[1], "--port", "0"]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
     command, environment = [*command, "--device", "cpu"], {**os.environ, "SIGHTLINE_CACHE": str(cache)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr

@@ -156,7 +156,7 @@ def learn(
 @pytest.fixture(scope="session")
 def copying(learn: Callable[..., tuple[sightline.Model, Path]]) -> tuple[sightline.Model, Path]:
     """A model that has learnt to copy, and its directory; read only."""
-    return learn(list, steps=400)
+    return learn(list, steps=500)
 
 
 @pytest.fixture(scope="session")

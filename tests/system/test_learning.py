@@ -63,7 +63,7 @@ def test_a_run_leaves_a_model_that_points_nowhere(copying: tuple[sightline.Model
 
 def test_the_card_tells_how_the_model_was_made(copying: tuple[sightline.Model, Path]) -> None:
     card = (copying[1] / "README.md").read_text(encoding="utf-8")
-    for fact in ("train.src, train.tgt: 6,000 pairs", "recipe | toy, seed 1", "1 + 1 layers", "step 400"):
+    for fact in ("train.src, train.tgt: 6,000 pairs", "recipe | toy, seed 1", "1 + 1 layers", "step 500"):
         assert fact in card
 
 

@@ -115,7 +115,8 @@ def save_attention(
 def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: str) -> Layout:
     main_width, main_height = len(columns) * CELL, len(rows) * CELL
     wide = max(1.0, main_width / main_height)  # many columns: the heads rather below one another
-    n_rows = max(2, min(n_heads, ceil(sqrt(n_heads * wide))))
+    room = max(1, int((main_height + GAP) / (CELL + GAP)))  # beside few rows no more panels than can be seen
+    n_rows = min(room, max(2, min(n_heads, ceil(sqrt(n_heads * wide)))))
     n_columns = ceil(n_heads / n_rows)
     left = MARGIN + AXIS_NAME + LETTER * max(map(width_of, rows))
     over = TITLE + AXIS_NAME + LETTER * max(map(width_of, columns)) + MARGIN

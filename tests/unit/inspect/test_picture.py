@@ -39,6 +39,12 @@ def test_any_number_of_heads(n_heads: int, tmp_path: Path) -> None:
     assert size(tmp_path / "heads.png") > (400, 400)
 
 
+@pytest.mark.parametrize(("n_tgt", "n_src"), [(1, 1), (1, 40), (2, 25), (3, 16), (40, 1)])
+def test_few_pieces_leave_room_for_every_head(n_tgt: int, n_src: int, tmp_path: Path) -> None:
+    save_attention(attention(8, n_tgt, n_src), ["a"] * n_tgt, ["b"] * n_src, tmp_path / "few.png", "title")
+    assert size(tmp_path / "few.png") > (300, 300)
+
+
 def test_pieces_that_do_not_fit_the_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="5 queries and 4 keys"):
         save_attention(attention(2, 5, 5), TGT, SRC[1:], tmp_path / "no.png", "title")
