@@ -7,7 +7,6 @@ ELECTRA).
 Not here: our own tokenizer (`sightline.data`), chat templates, language codes.
 """
 
-import json
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +36,9 @@ class Vocabulary:
     pieces: Callable[[], Mapping[str, int]] = dict  # all of them; of a file of the tokenizers library only
 
 
+Reader = Callable[[Path, Mapping[str, Any]], Vocabulary]  # of a folder, and its config.json
+
+
 def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
     """How many of the marks of an empty text stand before any text, and how many behind it.
 
@@ -50,20 +52,30 @@ def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
 
 
 def read_vocabulary(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """The vocabulary in `folder`; `UserError` where there is none.
+    """The vocabulary in `folder`; `UserError` where there is none, or a damaged one.
 
     `hf_config` is the checkpoint's config.json, which says the family and the ids of its marks.
     """
     for files, reader in READERS.items():
         if all((folder / name).is_file() for name in files):
-            return reader(folder, hf_config)
+            return _undamaged(reader, folder, hf_config, files)
     wanted = "; ".join(" and ".join(files) for files in READERS)
     raise UserError(f"{folder}: has no vocabulary, which would be {wanted}")
 
 
+def _undamaged(reader: Reader, folder: Path, hf_config: Mapping[str, Any], files: Sequence[str]) -> Vocabulary:
+    try:
+        return reader(folder, hf_config)
+    except UserError:
+        raise
+    except Exception as error:  # the libraries raise nothing narrower
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{folder}: {' and '.join(files)}: damaged, or not what the name says ({reason})") from error
+
+
 def _settings(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json(path) if path.is_file() else {}
 
 
 # --- Files of the tokenizers library, and those it reads ---
@@ -227,9 +239,9 @@ def _own_ids(model: Any, before: list[int], behind: list[int], more: Mapping[str
 def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """Pieces of the source's model, numbered by vocab.json, and an end mark; >>codes<< before a text are one piece."""
     source, target = _sentencepiece(folder / "source.spm"), _sentencepiece(folder / "target.spm")
-    ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    ids = read_json(folder / "vocab.json")
     written = folder / "target_vocab.json"  # two vocabularies
-    pieces = {i: piece for piece, i in (json.loads(written.read_text("utf-8")) if written.is_file() else ids).items()}
+    pieces = {i: piece for piece, i in (read_json(written) if written.is_file() else ids).items()}
 
     def encode(text: str) -> list[int]:
         code, text = _language_code(text)
@@ -261,7 +273,7 @@ def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     model, family = _sentencepiece(folder / "sentencepiece.bpe.model"), str(hf_config.get("model_type"))
     listed = folder / "vocab.json"
     if listed.is_file():
-        ids = json.loads(listed.read_text(encoding="utf-8"))
+        ids = read_json(listed)
     elif family == "camembert":
         size = model.get_piece_size()
         ids = {mark: i for i, mark in enumerate(CAMEMBERT)} | {model.id_to_piece(i): i + 4 for i in range(1, size)}
@@ -282,11 +294,11 @@ def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
 
 def _additional_marks(folder: Path) -> list[str]:
     path = folder / "special_tokens_map.json"
-    listed = json.loads(path.read_text(encoding="utf-8")).get("additional_special_tokens", []) if path.is_file() else []
+    listed = read_json(path).get("additional_special_tokens", []) if path.is_file() else []
     return [mark["content"] if isinstance(mark, dict) else mark for mark in listed]
 
 
-READERS: dict[tuple[str, ...], Callable[[Path, Mapping[str, Any]], Vocabulary]] = {  # the first that has its files
+READERS: dict[tuple[str, ...], Reader] = {  # the first that has its files
     ("tokenizer.json",): _complete,
     ("source.spm", "target.spm", "vocab.json"): _marian,
     ("sentencepiece.bpe.model",): _fairseq,

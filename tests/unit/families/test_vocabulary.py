@@ -1,6 +1,7 @@
 """Vocabularies of the families, from whichever files they came in."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,25 @@ def test_m2m_has_a_list_of_its_own(sentencepiece_model: Path, tmp_path: Path) ->
 def test_a_folder_without_a_vocabulary(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no vocabulary, which would be tokenizer.json; source.spm and target.spm"):
         read_vocabulary(tmp_path, {})
+
+
+DAMAGED: dict[str, dict[str, str]] = {
+    "torn tokenizer.json": {"tokenizer.json": '{"version": "1.0", "model": {"type": "BPE", "voc'},
+    "another tokenizer.json": {"tokenizer.json": '{"hello": 1}'},
+    "torn settings": {"vocab.txt": "[UNK]\n[CLS]\n[SEP]\na\n", "tokenizer_config.json": '{"a": '},
+    "torn vocab.json": {"vocab.json": '{"a": 0, "b"', "merges.txt": "#version: 0.2\na b\n"},
+    "merges of something else": {"vocab.json": '{"a": 0, "b": 1}', "merges.txt": "#version: 0.2\na b c d\n"},
+    "no model of SentencePiece": {"spiece.model": "hello"},
+    "torn ids of Marian": {"source.spm": "x", "target.spm": "x", "vocab.json": "[1, 2"},
+}
+
+
+@pytest.mark.parametrize("files", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_vocabulary_is_one_line(files: dict[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("sentencepiece")
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=re.escape(str(tmp_path))) as caught:
+        read_vocabulary(tmp_path, {"model_type": "t5", "eos_token_id": 1})
+    assert "\n" not in str(caught.value)
+    assert any(name in str(caught.value) for name in files)
