@@ -184,17 +184,30 @@ def read_weights(path: str | Path) -> Weights:
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: has no {WEIGHTS} yet; its training was stopped before the first validation")
     try:
-        return {name: np.asarray(array, np.float32) for name, array in load_file(folder / WEIGHTS).items()}
-    except TypeError:  # numbers that numpy does not know, such as bfloat16: somebody has converted the file
+        found = load_file(folder / WEIGHTS)
+    except (TypeError, AttributeError):  # numbers that numpy does not know, such as bfloat16: a converted file
         return _weights_by_torch(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
+    for name, array in found.items():
+        if array.dtype.kind != "f":
+            raise _no_weight(folder / WEIGHTS, name, array.dtype)
+    return {name: np.asarray(array, np.float32) for name, array in found.items()}
 
 
 def _weights_by_torch(path: Path) -> Weights:
     from safetensors.torch import load_file
 
-    return {name: tensor.float().numpy() for name, tensor in load_file(path).items()}
+    found = load_file(path)
+    for name, tensor in found.items():
+        if not tensor.is_floating_point() or tensor.element_size() < 2:
+            raise _no_weight(path, name, tensor.dtype)
+    return {name: tensor.float().numpy() for name, tensor in found.items()}
+
+
+def _no_weight(path: Path, name: str, kind: object) -> UserError:
+    """Numbers of 8 bits or whole ones mean something with a scale only, and that is not in the file."""
+    return UserError(f"{path}: {name} holds {kind}, not floating-point weights; put the file back as it was trained")
 
 
 def read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:

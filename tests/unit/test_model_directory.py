@@ -1,6 +1,7 @@
 """The model directory: whole, movable, pointing nowhere, and every misfit of it one line that names the file."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,6 +87,16 @@ def test_five_files_that_point_nowhere(folder: Path, tmp_path: Path) -> None:
 def test_weights_are_float32_whatever_they_were(folder: Path) -> None:
     write_weights(folder, {name: value.bfloat16() for name, value in parameters_of(network()).items()}, "")
     assert {value.dtype for value in load_file(folder / "model.safetensors").values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool, torch.float8_e4m3fn], ids=str)
+def test_what_is_no_weight_is_refused_by_name(folder: Path, dtype: torch.dtype) -> None:
+    """Without a scale eight bits mean nothing; they used to be taken for weights in silence."""
+    arrays = load_file(folder / "model.safetensors")
+    name = next(iter(arrays))
+    save_file({**arrays, name: arrays[name].to(dtype)}, folder / "model.safetensors")
+    with pytest.raises(UserError, match=rf"model\.safetensors: {re.escape(name)} holds .*, not floating-point weights"):
+        read_model_directory(folder)
 
 
 def test_shared_embeddings_are_stored_once(folder: Path) -> None:
