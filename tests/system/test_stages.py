@@ -51,7 +51,7 @@ def test_a_run_starts_from_a_model(model_path: Path, files: list[str], cli: Any,
     assert more.config.train.warmup_steps == first.config.train.warmup_steps == 50  # without a recipe: the model's
     assert (out / "tokenizer.json").read_bytes() == (model_path / "tokenizer.json").read_bytes()
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert lines[0]["nll"] < 0.5  # a fresh model starts at ln(280) = 5.6
+    assert lines[0]["nll"] < 2  # a fresh model starts at ln(280) = 5.6
     assert f"| recipe | toy from the weights of `{model_path.name}`" in (out / "README.md").read_text()
     assert more.translate(["a b c"], beam_size=1)[0].text == "a b c"
 
