@@ -185,29 +185,28 @@ def read_weights(path: str | Path) -> Weights:
         raise UserError(f"{folder}: has no {WEIGHTS} yet; its training was stopped before the first validation")
     try:
         found = load_file(folder / WEIGHTS)
-    except (TypeError, AttributeError):  # numbers that numpy does not know, such as bfloat16: a converted file
-        return _weights_by_torch(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
-    for name, array in found.items():
-        if array.dtype.kind != "f":
-            raise _no_weight(folder / WEIGHTS, name, array.dtype)
+    except (TypeError, AttributeError):  # numbers that numpy does not know: somebody has converted the file
+        return _converted_weights(folder / WEIGHTS)
+    if any(array.dtype.kind != "f" for array in found.values()):  # or knows by another library, such as bfloat16
+        return _converted_weights(folder / WEIGHTS)
     return {name: np.asarray(array, np.float32) for name, array in found.items()}
 
 
-def _weights_by_torch(path: Path) -> Weights:
+def _converted_weights(path: Path) -> Weights:
+    """By torch, which knows more kinds of numbers; `UserError` for those that are no weights.
+
+    Whole numbers, and those of eight bits, mean something with a scale only, and that is not in the file.
+    """
     from safetensors.torch import load_file
 
     found = load_file(path)
     for name, tensor in found.items():
         if not tensor.is_floating_point() or tensor.element_size() < 2:
-            raise _no_weight(path, name, tensor.dtype)
+            what = f"{name} holds {tensor.dtype}, not floating-point weights"
+            raise UserError(f"{path}: {what}; put the file back as it was trained")
     return {name: tensor.float().numpy() for name, tensor in found.items()}
-
-
-def _no_weight(path: Path, name: str, kind: object) -> UserError:
-    """Numbers of 8 bits or whole ones mean something with a scale only, and that is not in the file."""
-    return UserError(f"{path}: {name} holds {kind}, not floating-point weights; put the file back as it was trained")
 
 
 def read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
