@@ -11,7 +11,7 @@ from importlib import resources
 
 import numpy as np
 
-from sightline.inspect.page.document import digest
+from sightline.inspect.page.document import asset, digest
 from sightline.survey.characters import kind
 from sightline.survey.count import SIDES, Side
 from sightline.survey.findings import UNEVEN, Finding, Leak, Survey, log_ratios
@@ -24,7 +24,7 @@ RARE = 24  # characters shown of a side
 
 def page(report: Report) -> str:
     """The HTML."""
-    style = resources.files("sightline.survey").joinpath("page.css").read_text(encoding="utf-8")
+    style = asset("paper.css") + resources.files("sightline.survey").joinpath("page.css").read_text(encoding="utf-8")
     policy = f"default-src 'none'; style-src '{digest(style)}'; img-src data:"
     body = "\n".join([_head(report), *_notes(report), _leak_section(report), *map(_section, report.surveys)])
     return f"""<!doctype html>

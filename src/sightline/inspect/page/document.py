@@ -30,7 +30,7 @@ def page(
         title: of the window.
         live: for the explorer, what its page must know of its server; None is a page that stands alone.
     """
-    script, style = script_text(), asset("page.css")
+    script, style = script_text(), asset("paper.css") + asset("page.css")
     policy = [
         "default-src 'none'",
         f"script-src '{digest(script)}'",

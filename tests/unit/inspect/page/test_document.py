@@ -60,7 +60,7 @@ def test_nothing_is_loaded_and_only_our_script_runs() -> None:
     text = page([])
     assert not re.search(r"""(src|href)=["'](?!data:)""", text)
     assert "@import" not in text
-    assert "url(" not in asset("page.css")
+    assert "url(" not in asset("paper.css") + asset("page.css")
     policy = html.unescape(re.search(r'Policy" content="([^"]*)"', text)[1])  # type: ignore[index]
     assert policy.startswith(f"default-src 'none'; script-src '{digest(script_text())}'; style-src")
     assert "connect-src" not in policy
