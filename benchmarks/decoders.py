@@ -19,8 +19,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.decode.steps import pad_sources
-from sightline.model.transformer import Transformer
 from sightline.model_directory import read_model_directory, read_settings, read_shortlist
+from sightline.network.transformer import Transformer
 
 Tokens = list[int]
 Translate = Callable[[list[Tokens], "Job"], list[Tokens]]
@@ -67,7 +67,7 @@ def candidate_table(model_directory: Path, tokenizer: Tokenizer) -> CandidateTab
 def has_compute() -> bool:
     """Whether our package can prepare a model for inference; else the simple search is measured."""
     try:
-        import sightline.model.inference  # noqa: F401  # type: ignore[import-not-found]
+        import sightline.network.inference  # noqa: F401  # type: ignore[import-not-found]
     except ImportError:
         return False
     return True
@@ -77,7 +77,7 @@ def prepare(network: Transformer, compute: str) -> Any:
     """The network prepared for inference."""
     if not has_compute():
         return network.eval()
-    from sightline.model.inference import prepare_for_inference  # type: ignore[import-not-found]
+    from sightline.network.inference import prepare_for_inference  # type: ignore[import-not-found]
 
     return prepare_for_inference(network.eval(), compute)
 

@@ -28,7 +28,7 @@ from workers import Worker, peak_memory
 
 from sightline.families.export import write_checkpoint
 from sightline.families.registry import FAMILIES
-from sightline.model.build_family import build_family
+from sightline.network.build_family import build_family
 
 ROOT = Path(__file__).parents[1]
 LLAMA = {

@@ -21,7 +21,7 @@ from work import BOS, DROPOUT, EOS, PAD, SIZES, SMOOTHING, UNK, Size, training_b
 
 from sightline.config import TrainConfig
 from sightline.data.batch import Batch
-from sightline.model.build import build_model
+from sightline.network.build import build_model
 from sightline.training.optimizer import gradient_norm, make_optimizer
 from sightline.training.step import batch_loss
 

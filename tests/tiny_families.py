@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from sightline.families.export import write_checkpoint
 from sightline.families.registry import FAMILIES
-from sightline.model.build_family import build_family
+from sightline.network.build_family import build_family
 
 MARKS = ["<s>", "<pad>", "</s>", "<mask>", "<user>", "__de__", "__fr__", ">>fr<<", "<|0.00|>"]
 GPT2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 60}

@@ -225,7 +225,7 @@ class Model(TranslationVerbs):
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
-        from sightline.model.parameters import count_parameters
+        from sightline.network.parameters import count_parameters
 
         return {
             "parameters": count_parameters(self.network),

@@ -1,6 +1,6 @@
 """Every architecture by its name: the one table between a configuration and the packages that hold modules.
 
-`model/build.py` and `baselines/build.py` say how each is put together. Whoever trains, searches or saves a network
+`network/build.py` and `baselines/build.py` say how each is put together. Whoever trains, searches or saves a network
 gets it from here and knows no name.
 """
 
@@ -15,12 +15,12 @@ from sightline.baselines.conv import Convolutional
 from sightline.baselines.recurrent import Recurrent
 from sightline.config import ModelConfig
 from sightline.errors import UserError, unknown
-from sightline.model.build import build_model as build_transformer
-from sightline.model.build import build_pooled_transformer
-from sightline.model.heads import PooledEncoder
-from sightline.model.inference import Prepared, PreparedForms
-from sightline.model.parameters import load_parameters
-from sightline.model.transformer import Transformer
+from sightline.network.build import build_model as build_transformer
+from sightline.network.build import build_pooled_transformer
+from sightline.network.heads import PooledEncoder
+from sightline.network.inference import Prepared, PreparedForms
+from sightline.network.parameters import load_parameters
+from sightline.network.transformer import Transformer
 
 Network = Transformer | Recurrent | Convolutional
 Kind = TypeVar("Kind", bound=nn.Module)

@@ -1,6 +1,6 @@
 """From the arrays of a model directory to a Transformer of the compiled library, without a module of torch.
 
-`model/native_inference.py` does the same for a Transformer that torch has already. Not here: reading files
+`network/native_inference.py` does the same for a Transformer that torch has already. Not here: reading files
 (`model_directory`), and what the library does (`native`).
 """
 
@@ -52,7 +52,7 @@ def compiled(c: ModelConfig, weights: Weights, compute: str) -> Network:
 
 
 def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every parameter of `model.build.build_model`, by the names of the file."""
+    """The shape of every parameter of `network.build.build_model`, by the names of the file."""
     table, d_model = (c.vocab_size, c.d_model), c.d_model
     shapes: dict[str, tuple[int, ...]] = {SOURCE: table}
     if c.tied_embeddings != "all":

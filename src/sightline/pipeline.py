@@ -19,9 +19,9 @@ from sightline.data.first_look import check_files
 from sightline.data.split import parse_amount
 from sightline.device import choose_device
 from sightline.errors import UserError
-from sightline.model.parameters import count_parameters
 from sightline.model_card import DECODING, model_card, with_row
 from sightline.model_directory import CONFIG, read_settings, settings_for, write_decoding, write_settings, write_weights
+from sightline.network.parameters import count_parameters
 from sightline.tasks.classification import classification_job
 from sightline.tasks.denoising import denoising_job
 from sightline.tasks.forecasting import forecast_job

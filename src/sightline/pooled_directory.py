@@ -15,8 +15,8 @@ from sightline.config import RunConfig
 from sightline.data.series import Scaling
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.model.heads import PooledEncoder
 from sightline.model_directory import CONFIG, WEIGHTS, read_tokenizer, read_weights, settings_for
+from sightline.network.heads import PooledEncoder
 
 
 @dataclass(frozen=True)

@@ -29,21 +29,21 @@ GRAPH: dict[str, frozenset[str]] = {
     "figures": frozenset({"statistics"}),
     "native": frozenset(),
     "compiled": frozenset({"config", "native"}),
-    "model": frozenset({"config", "native"}),
-    "baselines": frozenset({"model", "config"}),
-    "relatives": frozenset({"model"}),
-    "relatives.xlnet_checkpoint": frozenset({"model", "families.keys"}),
+    "network": frozenset({"config", "native"}),
+    "baselines": frozenset({"network", "config"}),
+    "relatives": frozenset({"network"}),
+    "relatives.xlnet_checkpoint": frozenset({"network", "families.keys"}),
     "relatives.folder": frozenset({"families"}),
-    "architectures": frozenset({"model", "baselines", "config"}),
+    "architectures": frozenset({"network", "baselines", "config"}),
     "data": frozenset({"config"}),
     "decode": frozenset({"config"}),
     "decode.translator": frozenset({"config", "data"}),
     "decode.streaming": frozenset({"config"}),
     "training": frozenset({"data", "decode", "config", "native"}),
     "evaluate": frozenset({"data", "decode", "config"}),
-    "families": frozenset({"config", "model.build", "model.build_family", "model.family_config"}),
-    "generation": frozenset({"families", "relatives", "model", "data", "decode"}),
-    "inspect": frozenset({"architectures", "baselines", "model", "config", "data", "decode", "evaluate"}),
+    "families": frozenset({"config", "network.build", "network.build_family", "network.family_config"}),
+    "generation": frozenset({"families", "relatives", "network", "data", "decode"}),
+    "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
     "inspect.explorer": frozenset({"api", "config"}),
     "results": frozenset(
         {
@@ -63,11 +63,11 @@ GRAPH: dict[str, frozenset[str]] = {
     "model_card": frozenset({"config"}),
     "summary": frozenset({"config", "families", "generation", "relatives", "model_card", "model_directory"}),
     "model_directory": frozenset({"config", "data", "native", "compiled", "architectures"}),
-    "pooled_directory": frozenset({"config", "data", "model", "architectures", "model_directory"}),
+    "pooled_directory": frozenset({"config", "data", "network", "architectures", "model_directory"}),
     "distill": frozenset({"data", "decode"}),
     "backtranslation": frozenset({"data", "decode"}),
     "pruning": frozenset({"inspect", "model_card", "model_directory", "api"}),
-    "export": frozenset({"data", "decode", "model", "model_directory", "config"}),
+    "export": frozenset({"data", "decode", "network", "model_directory", "config"}),
     "workers": frozenset({"decode", "api"}),
     "verbs": frozenset({"api", "compiled", "config", "data", "decode", "workers"}),
     "ensemble": frozenset({"api", "config", "decode", "model_directory", "native", "verbs"}),
@@ -77,7 +77,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "decode",
             "training",
             "evaluate",
-            "model",
+            "network",
             "architectures",
             "model_directory",
             "pooled_directory",
@@ -91,7 +91,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "survey": frozenset({"data", "config", "inspect.page"}),
     "study": frozenset(
         {
-            "model",
+            "network",
             "baselines",
             "architectures",
             "data",
@@ -111,8 +111,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "": EVERYTHING,
 }
 
-CONFIG_READERS = ("model.build", "model.build_family", "model.family_config", "baselines.build")
-CONFIG_BLIND = ("model", "baselines", "relatives", "data", "decode", "training", "evaluate", "inspect")
+CONFIG_READERS = ("network.build", "network.build_family", "network.family_config", "baselines.build")
+CONFIG_BLIND = ("network", "baselines", "relatives", "data", "decode", "training", "evaluate", "inspect")
 COMPUTATIONS = frozenset({"forward", "encode", "decode", "logits", "start_cache", "step"})
 CONFIG_NAMES = frozenset({"config", "cfg", "_config", "_cfg", "model_config"})
 UNPICKLERS = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"})
@@ -124,7 +124,7 @@ MAX_LINES = 600
 def within(name: str, parent: str) -> bool:
     """Whether `name` is `parent` or lies inside it.
 
-    >>> within("model.build", "model"), within("modelling", "model")
+    >>> within("network.build", "network"), within("modelling", "network")
     (True, False)
     """
     return not parent or name == parent or name.startswith(parent + ".")
@@ -186,7 +186,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 def config_in_forward(module: str, source: str, _: bool = False) -> list[str]:
     """Computations of a model that look at a config: the choice belongs into build.py, once."""
-    if top(module) not in ("model", "baselines", "relatives") or module in CONFIG_READERS:
+    if top(module) not in ("network", "baselines", "relatives") or module in CONFIG_READERS:
         return []
     functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
     return [
@@ -225,8 +225,8 @@ def hard_dependencies() -> frozenset[str]:
 
 
 def torch_free_core(module: str, source: str, _: bool = False) -> list[str]:
-    """`config` and `errors` need the standard library only, `model` torch and its shapes too."""
-    allowed = {"config": set(), "errors": set(), "model": {"torch", "jaxtyping"}}.get(top(module))
+    """`config` and `errors` need the standard library only, `network` torch and its shapes too."""
+    allowed = {"config": set(), "errors": set(), "network": {"torch", "jaxtyping"}}.get(top(module))
     if allowed is None:
         return []
     names = {top(name) for name in imports_of(module, ast.parse(source))}
@@ -268,38 +268,38 @@ def long_files(module: str, source: str, _: bool = False) -> list[str]:
 Rule = Callable[[str, str, bool], list[str]]
 
 BROKEN: list[tuple[Rule, str, str]] = [
-    (forbidden_imports, "data.batch", "from sightline.model import masks"),
-    (forbidden_imports, "data.batch", "from sightline.model.masks import causal_mask"),
-    (forbidden_imports, "data.batch", "import sightline.model.masks as masks"),
-    (forbidden_imports, "data.batch", "from ..model import masks"),
-    (forbidden_imports, "data.batch", "from .. import model"),
-    (forbidden_imports, "data.batch", "from sightline import model"),
-    (forbidden_imports, "data.batch", "def late():\n    from sightline.model import masks"),
-    (forbidden_imports, "model.masks", "from sightline.data.batch import Batch"),
-    (forbidden_imports, "model.masks", "import sightline"),
-    (forbidden_imports, "model.masks", "from sightline import __version__"),
-    (forbidden_imports, "model.masks", "from sightline.baselines import rnn"),
-    (forbidden_imports, "model.build", "from sightline.architectures import build_network"),
+    (forbidden_imports, "data.batch", "from sightline.network import masks"),
+    (forbidden_imports, "data.batch", "from sightline.network.masks import causal_mask"),
+    (forbidden_imports, "data.batch", "import sightline.network.masks as masks"),
+    (forbidden_imports, "data.batch", "from ..network import masks"),
+    (forbidden_imports, "data.batch", "from .. import network"),
+    (forbidden_imports, "data.batch", "from sightline import network"),
+    (forbidden_imports, "data.batch", "def late():\n    from sightline.network import masks"),
+    (forbidden_imports, "network.masks", "from sightline.data.batch import Batch"),
+    (forbidden_imports, "network.masks", "import sightline"),
+    (forbidden_imports, "network.masks", "from sightline import __version__"),
+    (forbidden_imports, "network.masks", "from sightline.baselines import rnn"),
+    (forbidden_imports, "network.build", "from sightline.architectures import build_network"),
     (forbidden_imports, "baselines.build", "from sightline.architectures import build_network"),
-    (forbidden_imports, "config", "from sightline.model import build"),
+    (forbidden_imports, "config", "from sightline.network import build"),
     (forbidden_imports, "errors", "from sightline.config import RunConfig"),
     (forbidden_imports, "decode.search", "from sightline.data.tokenizer import Tokenizer"),
-    (forbidden_imports, "decode.search", "from sightline.model.cache import Cache"),
-    (forbidden_imports, "decode.translator", "from sightline.model.cache import Cache"),
-    (forbidden_imports, "training.trainer", "from sightline.model.transformer import Transformer"),
+    (forbidden_imports, "decode.search", "from sightline.network.cache import Cache"),
+    (forbidden_imports, "decode.translator", "from sightline.network.cache import Cache"),
+    (forbidden_imports, "training.trainer", "from sightline.network.transformer import Transformer"),
     (forbidden_imports, "training.trainer", "from sightline.cli import main"),
     (forbidden_imports, "pipeline", "from sightline import cli"),
     (forbidden_imports, "pipeline", "from sightline.study import run"),
     (forbidden_imports, "study.order", "from sightline.demo.run import demo"),
     (forbidden_imports, "model_directory", "from sightline.decode.translator import Translator"),
-    (forbidden_imports, "families.bert", "from sightline.model.layers import EncoderLayer"),
-    (forbidden_imports, "families.bert", "from sightline.model import layers"),
+    (forbidden_imports, "families.bert", "from sightline.network.layers import EncoderLayer"),
+    (forbidden_imports, "families.bert", "from sightline.network import layers"),
     (forbidden_imports, "new_idea", "import os"),
-    (config_readers, "model.layers", "from sightline.config import ModelConfig"),
+    (config_readers, "network.layers", "from sightline.config import ModelConfig"),
     (config_readers, "training.trainer", "def f(model: 'config.ModelConfig'): ..."),
     (config_readers, "baselines.rnn", "from sightline import config\nconfig.ModelConfig()"),
-    (config_in_forward, "model.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
-    (config_in_forward, "model.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
+    (config_in_forward, "network.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
+    (config_in_forward, "network.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
     (config_in_forward, "baselines.rnn", "class A:\n  def decode(self, x):\n    return self.cfg"),
     (optional_at_module_level, "demo.dates", "import babel.dates"),
     (optional_at_module_level, "inspect.view", "from matplotlib import pyplot"),
@@ -310,14 +310,14 @@ BROKEN: list[tuple[Rule, str, str]] = [
     ),
     (optional_at_module_level, "data.corpus", "class A:\n    import datasets"),
     (torch_free_core, "config", "def late():\n    import torch"),
-    (torch_free_core, "model.layers", "import numpy as np"),
+    (torch_free_core, "network.layers", "import numpy as np"),
     (unpickling, "training.checkpoint", "def late():\n    import pickle"),
     (unpickling, "training.checkpoint", "state = torch.load(path)"),
     (unpickling, "families.checkpoint", "state = torch.load(path, weights_only=False)"),
     (unpickling, "data.corpus", "np.load(path, allow_pickle=True)"),
     (vague_names, "data.utils", ""),
     (vague_names, "utils", ""),
-    (vague_names, "model.layers", "class BaseLayer: ..."),
+    (vague_names, "network.layers", "class BaseLayer: ..."),
     (vague_names, "training.checkpoint", "class CheckpointManager: ..."),
     (long_files, "training.trainer", "\n" * (MAX_LINES + 1)),
 ]
@@ -325,32 +325,32 @@ BROKEN: list[tuple[Rule, str, str]] = [
 SOUND: list[tuple[Rule, str, str]] = [
     (
         forbidden_imports,
-        "model.layers",
+        "network.layers",
         "from . import attention\nfrom .attention import x\nfrom ..config import y",
     ),
     (
         forbidden_imports,
-        "model.layers",
+        "network.layers",
         "import sightline.config\nimport torch\nfrom sightline.errors import UserError",
     ),
     (forbidden_imports, "decode.translator", "from sightline.data.tokenizer import Tokenizer"),
     (
         forbidden_imports,
         "families.bert",
-        "from sightline.model.build import ATTENTION\nfrom sightline.families import x",
+        "from sightline.network.build import ATTENTION\nfrom sightline.families import x",
     ),
-    (forbidden_imports, "cli", "from sightline import train\nfrom sightline.model import build"),
+    (forbidden_imports, "cli", "from sightline import train\nfrom sightline.network import build"),
     (forbidden_imports, "cli", "from sightline.study.run import study"),
-    (forbidden_imports, "", "from sightline.config import RunConfig\nfrom . import model"),
-    (config_readers, "model.build", "from sightline.config import ModelConfig"),
+    (forbidden_imports, "", "from sightline.config import RunConfig\nfrom . import network"),
+    (config_readers, "network.build", "from sightline.config import ModelConfig"),
     (
         config_readers,
-        "model.layers",
+        "network.layers",
         "'''Built from a ModelConfig.'''\nclass A:\n  '''ModelConfig says how.'''",
     ),
     (
         config_in_forward,
-        "model.layers",
+        "network.layers",
         "class A:\n  def __init__(self, config): self.n_heads = config.n_heads",
     ),
     (optional_at_module_level, "demo.dates", "def late():\n    import babel.dates"),
@@ -366,7 +366,7 @@ SOUND: list[tuple[Rule, str, str]] = [
     ),
     (
         torch_free_core,
-        "model.layers",
+        "network.layers",
         "import math\nfrom jaxtyping import Float\nfrom torch import nn\nfrom . import x",
     ),
     (
@@ -374,7 +374,7 @@ SOUND: list[tuple[Rule, str, str]] = [
         "training.checkpoint",
         "from safetensors.torch import load_file\nnp.load(path, allow_pickle=False)",
     ),
-    (vague_names, "model.layers", "class Baseline: ...\nclass Database: ..."),
+    (vague_names, "network.layers", "class Baseline: ...\nclass Database: ..."),
     (unpickling, "families.checkpoint", "state = torch.load(path, weights_only=True)"),
     (long_files, "training.trainer", "\n" * MAX_LINES),
 ]
@@ -391,8 +391,8 @@ def test_rule_lets_sound_code_pass(rule: Rule, module: str, source: str) -> None
 
 
 def test_relative_imports_of_a_package_start_at_itself() -> None:
-    assert list(imports_of("model", ast.parse("from . import x"), is_package=True)) == ["sightline.model.x"]
-    assert list(imports_of("model.a", ast.parse("from . import x"))) == ["sightline.model.x"]
+    assert list(imports_of("network", ast.parse("from . import x"), is_package=True)) == ["sightline.network.x"]
+    assert list(imports_of("network.a", ast.parse("from . import x"))) == ["sightline.network.x"]
 
 
 # --- the rules on the tree
@@ -411,7 +411,7 @@ def test_whole_tree(rule: Rule) -> None:
 
 
 def test_tree_is_not_empty() -> None:
-    assert {"", "cli", "config", "errors", "model.build"} <= {name for name, _, _ in modules()}
+    assert {"", "cli", "config", "errors", "network.build"} <= {name for name, _, _ in modules()}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from sightline.model.masks import padding_mask
+from sightline.network.masks import padding_mask
 
 
 def test_shapes_are_checked() -> None:

@@ -29,8 +29,8 @@ from sightline.families.export import write_checkpoint
 from sightline.families.folder import FamilyModel
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
-from sightline.model.build_family import build_unfilled
-from sightline.model.networks import DecoderOnly, EncoderDecoder, EncoderOnly
+from sightline.network.build_family import build_unfilled
+from sightline.network.networks import DecoderOnly, EncoderDecoder, EncoderOnly
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from sightline.config import ModelConfig
-from sightline.model.attention import MultiHeadAttention
-from sightline.model.build import build_model
-from sightline.model.layers import DecoderLayer, EncoderLayer
-from sightline.model.masks import causal_mask, padding_mask
-from sightline.model.transformer import Transformer
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.build import build_model
+from sightline.network.layers import DecoderLayer, EncoderLayer
+from sightline.network.masks import causal_mask, padding_mask
+from sightline.network.transformer import Transformer
 
 D_MODEL, N_HEADS, D_FF = 12, 3, 20
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0]])

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from sightline.config import ModelConfig
 from sightline.data.batch import Batch, collate
-from sightline.model.build import build_model
-from sightline.model.positions import sinusoids
+from sightline.network.build import build_model
+from sightline.network.positions import sinusoids
 from sightline.training.step import batch_loss
 
 D_MODEL, N_HEADS, VOCAB, SMOOTHING = 12, 3, 23, 0.1

@@ -19,8 +19,8 @@ import sys
 import torch
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.engine import decode_tokens
-from sightline.model.build import build_model
-from sightline.model.native_inference import NativeTransformer
+from sightline.network.build import build_model
+from sightline.network.native_inference import NativeTransformer
 
 threads, compute = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(threads)

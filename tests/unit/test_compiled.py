@@ -22,13 +22,13 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode import engine
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
-from sightline.model.build import build_model
-from sightline.model.inference import prepare_for_inference
-from sightline.model.parameters import parameters_of
-from sightline.model.positions import SinusoidalPositions
 from sightline.model_directory import write_settings, write_shortlist, write_weights
 from sightline.native.library import library
 from sightline.native.positions import sinusoids
+from sightline.network.build import build_model
+from sightline.network.inference import prepare_for_inference
+from sightline.network.parameters import parameters_of
+from sightline.network.positions import SinusoidalPositions
 from sightline.workers import CHUNK_LINES
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")

@@ -21,10 +21,10 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import decode_tokens
 from sightline.ensemble import Ensemble
 from sightline.errors import UserError
-from sightline.model.parameters import parameters_of
 from sightline.model_directory import write_settings, write_shortlist, write_weights
 from sightline.native.library import library
 from sightline.native.network import Ensemble as CompiledEnsemble
+from sightline.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "", "A man and a dog", "rennt"]
 TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))

@@ -19,9 +19,6 @@ from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
-from sightline.model.build import build_model
-from sightline.model.parameters import parameters_of
-from sightline.model.transformer import Transformer
 from sightline.model_directory import (
     read_model_directory,
     read_shortlist,
@@ -29,6 +26,9 @@ from sightline.model_directory import (
     write_shortlist,
     write_weights,
 )
+from sightline.network.build import build_model
+from sightline.network.parameters import parameters_of
+from sightline.network.transformer import Transformer
 
 FILES = ["README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本"]

@@ -12,8 +12,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, listed
-from sightline.model.build import build_model
 from sightline.model_directory import read_settings, write_alignment, write_settings, write_weights
+from sightline.network.build import build_model
 from sightline.pruning import parse_count, write_pruned
 
 TEXTS = ["a little dog runs", "two cats", "", "the old sofa sleeps"]

@@ -30,9 +30,9 @@ from sightline.baselines.recurrent_decoders import (
     SummaryDecoder,
 )
 from sightline.config import ModelConfig
-from sightline.model.embeddings import SeriesEmbeddings
-from sightline.model.heads import POOLINGS, PooledEncoder, final_states
-from sightline.model.positions import LearnedPositions
+from sightline.network.embeddings import SeriesEmbeddings
+from sightline.network.heads import POOLINGS, PooledEncoder, final_states
+from sightline.network.positions import LearnedPositions
 
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.baselines.attention import DotAttention
-from sightline.model.dropout import Dropout
-from sightline.model.positions import LearnedPositions
+from sightline.network.dropout import Dropout
+from sightline.network.positions import LearnedPositions
 
 HALF_VARIANCE = math.sqrt(0.5)  # a sum of two inputs times this has the variance of one (section 3.4)
 

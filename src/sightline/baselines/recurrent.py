@@ -19,7 +19,7 @@ from sightline.baselines.recurrent_decoders import (
     SummaryDecoder,
     select_state,
 )
-from sightline.model.dropout import Dropout
+from sightline.network.dropout import Dropout
 
 
 class RecurrentEmbeddings(nn.Module):

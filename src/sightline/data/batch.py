@@ -3,7 +3,7 @@ windows of a time series.
 
 Section 3.4 and Figure 1 of the paper: the decoder reads the target shifted right, so a target becomes `tgt_in
 = start + pieces` and `tgt_out = pieces + end`. Sources carry the end mark too. Which pairs form a batch is
-decided in `batching.py`; masks inside the model are made in `model/masks.py`.
+decided in `batching.py`; masks inside the model are made in `network/masks.py`.
 """
 
 from collections.abc import Callable, Sequence

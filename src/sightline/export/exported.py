@@ -16,9 +16,9 @@ from sightline.config import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.errors import UserError
-from sightline.model.embeddings import Embeddings
-from sightline.model.transformer import Transformer
 from sightline.model_directory import read_model_directory
+from sightline.network.embeddings import Embeddings
+from sightline.network.transformer import Transformer
 
 POSITIONS = 1024  # exported; formats need a number
 TEXTS, WORDS, LENGTH = 8, 6, 48  # of the check: texts, words each, pieces of a translation

@@ -26,9 +26,9 @@ from torch.nn import functional as F
 
 from sightline.errors import UserError
 from sightline.export.exported import LENGTH, Exported, position_table
-from sightline.model.cache import LayerCache
-from sightline.model.embeddings import Embeddings
-from sightline.model.transformer import Transformer
+from sightline.network.cache import LayerCache
+from sightline.network.embeddings import Embeddings
+from sightline.network.transformer import Transformer
 
 INSTALL = "pip install 'sightline[onnx]'"
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"

@@ -9,7 +9,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig, StackConfig
+from sightline.network.family_config import FamilyConfig, StackConfig
 
 HEADS = {"BartForConditionalGeneration": "language", "BartModel": "language"}
 LAYER = {  # of either stack, here and in mBART, Marian, M2M-100 and Whisper

@@ -23,8 +23,8 @@ from sightline.families.layout import CONFIG, read_json, weight_files
 from sightline.families.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
-from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
-from sightline.model.family_config import FamilyConfig
+from sightline.network.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
+from sightline.network.family_config import FamilyConfig
 
 ARCHIVE = b"PK\x03\x04"  # how a zip file begins
 

@@ -7,7 +7,7 @@ from typing import Any
 from sightline.families import vit
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 WITH_TEACHER = "DeiTForImageClassificationWithTeacher"
 HEADS = {"DeiTForImageClassification": "image_class", WITH_TEACHER: "image_class", "DeiTModel": "none"}

@@ -5,7 +5,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig, StackConfig
+from sightline.network.family_config import FamilyConfig, StackConfig
 
 HEADS = {
     "DistilBertForMaskedLM": "masked",

@@ -10,7 +10,7 @@ from typing import Any
 from sightline.families import bert
 from sightline.families.family import Family
 from sightline.families.keys import WIDEST, Keys
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 HEADS = {
     "ElectraForPreTraining": "replaced",  # the discriminator; the generator is a BERT

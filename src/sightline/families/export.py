@@ -11,7 +11,7 @@ from torch import nn
 from sightline.families.layout import CONFIG, WEIGHTS
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 
 def write_checkpoint(folder: Path, network: nn.Module, config: FamilyConfig, hf_config: Mapping[str, Any]) -> None:

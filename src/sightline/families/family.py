@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 
 def _none(config: FamilyConfig) -> Mapping[str, str]:

@@ -22,8 +22,8 @@ from sightline.families.modules import module_files
 from sightline.families.precision import refuse_quantised, widest
 from sightline.families.vocabulary import FILES as VOCABULARY_FILES
 from sightline.families.vocabulary import Vocabulary, read_vocabulary
-from sightline.model.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
-from sightline.model.family_config import FamilyConfig, family_config, meaningful
+from sightline.network.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
+from sightline.network.family_config import FamilyConfig, family_config, meaningful
 
 FORMAT = 1  # as in `model_directory`
 KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jinja")  # for whoever generates

@@ -11,7 +11,7 @@ from typing import Any
 from sightline.families import llama
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig, StackConfig
+from sightline.network.family_config import FamilyConfig, StackConfig
 
 HEADS = {"GemmaForCausalLM": "language", "GemmaModel": "none", "Gemma2ForCausalLM": "language", "Gemma2Model": "none"}
 NAMES_2 = {

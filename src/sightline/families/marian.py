@@ -10,7 +10,7 @@ from typing import Any
 from sightline.families import bart
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 HEADS = {"MarianMTModel": "language", "MarianModel": "language"}
 NAMES = {**bart.STACKS, "final_logits_bias": "+head.output.bias", "lm_head.weight": "head.output.weight"}

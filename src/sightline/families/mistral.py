@@ -7,7 +7,7 @@ from typing import Any
 from sightline.families import llama
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 HEADS = {"MistralForCausalLM": "language", "MistralModel": "none"}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sightline.families import t5
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 
 def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:

@@ -5,7 +5,7 @@ heads of queries, a gated feed-forward network with SiLU, rotary positions, tied
 larger closed models (GPT-4, Claude) are known as decoders of this kind, and to no greater detail.
 """
 
-from sightline.model.family_config import FamilyConfig, RotaryConfig, StackConfig
+from sightline.network.family_config import FamilyConfig, RotaryConfig, StackConfig
 
 
 def palm_config(vocab_size: int, d_model: int, n_layers: int, n_heads: int, d_head: int = 256) -> FamilyConfig:

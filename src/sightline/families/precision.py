@@ -1,6 +1,6 @@
 """Which numbers a network computes with: those of its file, or others; and which files have none that can be used.
 
-Not here: reading files (`checkpoint`), and int8 of models that Sightline has trained (`sightline.model.quantized`).
+Not here: reading files (`checkpoint`), and int8 of models that Sightline has trained (`sightline.network.quantized`).
 """
 
 import re

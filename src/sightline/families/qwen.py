@@ -9,7 +9,7 @@ from typing import Any
 from sightline.families import llama
 from sightline.families.family import Family
 from sightline.families.keys import LAYER_KINDS, Keys
-from sightline.model.family_config import FamilyConfig, StackConfig
+from sightline.network.family_config import FamilyConfig, StackConfig
 
 HEADS = {"Qwen2ForCausalLM": "language", "Qwen2Model": "none", "Qwen3ForCausalLM": "language", "Qwen3Model": "none"}
 NAMES = {

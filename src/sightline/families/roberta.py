@@ -10,7 +10,7 @@ from typing import Any
 from sightline.families import bert
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 KINDS = {
     "ForMaskedLM": "masked",

@@ -10,7 +10,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import WIDEST, Keys
-from sightline.model.family_config import FamilyConfig, StackConfig
+from sightline.network.family_config import FamilyConfig, StackConfig
 
 HEADS = {
     "T5ForConditionalGeneration": "language",

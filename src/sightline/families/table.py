@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 Shape = tuple[int, ...]
 

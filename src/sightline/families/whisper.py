@@ -11,7 +11,7 @@ from typing import Any
 from sightline.families import bart
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.model.family_config import FamilyConfig
+from sightline.network.family_config import FamilyConfig
 
 HEADS = {"WhisperForConditionalGeneration": "language", "WhisperModel": "language"}
 NAMES = {

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sightline.model.networks import EncoderOnly
+from sightline.network.networks import EncoderOnly
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ from sightline.generation.transcribe import (
     windows,
 )
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
-from sightline.model.family_config import FamilyConfig, StackConfig
-from sightline.model.networks import DecoderOnly, EncoderDecoder, EncoderOnly
+from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.networks import DecoderOnly, EncoderDecoder, EncoderOnly
 
 PREPROCESSOR = "preprocessor_config.json"
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it

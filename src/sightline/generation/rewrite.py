@@ -27,7 +27,7 @@ from sightline.generation.decoding import (
     streams_of,
 )
 from sightline.generation.settings import GenerationSettings
-from sightline.model.networks import EncoderDecoder
+from sightline.network.networks import EncoderDecoder
 
 
 @torch.inference_mode()

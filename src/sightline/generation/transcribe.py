@@ -21,7 +21,7 @@ from sightline.errors import UserError
 from sightline.families.vocabulary import Vocabulary
 from sightline.generation.decoding import begin, limits_of, not_first, search
 from sightline.generation.settings import GenerationSettings
-from sightline.model.networks import EncoderDecoder
+from sightline.network.networks import EncoderDecoder
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
 FRAMES = 2  # of the spectrogram in a STEP

@@ -18,7 +18,7 @@ from sightline.errors import UserError, unknown
 from sightline.inspect.pair import evaluating, read_pair
 from sightline.inspect.record import AttentionRecord
 from sightline.inspect.recording import STACKS, Attention, attentions, recording
-from sightline.model.attention import MultiHeadAttention
+from sightline.network.attention import MultiHeadAttention
 
 Layers = Sequence[int] | Mapping[str, Sequence[int]]
 

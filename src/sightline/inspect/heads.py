@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from sightline.errors import UserError, unknown
 from sightline.inspect.recording import STACKS, attentions
-from sightline.model.attention import MultiHeadAttention
-from sightline.model.parameters import parameters_of
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.parameters import parameters_of
 
 Place = tuple[str, int]  # "encoder", "decoder" or "cross"; layer
 HeadsByPlace = Mapping[str, Mapping[int, Sequence[int]]]  # {"cross": {2: [0, 3]}}
@@ -92,7 +92,7 @@ class HeadMask:
     """Silences heads of a model: their columns of W^O are zero, so that they add nothing, and are put back afterwards.
 
     The parameters are changed in place. Forms prepared for decoding notice that and are made anew
-    (`model/inference.py`), so whatever computes with the model goes without these heads.
+    (`network/inference.py`), so whatever computes with the model goes without these heads.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -25,7 +25,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, Place, multi_head_attentions
 from sightline.inspect.pair import evaluating
-from sightline.model.attention import MultiHeadAttention
+from sightline.network.attention import MultiHeadAttention
 
 
 def head_importance(

@@ -15,10 +15,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.baselines.attention import DotAttention
-from sightline.model.attention import MultiHeadAttention, scaled_dot_product_attention
-from sightline.model.attention_variants import GroupedAttention
-from sightline.model.cache import LayerCache
-from sightline.model.masks import Padded
+from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
+from sightline.network.attention_variants import GroupedAttention
+from sightline.network.cache import LayerCache
+from sightline.network.masks import Padded
 
 Attention = MultiHeadAttention | DotAttention
 STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}

@@ -17,7 +17,7 @@ from sightline.inspect.beam import watched_search
 from sightline.inspect.pair import Pair, evaluating, found_pair, given_pair, read_source
 from sightline.inspect.record import Candidate, Position, Trace
 from sightline.inspect.recording import outputs
-from sightline.model.transformer import Transformer
+from sightline.network.transformer import Transformer
 
 
 def trace(

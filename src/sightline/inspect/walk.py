@@ -20,8 +20,8 @@ from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
 from sightline.inspect.pair import Pair, evaluating, read_pair
 from sightline.inspect.recording import outputs
-from sightline.model.masks import causal_mask
-from sightline.model.transformer import Transformer
+from sightline.network.masks import causal_mask
+from sightline.network.transformer import Transformer
 
 PIECES_SHOWN = 24  # of the vocabulary, at the output
 

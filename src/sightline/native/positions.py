@@ -1,4 +1,4 @@
-"""The sinusoidal positions of section 3.5: one table for the compiled library and for torch (`model/positions.py`)."""
+"""Section 3.5, sinusoidal positions: one table for the compiled library and for torch (`network/positions.py`)."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -23,8 +23,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.model.dropout import Dropout
-from sightline.model.masks import causal_mask
+from sightline.network.dropout import Dropout
+from sightline.network.masks import causal_mask
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sightline.errors import UserError
 from sightline.families.keys import Keys
-from sightline.model.parameters import load_parameters, parameters_of
+from sightline.network.parameters import load_parameters, parameters_of
 from sightline.relatives.xlnet import ACTIVATIONS, DIRECTIONS, XLNet, XLNetShape, build_xlnet
 
 

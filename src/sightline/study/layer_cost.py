@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from sightline.figures import Figure, Panel
-from sightline.model.attention import MultiHeadAttention, scaled_dot_product_attention
-from sightline.model.cache import LayerCache
+from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
+from sightline.network.cache import LayerCache
 from sightline.statistics import crossing, power_law
 from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
 from sightline.study.clock import kept_bytes, seconds

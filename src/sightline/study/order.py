@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.figures import Figure, Panel
-from sightline.model.attention import MultiHeadAttention, fused_attention
-from sightline.model.cache import LayerCache
-from sightline.model.feed_forward import FeedForward
-from sightline.model.layers import EncoderLayer, Sublayer
-from sightline.model.masks import causal_mask
-from sightline.model.parameters import count_parameters
-from sightline.model.positions import LearnedPositions, SinusoidalPositions
+from sightline.network.attention import MultiHeadAttention, fused_attention
+from sightline.network.cache import LayerCache
+from sightline.network.feed_forward import FeedForward
+from sightline.network.layers import EncoderLayer, Sublayer
+from sightline.network.masks import causal_mask
+from sightline.network.parameters import count_parameters
+from sightline.network.positions import LearnedPositions, SinusoidalPositions
 from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
 from sightline.study.learning import learn
 

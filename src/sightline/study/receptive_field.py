@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.figures import Figure, Panel
-from sightline.model.attention import MultiHeadAttention
+from sightline.network.attention import MultiHeadAttention
 from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, select, series
 
 WIDTH = 16  # channels

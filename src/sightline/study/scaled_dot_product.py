@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from sightline.figures import Figure, Panel
-from sightline.model.attention import scaled_dot_product_attention
+from sightline.network.attention import scaled_dot_product_attention
 from sightline.statistics import power_law
 from sightline.study.claim import Claim, Plan, Row, Verdict, mean, select, series_by
 

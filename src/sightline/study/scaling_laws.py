@@ -15,12 +15,12 @@ from torch.nn import functional as F
 
 from sightline.errors import UserError
 from sightline.figures import Figure, Panel, Series
-from sightline.model.attention import MultiHeadAttention
-from sightline.model.feed_forward import FeedForward
-from sightline.model.layers import EncoderLayer, Sublayer
-from sightline.model.masks import causal_mask
-from sightline.model.parameters import count_parameters
-from sightline.model.positions import SinusoidalPositions
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.feed_forward import FeedForward
+from sightline.network.layers import EncoderLayer, Sublayer
+from sightline.network.masks import causal_mask
+from sightline.network.parameters import count_parameters
+from sightline.network.positions import SinusoidalPositions
 from sightline.statistics import PowerLaw, power_law
 from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series
 from sightline.study.contenders import width_for

@@ -10,7 +10,7 @@ from sightline.api import load
 from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.evaluate.bleu import corpus_scores
 from sightline.figures import Figure, Panel
-from sightline.model.parameters import count_parameters
+from sightline.network.parameters import count_parameters
 from sightline.pipeline import TrainRequest, train_model
 from sightline.statistics import paired_difference
 from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series_by, values

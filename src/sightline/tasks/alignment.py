@@ -25,8 +25,8 @@ from sightline.data.corpus import Pair
 from sightline.data.links import words_of_pieces
 from sightline.data.prepared import Column
 from sightline.data.tokenizer import Tokenizer
-from sightline.model.attention import MultiHeadAttention, scaled_dot_product_attention
-from sightline.model.transformer import Transformer
+from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
+from sightline.network.transformer import Transformer
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 

@@ -21,8 +21,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
-from sightline.model.parameters import count_parameters
 from sightline.model_directory import ModelDirectory
+from sightline.network.parameters import count_parameters
 from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out, hold_out
 from sightline.tasks.translation import TranslationJob, completed, prepare_both
 

@@ -16,8 +16,8 @@ from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.evaluate.bleu import corpus_scores
-from sightline.model.native_inference import NativeTransformer, native_available
-from sightline.model.transformer import Transformer
+from sightline.network.native_inference import NativeTransformer, native_available
+from sightline.network.transformer import Transformer
 
 FIRST, CHUNK = 32, 250  # texts translated at once: those that are looked at, and the others
 TOO_LONG = 2.0  # times the references of the first texts: what writes more has not learnt to end

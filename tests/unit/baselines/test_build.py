@@ -14,8 +14,8 @@ from sightline.baselines.recurrent import RecurrentEncoder, ReversingEncoder
 from sightline.baselines.recurrent_decoders import AttentionalDecoder, InputFeedingDecoder
 from sightline.config import ModelConfig, RunConfig, check, load_recipe, longest_sequence
 from sightline.errors import UserError
-from sightline.model.dropout import Dropout
-from sightline.model.parameters import count_parameters, load_parameters, parameters_of
+from sightline.network.dropout import Dropout
+from sightline.network.parameters import count_parameters, load_parameters, parameters_of
 
 Reader = Callable[[Any], Any]
 
@@ -76,7 +76,7 @@ FOR_THE_TRANSFORMER = {"d_ff", "n_heads", "d_k", "d_v", "norm_position"} | {
     "decoder_heads",
     "cross_heads",
 }
-FOR_OTHER_TASKS = {"task", "pooling", "n_inputs", "n_outputs"}  # tests/unit/model/test_heads.py
+FOR_OTHER_TASKS = {"task", "pooling", "n_inputs", "n_outputs"}  # tests/unit/network/test_heads.py
 
 
 @pytest.mark.parametrize(("variant", "field"), FLIPS)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from sightline.architectures import Network
-from sightline.model.masks import padding_mask
+from sightline.network.masks import padding_mask
 from sightline.training.loss import sequence_loss
 
 SOURCES = [[4, 9, 2], [7, 5, 10, 3, 8, 2], [6, 2]]

@@ -7,7 +7,7 @@ import torch
 
 from sightline.architectures import Network
 from sightline.inspect.recording import cross_attentions, recording
-from sightline.model.masks import padding_mask
+from sightline.network.masks import padding_mask
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
 SRC_MASK = padding_mask(SRC, 0)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sightline.architectures import Network
 from sightline.baselines.recurrent import FinalStates, ProjectedFinalState, Recurrent
-from sightline.model.masks import padding_mask
+from sightline.network.masks import padding_mask
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 2, 0, 0, 0, 0]])
 SRC_MASK = padding_mask(SRC, 0)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from sightline.data.batch import collate
-from sightline.model.build import build_model
+from sightline.network.build import build_model
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 NAMES = (

@@ -10,9 +10,9 @@ from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import FREE
 from sightline.decode.engine import decode_tokens
-from sightline.model.build import build_model
-from sightline.model.inference import prepare_for_inference
-from sightline.model.quantized import int8_available
+from sightline.network.build import build_model
+from sightline.network.inference import prepare_for_inference
+from sightline.network.quantized import int8_available
 
 VOCAB = 90  # more than one block of the selection
 SPECIAL = {0, 1, 2, 3}

@@ -26,8 +26,8 @@ from sightline.decode.engine import (
 )
 from sightline.decode.steps import to_limits
 from sightline.errors import UserError
-from sightline.model.build import build_model
-from sightline.model.inference import prepare_for_inference
+from sightline.network.build import build_model
+from sightline.network.inference import prepare_for_inference
 
 VOCAB = 10
 EOS = 2

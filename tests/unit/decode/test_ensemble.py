@@ -20,7 +20,7 @@ from sightline.decode.ensemble import Ensemble
 from sightline.decode.speculative import speculative_search
 from sightline.decode.streaming import stream_tokens
 from sightline.errors import UserError
-from sightline.model.inference import InferenceTransformer
+from sightline.network.inference import InferenceTransformer
 
 VOCAB, EOS = 11, 2
 SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=1)

@@ -9,7 +9,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.streaming import stream_text
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
-from sightline.model.cache import DecoderCache
+from sightline.network.cache import DecoderCache
 
 TEXTS = [
     "A dog runs.",

@@ -13,7 +13,7 @@ from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Hypothesis
 from sightline.decode.translator import Translator, override, split_text
 from sightline.errors import UserError
-from sightline.model.cache import DecoderCache
+from sightline.network.cache import DecoderCache
 
 
 class CopyModel(nn.Module):

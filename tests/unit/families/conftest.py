@@ -10,7 +10,7 @@ from torch import nn
 
 from sightline.families.export import write_checkpoint
 from sightline.families.registry import FAMILIES
-from sightline.model.build_family import build_family
+from sightline.network.build_family import build_family
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {

@@ -15,7 +15,7 @@ import sightline
 from sightline.errors import UserError
 from sightline.families.checkpoint import read_checkpoint
 from sightline.families.precision import dtype_for
-from sightline.model.build_family import FamilyNetwork
+from sightline.network.build_family import FamilyNetwork
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 

@@ -12,8 +12,8 @@ import sightline
 from sightline.errors import UserError
 from sightline.families.checkpoint import read_checkpoint
 from sightline.families.registry import FAMILIES
-from sightline.model.build_family import build_unfilled
-from sightline.model.family_config import FamilyConfig
+from sightline.network.build_family import build_unfilled
+from sightline.network.family_config import FamilyConfig
 from sightline.relatives.xlnet_checkpoint import shape_from_hf
 
 BERT = {

@@ -8,7 +8,7 @@ import torch
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
-from sightline.model.build_family import build_family
+from sightline.network.build_family import build_family
 
 Configs = dict[str, dict[str, Any]]
 

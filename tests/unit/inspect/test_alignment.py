@@ -25,7 +25,7 @@ from sightline.inspect.alignment import (
     usual_head,
 )
 from sightline.inspect.recording import cross_attentions, recording
-from sightline.model.masks import padding_mask
+from sightline.network.masks import padding_mask
 
 SOURCES = ["a little dog runs !", "two cats", "a dog sleeps on the old sofa", "", "x"]
 TARGETS = ["ein kleiner Hund rennt !", "zwei Katzen", "ein Hund schläft auf dem alten Sofa", "nichts", ""]

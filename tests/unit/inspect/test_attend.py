@@ -14,7 +14,7 @@ from sightline.inspect import recording as recording_module
 from sightline.inspect.attend import attend
 from sightline.inspect.record import AttentionRecord
 from sightline.inspect.recording import attentions, cross_attentions, recording
-from sightline.model.attention import MultiHeadAttention
+from sightline.network.attention import MultiHeadAttention
 
 TranslatorOf = Callable[[str], Translator]
 SOURCE = "Der Hund sieht die Männer."

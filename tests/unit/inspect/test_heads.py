@@ -19,11 +19,11 @@ from sightline.inspect.heads import (
     multi_head_attentions,
     parameters_without,
 )
-from sightline.model.build import build_model
-from sightline.model.inference import PreparedForms
-from sightline.model.masks import padding_mask
-from sightline.model.parameters import load_parameters, parameters_of
-from sightline.model.transformer import Transformer
+from sightline.network.build import build_model
+from sightline.network.inference import PreparedForms
+from sightline.network.masks import padding_mask
+from sightline.network.parameters import load_parameters, parameters_of
+from sightline.network.transformer import Transformer
 
 SHAPE = {"vocab_size": 11, "d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 2, "n_decoder_layers": 2}
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])

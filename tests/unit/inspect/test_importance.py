@@ -8,8 +8,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, HeadMask, multi_head_attentions
 from sightline.inspect.importance import head_importance, least_important
-from sightline.model.build import build_model
-from sightline.model.transformer import Transformer
+from sightline.network.build import build_model
+from sightline.network.transformer import Transformer
 
 SOURCES = ["a little dog runs", "two cats", "the old sofa", "a cat and a dog"]
 TARGETS = ["ein kleiner Hund rennt", "zwei Katzen", "das alte Sofa", "eine Katze und ein Hund"]

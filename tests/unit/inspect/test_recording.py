@@ -10,19 +10,19 @@ from torch import Tensor, nn
 from sightline.config import ModelConfig
 from sightline.inspect.recording import attentions as attentions_by_stack
 from sightline.inspect.recording import cross_attentions, outputs, recording
-from sightline.model.attention import MultiHeadAttention
-from sightline.model.attention_variants import (
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.attention_variants import (
     GroupedAttention,
     capped_kernel,
     scaled_kernel,
     sliding_window,
     unrestricted,
 )
-from sightline.model.build import build_model
-from sightline.model.cache import LayerCache
-from sightline.model.masks import causal_mask, padding_mask
-from sightline.model.position_variants import Rotary, rotary_rates
-from sightline.model.transformer import Transformer
+from sightline.network.build import build_model
+from sightline.network.cache import LayerCache
+from sightline.network.masks import causal_mask, padding_mask
+from sightline.network.position_variants import Rotary, rotary_rates
+from sightline.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
 SRC_MASK = padding_mask(SRC, 0)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from sightline.config import ModelConfig
-from sightline.model.build import build_model
-from sightline.model.transformer import Transformer
+from sightline.network.build import build_model
+from sightline.network.transformer import Transformer
 
 SMALL = {
     "vocab_size": 12,

@@ -18,13 +18,13 @@ from sightline.config import DecodeConfig
 from sightline.decode.contract import PlainOptions
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
-from sightline.model.dropout import _drop
-from sightline.model.native_inference import NativeTransformer
-from sightline.model.packing import Packing, packed_attention
-from sightline.model.transformer import Transformer
 from sightline.native import library as c
 from sightline.native.build import FLAGS, FOLDER, SOURCES, compiler, flags_of, possible
 from sightline.native.network import Decoding, Ensemble, Linear, Stopped
+from sightline.network.dropout import _drop
+from sightline.network.native_inference import NativeTransformer
+from sightline.network.packing import Packing, packed_attention
+from sightline.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")
 
@@ -303,8 +303,8 @@ import torch
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
-from sightline.model.build import build_model
-from sightline.model.native_inference import NativeTransformer
+from sightline.network.build import build_model
+from sightline.network.native_inference import NativeTransformer
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -338,7 +338,7 @@ FORKED = """
 import os
 import threading
 import torch
-from sightline.model.dropout import Dropout
+from sightline.network.dropout import Dropout
 from sightline.native.library import training_library
 
 torch.set_num_threads(2)
@@ -350,7 +350,7 @@ child = os.fork()
 if not child:
     torch.manual_seed(1)
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
-    from sightline.model.dropout import _drop
+    from sightline.network.dropout import _drop
     same = bool((_drop(x, None, seed, 1 << 15, 2.0).numpy() == wanted.numpy()).all())
     os._exit(0 if same else 3)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -368,7 +368,7 @@ import sys
 import threading
 from pathlib import Path
 import torch
-from sightline.model.dropout import _drop
+from sightline.network.dropout import _drop
 from sightline.native.library import training_library
 
 torch.set_num_threads(2)

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, heads_left, parameters_without
-from sightline.model.inference import InferenceTransformer, PreparedForms, prepare_for_inference
-from sightline.model.native_inference import NativeTransformer
-from sightline.model.parameters import load_parameters
-from sightline.model.transformer import Transformer
 from sightline.native.library import library
+from sightline.network.inference import InferenceTransformer, PreparedForms, prepare_for_inference
+from sightline.network.native_inference import NativeTransformer
+from sightline.network.parameters import load_parameters
+from sightline.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
 

@@ -15,12 +15,12 @@ from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.decode.ensemble import Ensemble
 from sightline.errors import UserError
-from sightline.model.inference import prepare_for_inference
-from sightline.model.native_inference import NativeTransformer
-from sightline.model.transformer import Transformer
 from sightline.native.library import library
 from sightline.native.network import Decoding
 from sightline.native.network import Ensemble as NativeEnsemble
+from sightline.network.inference import prepare_for_inference
+from sightline.network.native_inference import NativeTransformer
+from sightline.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
 

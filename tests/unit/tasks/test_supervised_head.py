@@ -15,8 +15,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.inspect.alignment import AlignmentHead, align
 from sightline.inspect.recording import recording
-from sightline.model.build import build_model
-from sightline.model.transformer import Transformer
+from sightline.network.build import build_model
+from sightline.network.transformer import Transformer
 from sightline.tasks.alignment import alignment_objective, first_head
 from sightline.training.step import Objective, translation_objective
 

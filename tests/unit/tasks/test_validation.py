@@ -9,8 +9,8 @@ import torch
 from sightline.config import DataConfig, DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
-from sightline.model.build import build_model
-from sightline.model.native_inference import NativeTransformer, native_available
+from sightline.network.build import build_model
+from sightline.network.native_inference import NativeTransformer, native_available
 from sightline.tasks.validation import CHUNK, FIRST, validation_bleu
 
 TEXTS = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from sightline.config import ModelConfig
-from sightline.model.build import build_model
+from sightline.network.build import build_model
 from sightline.training.recompute import recompute_layers
 
 SHAPE = ModelConfig(vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3)

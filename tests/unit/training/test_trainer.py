@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sightline.config import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.errors import UserError, unwritable
-from sightline.model.build import build_model
+from sightline.network.build import build_model
 from sightline.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock

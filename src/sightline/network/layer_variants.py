@@ -1,0 +1,49 @@
+"""Section 3.1 as the families vary it: another place for the norms, sub-layers side by side."""
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.cache import LayerCache
+from sightline.network.layers import Sublayer
+from sightline.network.masks import Mask
+
+
+class SandwichSublayer(Sublayer):
+    """x + norm_after(f(norm(x))): a norm on either side of the function (Gemma 2, arXiv:2408.00118)."""
+
+    def __init__(self, d_model: int, dropout: float, norm: Callable[[int], nn.Module]) -> None:
+        super().__init__(d_model, dropout, norm_first=True, norm=norm)
+        self.norm_after = norm(d_model)
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], function: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Same shape in and out."""
+        return super().forward(x, lambda h: self.norm_after(function(h)))
+
+
+class ParallelLayer(nn.Module):
+    """x + attention(norm_1(x)) + FFN(norm_2(x)): neither sub-layer waits for the other.
+
+    GPT-NeoX (arXiv:2204.06745, section 2.1) has two norms; PaLM (arXiv:2204.02311, section 2) one, which is then given
+    twice.
+    """
+
+    def __init__(
+        self, self_attn: MultiHeadAttention, ffn: nn.Module, self_attn_sublayer: Sublayer, ffn_sublayer: Sublayer
+    ) -> None:
+        super().__init__()
+        self.self_attn = self_attn
+        self.ffn = ffn
+        self.self_attn_sublayer = self_attn_sublayer  # of both only the norms are used
+        self.ffn_sublayer = ffn_sublayer
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], mask: Mask, cache: LayerCache | None = None
+    ) -> Float[Tensor, "batch length d_model"]:
+        """As `EncoderLayer.forward`."""
+        h = self.self_attn_sublayer.norm(x)
+        return x + self.self_attn(h, h, mask, cache) + self.ffn(self.ffn_sublayer.norm(x))

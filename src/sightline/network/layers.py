@@ -1,0 +1,90 @@
+"""Section 3.1: the sub-layer wrapper and the layers of encoder and decoder."""
+
+from collections.abc import Callable
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.cache import LayerCache
+from sightline.network.dropout import Dropout
+from sightline.network.feed_forward import FeedForward, GatedFeedForward
+from sightline.network.masks import Mask
+from sightline.network.packing import Packing
+
+
+class Sublayer(nn.Module):
+    """Residual connection, dropout and layer normalisation around a function; knows pre from post, nobody else does.
+
+    post (the paper, 5.4): norm(x + dropout(f(x))). pre (named deviation): x + dropout(f(norm(x))). `norm` makes
+    another norm than the paper's of a width.
+    """
+
+    def __init__(
+        self, d_model: int, dropout: float, norm_first: bool, norm: Callable[[int], nn.Module] = nn.LayerNorm
+    ) -> None:
+        super().__init__()
+        self.norm = norm(d_model)
+        self.dropout = Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], function: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Same shape in and out."""
+        if self.norm_first:
+            return self.dropout(function(self.norm(x)), residual=x)
+        return self.norm(self.dropout(function(x), residual=x))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network, each in a `Sublayer`."""
+
+    def __init__(
+        self, self_attn: MultiHeadAttention, ffn: FeedForward | GatedFeedForward, sublayer: Callable[[], Sublayer]
+    ) -> None:
+        super().__init__()
+        self.self_attn = self_attn
+        self.ffn = ffn
+        self.self_attn_sublayer = sublayer()
+        self.ffn_sublayer = sublayer()
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], mask: Mask, cache: LayerCache | None = None
+    ) -> Float[Tensor, "batch length d_model"]:
+        """`mask` is True where a position may attend. With a cache (GPT's layer) `x` holds the new positions only."""
+        x = self.self_attn_sublayer(x, lambda h: self.self_attn(h, h, mask, cache))
+        return self.ffn_sublayer(x, self.ffn)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention over the encoder's output, then the feed-forward network."""
+
+    def __init__(
+        self,
+        self_attn: MultiHeadAttention,
+        cross_attn: MultiHeadAttention,
+        ffn: FeedForward | GatedFeedForward,
+        sublayer: Callable[[], Sublayer],
+    ) -> None:
+        super().__init__()
+        self.self_attn = self_attn
+        self.cross_attn = cross_attn
+        self.ffn = ffn
+        self.self_attn_sublayer = sublayer()
+        self.cross_attn_sublayer = sublayer()
+        self.ffn_sublayer = sublayer()
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch tgt_len d_model"],
+        memory: Float[Tensor, "batch src_len d_model"],
+        tgt_mask: Mask,
+        src_mask: Bool[Tensor, "#batch 1 1 src_len"] | Packing | None,
+        self_cache: LayerCache | None = None,
+        cross_cache: LayerCache | None = None,
+    ) -> Float[Tensor, "batch tgt_len d_model"]:
+        """With caches `x` holds the new positions only."""
+        x = self.self_attn_sublayer(x, lambda h: self.self_attn(h, h, tgt_mask, self_cache))
+        x = self.cross_attn_sublayer(x, lambda h: self.cross_attn(h, memory, src_mask, cross_cache))
+        return self.ffn_sublayer(x, self.ffn)

@@ -1,0 +1,75 @@
+"""Section 3.1: the stacks of N layers."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sightline.network.cache import DecoderCache
+from sightline.network.layers import DecoderLayer, EncoderLayer
+from sightline.network.masks import Causal, Everywhere, Mask, over_keys
+from sightline.network.packing import Packing
+
+
+class Encoder(nn.Module):
+    """N encoder layers; a final norm only where layers normalise first, for otherwise nothing would bound the sum."""
+
+    def __init__(self, layers: Sequence[EncoderLayer], norm: nn.Module | None, reach: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm or nn.Identity()
+        self.reach = reach or Everywhere()
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
+    ) -> Float[Tensor, "batch length d_model"]:
+        """`mask` is True on real tokens; None where all are."""
+        return self.attend_to(x, self.reach(mask, 0, x.size(1), x.device))
+
+    def attend_to(
+        self, x: Float[Tensor, "batch length d_model"], visible: Mask
+    ) -> Float[Tensor, "batch length d_model"]:
+        """The same where it is known who may attend to whom."""
+        for layer in self.layers:
+            x = layer(x, visible)
+        return self.norm(x)
+
+
+class Decoder(nn.Module):
+    """N decoder layers; the final norm as in `Encoder`."""
+
+    def __init__(self, layers: Sequence[DecoderLayer], norm: nn.Module | None, reach: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm or nn.Identity()
+        self.reach = reach or Causal()
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch tgt_len d_model"],
+        memory: Float[Tensor, "batch src_len d_model"],
+        src_mask: Bool[Tensor, "batch src_len"] | None,
+        cache: DecoderCache | None = None,
+    ) -> Float[Tensor, "batch tgt_len d_model"]:
+        """With a cache `x` holds the new positions only, and the cache is advanced by them."""
+        seen = cache.length if cache else 0
+        new = x.size(1)
+        tgt_mask = self.reach(None, seen, new, x.device)
+        for i, layer in enumerate(self.layers):
+            caches = (cache.self_attn[i], cache.cross_attn[i]) if cache else (None, None)
+            x = layer(x, memory, tgt_mask, over_keys(src_mask), *caches)
+        if cache:
+            cache.length += new
+        return self.norm(x)
+
+    def attend_to(
+        self,
+        x: Float[Tensor, "batch tgt_len d_model"],
+        memory: Float[Tensor, "batch src_len d_model"],
+        visible: Mask,
+        visible_memory: Packing | None,
+    ) -> Float[Tensor, "batch tgt_len d_model"]:
+        """The same without a cache where it is known who may attend to whom."""
+        for layer in self.layers:
+            x = layer(x, memory, visible, visible_memory)
+        return self.norm(x)

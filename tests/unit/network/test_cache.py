@@ -1,0 +1,89 @@
+"""Incremental decoding computes what a full forward pass computes, and moving rows of the cache moves all of a row."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.network.cache import DecoderCache
+from sightline.network.masks import padding_mask
+from sightline.network.transformer import Transformer
+
+SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
+SRC_MASK = padding_mask(SRC, 0)
+TIGHT = {"rtol": 0, "atol": 1e-12}
+
+
+def targets(rows: int, length: int) -> Tensor:
+    """Any tokens: the decoder does not care."""
+    return torch.randint(3, 11, (rows, length))
+
+
+def start(model: Transformer) -> DecoderCache:
+    return model.start_cache(model.encode(SRC, SRC_MASK), SRC_MASK)
+
+
+def advance(model: Transformer, cache: DecoderCache, tokens: Tensor) -> Tensor:
+    return model.decode(tokens, cache.memory, cache.src_mask, cache)
+
+
+@pytest.mark.parametrize(
+    "chunks", [[1] * 20, [20], [1, 19], [5, 1, 1, 13], [16, 1, 3], [15, 2, 1, 2]], ids=lambda c: "+".join(map(str, c))
+)
+def test_incremental_decoding_is_the_full_forward(model: Transformer, chunks: list[int]) -> None:
+    """Twenty positions, so that the buffers grow at least once on the way."""
+    tgt_in = targets(3, 20)
+    cache = start(model)
+    hidden = torch.cat([advance(model, cache, chunk) for chunk in tgt_in.split(chunks, dim=1)], dim=1)
+    torch.testing.assert_close(hidden, model(SRC, tgt_in, SRC_MASK), **TIGHT)
+    assert cache.length == 20
+
+
+@pytest.mark.parametrize("prefix_length", [0, 1, 5, 17])
+@pytest.mark.parametrize("index", [[2, 0], [1, 1, 0, 2, 2], [2], [0, 1, 2]], ids=str)
+def test_select_is_a_fresh_start_with_those_rows(model: Transformer, index: list[int], prefix_length: int) -> None:
+    prefix, chosen = targets(3, prefix_length), torch.tensor(index)
+    new = targets(len(index), 3)
+    cache = start(model)
+    if prefix_length:
+        advance(model, cache, prefix)
+    cache.select(chosen)
+    expected = model(SRC[chosen], torch.cat([prefix[chosen], new], dim=1), SRC_MASK[chosen])[:, prefix_length:]
+    torch.testing.assert_close(advance(model, cache, new), expected, **TIGHT)
+
+
+@pytest.mark.parametrize("index", [[1, 0, 2, 3, 5, 4], [0, 0, 3, 3, 5, 5], [1, 1, 2, 3, 4, 4]], ids=str)
+@pytest.mark.parametrize("prefix_length", [1, 5])
+def test_reorder_swaps_the_pasts_of_a_sentences_beams(model: Transformer, index: list[int], prefix_length: int) -> None:
+    beams, order = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor(index)
+    prefix, new = targets(6, prefix_length), targets(6, 2)
+    cache = start(model)
+    cache.select(beams)
+    advance(model, cache, prefix)
+    cache.reorder(order)
+    expected = model(SRC[beams], torch.cat([prefix[order], new], dim=1), SRC_MASK[beams])[:, prefix_length:]
+    torch.testing.assert_close(advance(model, cache, new), expected, **TIGHT)
+
+
+def test_reorder_leaves_the_source_side_where_it_is(model: Transformer) -> None:
+    """Beams of a sentence share their source, and copying it at every step would be most of the work."""
+    cache = start(model)
+    advance(model, cache, targets(3, 1))
+    before = [cache.memory.data_ptr(), *(layer.read()[0].data_ptr() for layer in cache.cross_attn)]
+    cache.reorder(torch.tensor([0, 1, 2]))
+    assert [cache.memory.data_ptr(), *(layer.read()[0].data_ptr() for layer in cache.cross_attn)] == before
+
+
+def test_a_finished_row_may_leave_in_the_middle(model: Transformer) -> None:
+    """As search does: expand, step, reorder, drop a sentence, step."""
+    tokens = [targets(6, 1), targets(6, 1), targets(4, 1)]
+    expand, order, keep = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([1, 0, 2, 2, 5, 4]), torch.tensor([0, 1, 4, 5])
+    cache = start(model)
+    cache.select(expand)
+    advance(model, cache, tokens[0])
+    cache.reorder(order)
+    advance(model, cache, tokens[1])
+    cache.select(keep)
+    history = torch.cat([tokens[0][order][keep], tokens[1][keep], tokens[2]], dim=1)
+    rows = expand[keep]
+    expected = model(SRC[rows], history, SRC_MASK[rows])[:, -1:]
+    torch.testing.assert_close(advance(model, cache, tokens[2]), expected, **TIGHT)

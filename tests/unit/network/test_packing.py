@@ -1,0 +1,141 @@
+"""Without padding the Transformer computes what it does with it: outputs, gradients, and nothing across sentences."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.config import ModelConfig
+from sightline.native.library import library
+from sightline.network.attention import scaled_dot_product_attention
+from sightline.network.build import build_model
+from sightline.network.packing import LONGEST, Packing, can_pack, packed_attention, starts
+from sightline.training.loss import sequence_loss
+
+pytestmark = pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
+
+LENGTHS = [(5, 3), (1, 1), (8, 9), (17, 2), (3, 30)]  # of queries and keys
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def offsets(lengths: list[int]) -> Tensor:
+    return torch.tensor([0, *lengths]).cumsum(0).int()
+
+
+def heads(x: Tensor, n_heads: int) -> Tensor:
+    return x.unflatten(-1, (n_heads, -1)).transpose(0, 1)
+
+
+def one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_heads: int) -> Tensor:
+    """Equation 1 as it is written, a sentence at a time."""
+    outputs = []
+    for i in range(len(packing.queries) - 1):
+        rows, keys = (slice(int(s[i]), int(s[i + 1])) for s in (packing.queries, packing.keys))
+        mask = torch.ones(rows.stop - rows.start, keys.stop - keys.start, dtype=torch.bool)
+        mask = mask.tril() if packing.causal else mask
+        own = (heads(x, n_heads)[None] for x in (q[rows], k[keys], v[keys]))
+        outputs.append(scaled_dot_product_attention(*own, mask[None, None])[0][0].transpose(0, 1).flatten(1))
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("n_heads", [1, 3])
+@pytest.mark.parametrize("widths", [(8, 8), (16, 24), (40, 8)], ids=str)
+@pytest.mark.parametrize("kind", ["own", "causal", "cross"])
+def test_attention_and_its_gradients(kind: str, widths: tuple[int, int], n_heads: int) -> None:
+    queries = offsets([length for length, _ in LENGTHS])
+    keys = offsets([length for _, length in LENGTHS]) if kind == "cross" else queries
+    packing = Packing(queries, keys, causal=kind == "causal")
+    d_k, d_v = n_heads * widths[0], n_heads * widths[1]
+    shapes = (queries, d_k), (keys, d_k), (keys, d_v)
+    q, k, v = (torch.randn(int(rows[-1]), width, requires_grad=True) for rows, width in shapes)
+    kv = torch.cat([k, v], 1)
+    inputs = (q, kv) if kind == "cross" else (torch.cat([q, kv], 1), None)
+    ours = packed_attention(*inputs, n_heads, widths, packing)
+    textbook = one_by_one(q, k, v, packing, n_heads)
+    torch.testing.assert_close(ours, textbook, **CLOSE)
+    upstream = torch.randn_like(ours)
+    expected = torch.autograd.grad(textbook, (q, k, v), upstream)
+    torch.testing.assert_close(torch.autograd.grad(ours, (q, k, v), upstream), expected, **CLOSE)
+
+
+def config(**changes: object) -> ModelConfig:
+    shape = {"vocab_size": 20, "d_model": 32, "d_ff": 40, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
+    return ModelConfig(**(shape | {"dropout": 0.0} | changes))  # pyright: ignore[reportArgumentType]
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    src, tgt_in = torch.randint(4, 20, (4, 9)), torch.randint(4, 20, (4, 12))
+    src_mask = torch.arange(9) < torch.tensor([[9], [1], [4], [8]])
+    tgt_mask = torch.arange(12) < torch.tensor([[2], [12], [7], [1]])
+    return src, tgt_in, src_mask, tgt_mask
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"norm_position": "pre"}, {"positions": "learned"}, {"d_k": 8, "d_v": 24}, {"cross_heads": (1, 2)}],
+    ids=str,
+)
+def test_a_model_without_padding(changes: dict[str, object]) -> None:
+    model = build_model(config(**changes))
+    src, tgt_in, src_mask, tgt_mask = batch()
+    padded = model(src, tgt_in, src_mask)[tgt_mask]
+    packed = model.without_padding(src, tgt_in, src_mask, tgt_mask)
+    torch.testing.assert_close(packed, padded, **CLOSE)
+    parameters = [p for name, p in model.named_parameters() if name != "output.weight" or p.requires_grad]
+    upstream = torch.randn_like(packed)
+    gradients = (torch.autograd.grad(x, parameters, upstream, allow_unused=True) for x in (packed, padded))
+    torch.testing.assert_close(*map(list, gradients), rtol=1e-3, atol=1e-4)
+
+
+def test_what_stands_in_padding_is_never_read() -> None:
+    model = build_model(config())
+    src, tgt_in, src_mask, tgt_mask = batch()
+    before = model.without_padding(src, tgt_in, src_mask, tgt_mask)
+    other = src.masked_fill(~src_mask, 7), tgt_in.masked_fill(~tgt_mask, 7)
+    assert torch.equal(model.without_padding(*other, src_mask, tgt_mask), before)
+
+
+@pytest.mark.parametrize("why", ["double", "narrow heads", "long", "no library"])
+def test_otherwise_the_padded_model_is_used(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build_model(config(d_k=4) if why == "narrow heads" else config())
+    src, tgt_in, src_mask, tgt_mask = batch()
+    if why == "double":
+        model.double()
+    if why == "long":
+        monkeypatch.setattr("sightline.network.packing.LONGEST", 11)
+    if why == "no library":
+        monkeypatch.setattr("sightline.network.packing.training_library", lambda: None)
+    monkeypatch.setattr("sightline.network.attention.packed_attention", None)
+    torch.testing.assert_close(
+        model.without_padding(src, tgt_in, src_mask, tgt_mask), model(src, tgt_in, src_mask)[tgt_mask]
+    )
+
+
+def test_can_pack() -> None:
+    mask = torch.ones(1, LONGEST, dtype=torch.bool)
+    assert can_pack(torch.zeros(1), (8, 64), mask)
+    assert not can_pack(torch.zeros(1), (8, 12), mask)
+    assert not can_pack(torch.zeros(1), (8, 64), torch.ones(1, LONGEST + 1, dtype=torch.bool))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not can_pack(torch.zeros(1), (8, 64), mask)
+
+
+def test_starts() -> None:
+    assert starts(torch.tensor([[True, True], [True, False], [True, True]])).tolist() == [0, 2, 3, 5]
+
+
+def test_threads_change_nothing() -> None:
+    """Sentences, rows and stretches are shared out; what each yields is the same, and so is what dropout drops."""
+    model = build_model(config(dropout=0.3)).train()
+    src, tgt_in, src_mask, tgt_mask = (x.repeat(40, 1) for x in batch())
+    results = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        try:
+            torch.manual_seed(1)
+            hidden = model.without_padding(src, tgt_in, src_mask, tgt_mask)
+            loss = sequence_loss(hidden[None], model.output.weight, tgt_in[tgt_mask], 0.1).objective
+            (gradient,) = torch.autograd.grad(loss, [model.src_embeddings.tokens.weight])
+        finally:
+            torch.set_num_threads(1)
+        results.append((hidden.detach(), loss.detach(), gradient))
+    torch.testing.assert_close(*results, **CLOSE)

@@ -1,0 +1,65 @@
+"""Section 3.5: the formula by hand, growth without change, and the end of what was learnt."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from sightline.errors import UserError
+from sightline.network.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from sightline.network.transformer import Transformer
+
+
+@pytest.mark.parametrize(
+    ("position", "code"),
+    [  # d_model 4: sin(pos), cos(pos), sin(pos / 100), cos(pos / 100)
+        (0, [0.0, 1.0, 0.0, 1.0]),
+        (1, [0.8414709848, 0.5403023059, 0.0099998333, 0.9999500004]),
+        (2, [0.9092974268, -0.4161468365, 0.0199986667, 0.9998000067]),
+        (100, [-0.5063656411, 0.8623188723, 0.8414709848, 0.5403023059]),
+    ],
+)
+def test_sinusoids_by_hand(position: int, code: list[float]) -> None:
+    torch.testing.assert_close(sinusoids(position, 1, 4), torch.tensor([code]), rtol=1e-6, atol=1e-7)
+
+
+def test_wavelengths_form_the_papers_progression() -> None:
+    """From 2 pi towards 10000 * 2 pi: the angles of position 1 fall by the factor 10000^(2 / d_model)."""
+    angles = torch.atan2(sinusoids(1, 1, 8)[0, 0::2], sinusoids(1, 1, 8)[0, 1::2])
+    torch.testing.assert_close(angles, torch.tensor([1.0, 0.1, 0.01, 0.001]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("calls", [[(0, 40)], [(3, 2), (0, 5), (9, 1), (30, 10)], [(39, 1)]], ids=str)
+def test_positions_beyond_the_table_have_the_same_code(calls: list[tuple[int, int]], dtype: torch.dtype) -> None:
+    positions = SinusoidalPositions(d_model=6, length=4).to(dtype)
+    expected = sinusoids(0, 40, 6).to(dtype)
+    for start, length in calls:
+        assert torch.equal(positions(start, length), expected[start : start + length])
+
+
+def test_sinusoids_have_nothing_to_save() -> None:
+    assert SinusoidalPositions(d_model=6).state_dict() == {}
+
+
+def test_learned_positions_are_rows_of_their_table() -> None:
+    positions = LearnedPositions(d_model=6, max_len=4)
+    assert torch.equal(positions(0, 4), positions.table)
+    assert torch.equal(positions(1, 2), positions.table[1:3])
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 5), (4, 1), (3, 2)])
+def test_learned_positions_end(start: int, length: int) -> None:
+    with pytest.raises(UserError, match=r"5 pieces is longer than model.max_len = 4"):
+        LearnedPositions(d_model=6, max_len=4)(start, length)
+
+
+def test_learned_positions_end_in_incremental_decoding_too(build_small: Callable[..., Transformer]) -> None:
+    model = build_small(positions="learned", max_len=3)
+    src, src_mask = torch.tensor([[4, 2]]), torch.ones(1, 2, dtype=torch.bool)
+    cache = model.start_cache(model.encode(src, src_mask), src_mask)
+    token = torch.tensor([[5]])
+    for _ in range(3):
+        model.decode(token, cache.memory, cache.src_mask, cache)
+    with pytest.raises(UserError, match="4 pieces"):
+        model.decode(token, cache.memory, cache.src_mask, cache)

@@ -1,0 +1,170 @@
+"""What the families put in the place of the paper's parts, each against its formula or the paper's own part."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.network.attention import scaled_dot_product_attention
+from sightline.network.attention_variants import capped_kernel, scaled_kernel, sliding_window
+from sightline.network.cache import TextCache
+from sightline.network.masks import Causal, Everywhere, causal_mask
+from sightline.network.norms import RMSNorm, ShiftedRMSNorm
+from sightline.network.position_variants import (
+    CountedPlaces,
+    LearnedPlaces,
+    RelativeBias,
+    Rotary,
+    SinusoidalPlaces,
+    halved_sinusoids,
+    llama3_rates,
+    relative_buckets,
+    rotary_rates,
+)
+from sightline.network.positions import sinusoids
+
+CPU = torch.device("cpu")
+
+
+def close(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+# --- Attention ---
+
+
+def heads(*shape: int) -> tuple[Tensor, Tensor, Tensor]:
+    n_heads, kv_heads, queries, keys = shape
+    return torch.randn(2, n_heads, queries, 4), torch.randn(2, kv_heads, keys, 4), torch.randn(2, kv_heads, keys, 4)
+
+
+@pytest.mark.parametrize("n_heads", [6, 3])
+def test_grouped_heads_are_heads_that_repeat(n_heads: int) -> None:
+    q, k, v = heads(n_heads, 3, 5, 5)
+    mask = causal_mask(5, 5, CPU)[None, None]
+    repeated = [x.repeat_interleave(n_heads // 3, 1) for x in (k, v)]
+    expected = scaled_dot_product_attention(q, *repeated, mask)[0]
+    close(scaled_kernel(0.5)(q, k, v, mask), expected)
+    close(capped_kernel(0.5, 1e6)(q, k, v, mask), expected)
+
+
+def test_capped_scores_stay_below_the_cap() -> None:
+    q, k, v = heads(1, 1, 3, 3)
+    scores = 2.0 * torch.tanh(10 * q @ k.transpose(-2, -1) / 2.0)
+    close(capped_kernel(10.0, 2.0)(q, k, v, None), scores.softmax(-1) @ v)
+
+
+def test_a_window_reaches_back_so_many_positions() -> None:
+    narrow = sliding_window(2)
+    whole = narrow(causal_mask(4, 4, CPU)[None, None], 4, 4, CPU)
+    assert whole is not None
+    assert whole[0, 0].long().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    step = narrow(None, 1, 4, CPU)
+    assert step is not None
+    assert step.flatten().tolist() == [False, False, True, True]
+    assert narrow(None, 1, 2, CPU) is None
+
+
+def test_reach() -> None:
+    mask = torch.tensor([[True, True, False]])
+    assert Everywhere()(None, 0, 3, CPU) is None
+    assert Causal()(None, 2, 1, CPU) is None
+    assert Causal()(mask, 0, 3, CPU)[0, 0].long().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
+    assert Causal()(mask, 2, 1, CPU).flatten().tolist() == mask.flatten().tolist()
+
+
+# --- Norms ---
+
+
+def test_rms_norms() -> None:
+    x = torch.randn(2, 3, 8)
+    expected = x / (x.pow(2).mean(-1, keepdim=True) + 0.1).sqrt()
+    norm, shifted = RMSNorm(8, 0.1), ShiftedRMSNorm(8, 0.1)
+    with torch.no_grad():
+        norm.weight.copy_(torch.arange(8.0))
+        shifted.weight.copy_(torch.arange(8.0))
+    close(norm(x), expected * torch.arange(8.0))
+    close(shifted(x), expected * torch.arange(1.0, 9.0))
+
+
+def test_small_shifts_count_in_half_precision() -> None:
+    """1 + 0.003 is 1 in bfloat16, but not every product with it is x."""
+    shifted, x = ShiftedRMSNorm(64, 0.0).bfloat16(), torch.randn(4, 64).bfloat16()
+    with torch.no_grad():
+        shifted.weight.fill_(0.003)
+    exact = (1 + shifted.weight.float()) * x.float() / x.float().pow(2).mean(-1, keepdim=True).sqrt()
+    assert torch.equal(shifted(x), exact.bfloat16())
+
+
+# --- Positions ---
+
+
+def test_halved_sinusoids_are_the_papers_in_another_order() -> None:
+    paper, halved = sinusoids(0, 50, 12), halved_sinusoids(50, 12)
+    close(halved, torch.cat([paper[:, 0::2], paper[:, 1::2]], 1))
+
+
+def test_sinusoids_grow_and_know_padding() -> None:
+    positions = SinusoidalPlaces(lambda length: halved_sinusoids(length, 8), offset=3)
+    places = torch.tensor([[-1, 0, 500]])
+    codes = positions(places, places)
+    assert codes[0, 0].eq(0).all()
+    close(codes[0, 1:], halved_sinusoids(504, 8)[[3, 503]])
+
+
+def test_counted_places_pass_over_padding_and_go_on_where_they_were() -> None:
+    table = LearnedPlaces(6, 4, offset=2)
+    counted = CountedPlaces(table, pad_id=1)
+    tokens = torch.tensor([[1, 5, 1, 6]])
+    rows = table.table.weight
+    assert torch.equal(counted(tokens, torch.arange(4)[None])[0], rows[[1, 2, 1, 3]])
+    assert torch.equal(counted(tokens[:, 1:2], torch.tensor([[3]]))[0], rows[[5]])
+
+
+def test_rotary_products_depend_on_distance_alone() -> None:
+    rotate = Rotary(rotary_rates(6, 100.0))
+    q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)
+    products = [(rotate(q, start + 3) * rotate(k, start)).sum() for start in (0, 1, 200)]
+    close(products[0], products[1])
+    close(products[0], products[2])
+    assert torch.equal(rotate(q, 7)[..., 6:], q[..., 6:])
+    turned, (cos, sin) = rotate(q, 2), (math.cos(2), math.sin(2))
+    close(turned[..., 0], q[..., 0] * cos - q[..., 3] * sin)
+
+
+def test_half_precision_leaves_angles_alone() -> None:
+    """A rate rounded to 8 bits would be half a turn off after a few hundred positions."""
+    exact, rounded = Rotary(rotary_rates(8, 1e4)), Rotary(rotary_rates(8, 1e4)).bfloat16()
+    x = torch.randn(1, 1, 1, 8)
+    torch.testing.assert_close(rounded(x.bfloat16(), 3000).float(), exact(x, 3000), atol=0.05, rtol=0.05)
+
+
+def test_llama3_slows_slow_pairs_only() -> None:
+    rates = torch.tensor([1.0, 2 * math.pi * 2.5 / 100, 1e-3])  # in 100 positions 16, 2.5 and 0.02 turns
+    close(llama3_rates(rates, 8.0, 1.0, 4.0, 100) / rates, torch.tensor([1.0, 0.5 + 0.5 / 8, 1 / 8]))
+
+
+def test_relative_buckets_both_ways() -> None:
+    distance = torch.tensor([-100, -20, -3, -1, 0, 1, 3, 20, 100])
+    assert relative_buckets(distance, 16, 40, both_ways=True).tolist() == [7, 6, 3, 1, 0, 9, 11, 14, 15]
+
+
+def test_relative_bias_of_a_step_is_the_last_row_of_the_whole() -> None:
+    bias = RelativeBias(2, 8, 10, both_ways=False, reach=Causal())
+    whole = bias(None, 0, 6, CPU)
+    close(bias(None, 5, 1, CPU), whole[:, :, -1:])
+    assert whole[0, 0, 0, 1] == torch.finfo(torch.float32).min
+
+
+# --- The cache of a decoder alone ---
+
+
+def test_texts_padded_on_the_left_know_their_places() -> None:
+    cache = TextCache.start(torch.tensor([0, 2]), n_layers=1)
+    assert cache.places(3).tolist() == [[0, 1, 2], [0, 0, 0]]
+    assert cache.real(3).long().tolist() == [[1, 1, 1], [0, 0, 1]]
+    cache.length = 3
+    assert cache.places(1).tolist() == [[3], [1]]
+    cache.select(torch.tensor([0, 0]))
+    assert cache.real(1) is None
