@@ -18,7 +18,7 @@ import torch
 from turns import speed_ratio
 
 import sightline
-from sightline.config import CHOICES
+from sightline.config import SETTINGS
 from sightline.decode import speculative
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--memory", nargs="+", default=[], help="translation memories")
     parser.add_argument("--draft", help="a smaller model with the same tokenizer")
     parser.add_argument("--sentences", type=int, default=60)
-    parser.add_argument("--compute", choices=CHOICES["decode.compute"], nargs="+", default=["float32", "int8"])
+    parser.add_argument("--compute", choices=SETTINGS["decode.compute"].choices, nargs="+", default=["float32", "int8"])
     machine.add_machine_options(parser)
     options = parser.parse_args()
     cores = machine.prepare(options)

@@ -1,14 +1,15 @@
 """Configuration: frozen dataclasses, strict TOML, and overrides of the form `section.key=value`.
 
 A run is described by four flat tables, `[model] [data] [train] [decode]`. The resolved configuration is saved with
-every run, so a model directory says how it was made. Nothing here knows modules, files of text or devices.
+every run, so a model directory says how it was made. What a field means, which values it takes and where it means
+anything stands beside its name, and nowhere else. Nothing here knows modules, files of text or devices.
 
 "The paper" is Vaswani et al. 2017, arXiv:1706.03762; defaults are its base model.
 """
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -17,117 +18,177 @@ from sightline.errors import UserError, unknown
 
 RECIPES = Path(__file__).parent / "recipes"
 
+# Where a setting means something: keys of [model], with the values that read it. `|` asks for both.
+OnlyFor = dict[str, tuple[str, ...]]
+TRANSFORMER: OnlyFor = {"architecture": ("transformer",)}
+RECURRENT: OnlyFor = {"architecture": ("recurrent",)}
+CONV: OnlyFor = {"architecture": ("conv",)}
+PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
+WITH_DECODER = ("translate", "denoise")  # what a denoiser itself leaves unread it keeps for the next stage
+DECODER: OnlyFor = {"task": WITH_DECODER}
+TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify")}
+POOLED: OnlyFor = {"task": ("classify", "forecast")}
+FORECAST: OnlyFor = {"task": ("forecast",)}
+ALIGNING: OnlyFor = TRANSFORMER | {"task": ("translate",)}
+
+
+Range = tuple[str, Callable[[float], bool]]  # in words after "must be", and as a test
+NOT_NEGATIVE: Range = "at least 0", lambda x: x >= 0
+POSITIVE: Range = "greater than 0", lambda x: x > 0
+SHARE: Range = "greater than 0 and at most 1", lambda x: 0 < x <= 1
+RATE: Range = "at least 0 and less than 1", lambda x: 0 <= x < 1
+A_CHARACTER: Range = "at least 8", lambda x: x >= 8  # any, in bytes, with its end mark and what is declared before it
+ANY: Range = "a number", lambda x: True
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a field of a section says of itself."""
+
+    default: Any
+    help: str  # with its unit, and what 0 stands for; the paper's symbols and sections in brackets
+    range: Range = NOT_NEGATIVE  # of a number, or of each in a tuple
+    choices: tuple[str, ...] = ()
+    only_for: OnlyFor = field(default_factory=dict)
+    derived: bool = False  # follows from the data, so that nobody sets it
+
+    def check(self, key: str, value: Any) -> None:
+        """Raise a `UserError` for a value, of the right type, that is none of the setting's."""
+        if self.choices and value not in self.choices:
+            raise unknown(f"value for {key}", str(value), self.choices)
+        words, holds = self.range
+        many, shown = ("each ", list(value)) if isinstance(value, tuple) else ("", value)
+        for number in value if many else (value,):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise UserError(f"{key} = {shown}: {many}must be a finite number")
+            if isinstance(number, int | float) and not holds(number):
+                raise UserError(f"{key} = {shown}: {many}must be {words}")
+
+    def unread_by(self, model: "ModelConfig") -> str:
+        """The key of [model] by whose value this setting means nothing; "" where it means something."""
+        return next((key for key, values in self.only_for.items() if getattr(model, key) not in values), "")
+
+
+def setting(default: Any, help: str, range: Range = NOT_NEGATIVE, **says: Any) -> Any:
+    """A field of a section; `says` are the other fields of a `Setting`."""
+    return field(default=default, metadata={"setting": Setting(default, help, range, **says)})
+
+
+def choice(choices: tuple[str, ...], help: str, **says: Any) -> Any:
+    """A field that is one of a few words, by default the first."""
+    return setting(choices[0], help, choices=choices, **says)
+
 
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
 
-    architecture: str = "transformer"  # "transformer", "recurrent" or "conv" (ConvS2S)
-    task: str = "translate"  # "translate", "denoise" (a first stage), "classify" (text to label), "forecast" (series)
-    vocab_size: int = 0  # pieces; 0 until a tokenizer is known
-    pad_id: int = 0  # id of the padding piece
-    n_inputs: int = 0  # forecast: columns of the series; 0 until the data are known
-    n_outputs: int = 0  # classify: classes; forecast: steps ahead; 0 until the data are known
-    pooling: str = "mean"  # classify, forecast: the encoder's "mean", "first" or "last" state stands for the whole
-    d_model: int = 512  # width of the residual stream, of embeddings and of recurrent states [d_model]
-    d_ff: int = 2048  # inner width of the feed-forward network [d_ff]
-    n_heads: int = 8  # attention heads [h]
-    d_k: int = 0  # width of a query or key per head [d_k]; 0 = d_model / n_heads
-    d_v: int = 0  # width of a value per head [d_v]; 0 = d_model / n_heads
-    encoder_heads: tuple[int, ...] = ()  # heads left in each layer by `sightline prune`; () = n_heads in all
-    decoder_heads: tuple[int, ...] = ()  # the same of the decoder's attention to itself
-    cross_heads: tuple[int, ...] = ()  # the same of the decoder's attention to the source
-    n_encoder_layers: int = 6  # [N]
-    n_decoder_layers: int = 6  # [N]
-    dropout: float = 0.1  # on every sub-layer output and on embeddings [P_drop], 0 <= p < 1
-    norm_position: str = "post"  # "post" (the paper): norm(x + f(x)); "pre": x + f(norm(x)) and a final norm
-    positions: str = "sinusoidal"  # or "learned" (Table 3, row E; ConvS2S has these only)
-    max_len: int = 1024  # longest sequence learned positions can address, pieces
-    tied_embeddings: str = "all"  # "all" (source, target, output: the paper), "target" (target, output) or "none"
-    cell: str = "gru"  # recurrent: "rnn" (tanh), "lstm" or "gru"
-    attention: str = "additive"  # recurrent: "additive" (Bahdanau), "dot" or "general" (Luong) or "none" (Sutskever)
-    bidirectional: bool = True  # recurrent: the encoder reads in both directions
-    input_feeding: bool = False  # recurrent with "dot" or "general": the last attention joins the next input
-    reverse_source: bool = False  # recurrent: the encoder reads back to front
-    kernel_width: int = 3  # conv: places a layer sees, odd
+    architecture: str = choice(("transformer", "recurrent", "conv"), "the kind of network; conv is ConvS2S")
+    task: str = choice((*WITH_DECODER, "classify", "forecast"), "denoise is a first stage; classify: text to label")
+    vocab_size: int = setting(0, "pieces; 0 until a tokenizer is known", derived=True)
+    pad_id: int = setting(0, "id of the padding piece", derived=True)
+    n_inputs: int = setting(0, "columns of the series; 0 until the data are known", derived=True, only_for=FORECAST)
+    n_outputs: int = setting(0, "classes, or steps ahead; 0 until the data are known", derived=True, only_for=POOLED)
+    pooling: str = choice(("mean", "first", "last"), "the encoder's state that stands for the whole", only_for=POOLED)
+    d_model: int = setting(512, "width of the residual stream, embeddings and recurrent states [d_model]", POSITIVE)
+    d_ff: int = setting(2048, "inner width of the feed-forward network [d_ff]", POSITIVE, only_for=TRANSFORMER)
+    n_heads: int = setting(8, "attention heads [h]", POSITIVE, only_for=TRANSFORMER)
+    d_k: int = setting(0, "width of a query or key per head [d_k]; 0 = d_model / n_heads", only_for=TRANSFORMER)
+    d_v: int = setting(0, "width of a value per head [d_v]; 0 = d_model / n_heads", only_for=TRANSFORMER)
+    encoder_heads: tuple[int, ...] = setting((), "left in each layer by pruning; () = n_heads", only_for=TRANSFORMER)
+    decoder_heads: tuple[int, ...] = setting((), "of its attention to itself", only_for=TRANSFORMER | DECODER)
+    cross_heads: tuple[int, ...] = setting((), "of its attention to the source", only_for=TRANSFORMER | DECODER)
+    n_encoder_layers: int = setting(6, "layers that read [N]", POSITIVE)
+    n_decoder_layers: int = setting(6, "layers that write [N]", POSITIVE, only_for=DECODER)
+    dropout: float = setting(0.1, "on every sub-layer output and on embeddings [P_drop]", RATE)
+    norm_position: str = choice(("post", "pre"), "norm(x + f(x)), the paper's, or x + f(norm(x))", only_for=TRANSFORMER)
+    positions: str = choice(("sinusoidal", "learned"), "learned: Table 3, row E", only_for=PARALLEL)
+    max_len: int = setting(1024, "longest sequence learned positions address, pieces", POSITIVE, only_for=PARALLEL)
+    tied_embeddings: str = choice(("all", "target", "none"), "target: all but the source's", only_for=DECODER)
+    cell: str = choice(("gru", "lstm", "rnn"), "of the layers; rnn has a tanh alone", only_for=RECURRENT)
+    attention: str = choice(("additive", "dot", "general", "none"), "Bahdanau's, Luong's", only_for=RECURRENT | DECODER)
+    bidirectional: bool = setting(True, "the encoder reads in both directions", only_for=RECURRENT)
+    input_feeding: bool = setting(False, "the last attention joins the next input", only_for=RECURRENT | DECODER)
+    reverse_source: bool = setting(False, "the encoder reads back to front", only_for=RECURRENT | DECODER)
+    kernel_width: int = setting(3, "places a layer sees, odd", POSITIVE, only_for=CONV)
 
 
 @dataclass(frozen=True)
 class DataConfig:
     """From files to token ids."""
 
-    tokenizer: str = ""  # path of an existing tokenizer.json; "" = learn one on the training text
-    subword: str = "bpe"  # "bpe" or "unigram"
-    vocab_size: int = 8000  # pieces to learn, both languages together
-    normalization: str = "nfc"  # Unicode normalisation: "none", "nfc" or "nfkc"
-    lowercase: bool = False  # fold case before anything else
-    max_length: int = 256  # longer training pairs are dropped, pieces a side with the end mark
-    max_length_ratio: float = 9.0  # more uneven training pairs are dropped, longer side / shorter side in pieces
-    bpe_dropout: float = 0.0  # probability that a merge is skipped in training (arXiv:1910.13267)
-    target: str = ""  # forecast: the column to forecast; "" = the last
-    window: int = 96  # forecast: rows the network reads
-    horizon: int = 24  # forecast: rows ahead
-    season: int = 24  # forecast: rows after which the naive baseline expects the same again, at most `window`
-    valid_share: float = 0.2  # forecast: share of the rows, the latest, that validate where no file is given for it
+    tokenizer: str = setting("", 'path of a tokenizer.json; "" = learn one on the training text', only_for=TEXT)
+    subword: str = choice(("bpe", "unigram"), "how pieces are learnt", only_for=TEXT)
+    vocab_size: int = setting(8000, "pieces to learn, both languages together", POSITIVE, only_for=TEXT)
+    normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", only_for=TEXT)
+    lowercase: bool = setting(False, "fold case before anything else", only_for=TEXT)
+    max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, only_for=TEXT)
+    max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", only_for=DECODER)
+    bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, only_for=DECODER)
+    target: str = setting("", 'the column to forecast; "" = the last', only_for=FORECAST)
+    window: int = setting(96, "rows the network reads", POSITIVE, only_for=FORECAST)
+    horizon: int = setting(24, "rows ahead", POSITIVE, only_for=FORECAST)
+    season: int = setting(24, "rows after which the naive baseline expects the same again", POSITIVE, only_for=FORECAST)
+    valid_share: float = setting(0.2, "the latest rows, which validate where no file does", RATE, only_for=FORECAST)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """The training procedure; section 5 of the paper."""
 
-    seed: int = 1  # of everything random: parameters, dropout, batches
-    max_steps: int = 100_000  # optimiser updates (section 5.2)
-    tokens_per_batch: int = 25_000  # pieces: rows x longest side (section 5.1), or target pieces if drawn at random
-    batching: str = "auto"  # "random", "bucketed" (by length) or "auto": random where padding costs nothing (CPU)
-    accumulate: int = 1  # batches per update
-    learning_rate: float = 0.0  # peak; 0 = the paper's, (d_model * warmup_steps) ** -0.5 (section 5.3)
-    warmup_steps: int = 4000  # updates of linear rise
-    schedule: str = "inverse_sqrt"  # after warm-up: "inverse_sqrt" (the paper), "cosine" or "linear" to 0, "constant"
-    optimizer: str = "adam"  # or "muon": orthogonalised momentum on the hidden matrices, Adam on the rest
-    betas: tuple[float, float] = (0.9, 0.98)  # Adam
-    eps: float = 1e-9  # Adam
-    weight_decay: float = 0.0  # decoupled (AdamW); 0 = Adam as in the paper
-    clip_norm: float = 0.0  # largest gradient norm; 0 = no clipping
-    label_smoothing: float = 0.1  # epsilon_ls (section 5.4)
-    r_drop: float = 0.0  # weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off
-    alignment_weight: float = 0.0  # of links given for training (arXiv:1909.02074) against the translation; 0 = off
-    alignment_layer: int = 0  # decoder layer whose first head learns these links, from 1; 0 = the last but one
-    ema: float = 0.0  # decay of an exponential moving average of the parameters; 0 = off
-    average: int = 5  # checkpoints averaged into the final model (section 6.1); 1 = the last alone
-    precision: str = "auto"  # "auto" (bf16 autocast on CUDA, float32 elsewhere), "float32" or "bf16"
-    compile: bool = False  # torch.compile the model
-    recompute: bool = False  # keep no activations inside layers, compute them again: less memory, a third more time
-    threads: int = 0  # CPU threads; 0 = all. Part of the result on CPU: sums are split by it
-    log_every: int = 100  # updates
-    validate_every: int = 1000  # updates
-    validate_bleu: int = 1000  # validation sentences decoded for BLEU; 0 = loss only
-    checkpoint_every: int = 1000  # updates
-    keep_last: int = 5  # checkpoints kept on disk beside the best; at least `average`
-    best_metric: str = "loss"  # what "best" and patience look at: "loss", "bleu"; classify: "accuracy", "macro_f1"
-    patience: int = 0  # validations without a better `best_metric` before the run ends early; 0 = never
+    seed: int = setting(1, "of everything random: parameters, dropout, batches", ANY)
+    max_steps: int = setting(100_000, "optimiser updates (section 5.2)", POSITIVE)
+    tokens_per_batch: int = setting(25_000, "rows x longest side (5.1); target pieces if drawn at random", POSITIVE)
+    batching: str = choice(("auto", "random", "bucketed"), "auto: random where padding costs nothing", only_for=DECODER)
+    accumulate: int = setting(1, "batches per update", POSITIVE)
+    learning_rate: float = setting(0.0, "peak; 0 = the paper's, (d_model * warmup_steps) ** -0.5 (section 5.3)")
+    warmup_steps: int = setting(4000, "updates of linear rise", POSITIVE)
+    schedule: str = choice(("inverse_sqrt", "cosine", "linear", "constant"), "after warm-up; cosine, linear: to 0")
+    optimizer: str = choice(("adam", "muon"), "muon: orthogonalised momentum on hidden matrices, Adam on the rest")
+    betas: tuple[float, float] = setting((0.9, 0.98), "of Adam", RATE)
+    eps: float = setting(1e-9, "of Adam", POSITIVE)
+    weight_decay: float = setting(0.0, "decoupled (AdamW); 0 = Adam as in the paper")
+    clip_norm: float = setting(0.0, "largest gradient norm; 0 = no clipping")
+    label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, only_for=TEXT)
+    r_drop: float = setting(0.0, "weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off", only_for=DECODER)
+    alignment_weight: float = setting(0.0, "of given links (arXiv:1909.02074); 0 = off", only_for=ALIGNING)
+    alignment_layer: int = setting(0, "whose first head learns them, from 1; 0 = the last but one", only_for=ALIGNING)
+    ema: float = setting(0.0, "decay of an exponential moving average of the parameters; 0 = off", RATE)
+    average: int = setting(5, "checkpoints averaged into the final model (6.1); 1 = the last alone", POSITIVE)
+    precision: str = choice(("auto", "float32", "bf16"), "auto: bf16 autocast on CUDA, float32 elsewhere")
+    compile: bool = setting(False, "torch.compile the model")
+    recompute: bool = setting(False, "keep no activations in layers: less memory, a third more time", only_for=PARALLEL)
+    threads: int = setting(0, "CPU threads; 0 = all. Part of the result on CPU: sums are split by it")
+    log_every: int = setting(100, "updates", POSITIVE)
+    validate_every: int = setting(1000, "updates", POSITIVE)
+    validate_bleu: int = setting(1000, "validation sentences decoded for BLEU; 0 = loss only", only_for=DECODER)
+    checkpoint_every: int = setting(1000, "updates", POSITIVE)
+    keep_last: int = setting(5, "checkpoints kept on disk beside the best; at least average", POSITIVE)
+    best_metric: str = choice(("loss", "bleu", "accuracy", "macro_f1"), "what 'best' and patience look at")
+    patience: int = setting(0, "validations without a better best_metric before the run ends early; 0 = never")
 
 
 @dataclass(frozen=True)
 class DecodeConfig:
     """Search; section 6.1 of the paper."""
 
-    beam_size: int = 4  # hypotheses kept; 1 = greedy
-    length_penalty: float = 0.6  # alpha of GNMT's length penalty (arXiv:1609.08144, eq. 14)
-    max_length_factor: float = 2.0  # longest output = factor * source pieces + extra
-    max_length_extra: int = 50  # pieces (section 6.1)
-    min_length_factor: float = 0.0  # shortest output = factor * source pieces
-    no_repeat_ngram: int = 0  # no n-gram of this size occurs twice in an output; 0 = off
-    n_best: int = 1  # hypotheses returned, at most beam_size when searching
-    sample: bool = False  # draw from the distribution instead of searching
-    temperature: float = 1.0  # of the distribution drawn from, > 0
-    top_k: int = 0  # draw from the k likeliest pieces only; 0 = all
-    top_p: float = 1.0  # draw from the smallest set of pieces with this mass, 0 < p <= 1
-    seed: int = 1  # of sampling
-    batch_tokens: int = 4096  # source pieces decoded at once
-    max_source_length: int = 256  # longer inputs are translated in parts, pieces
-    shortlist: bool = False  # write only what the model's lexical shortlist offers for the source; faster
-    draft_length: int = 6  # pieces guessed ahead where a draft is given
-    compute: str = "float32"  # numbers to decode with: "float32", "int8" (CPU only), "bfloat16" or "float16" (for CUDA)
+    beam_size: int = setting(4, "hypotheses kept; 1 is greedy", POSITIVE)
+    length_penalty: float = setting(0.6, "alpha of GNMT (arXiv:1609.08144, eq. 14); higher favours longer output")
+    max_length_factor: float = setting(2.0, "longest output = this * source pieces + max_length_extra")
+    max_length_extra: int = setting(50, "pieces, see max_length_factor (section 6.1)")
+    min_length_factor: float = setting(0.0, "shortest output = this * source pieces")
+    no_repeat_ngram: int = setting(0, "no n-gram of this size twice in an output; 0 is off")
+    n_best: int = setting(1, "hypotheses returned, at most beam_size when searching", POSITIVE)
+    sample: bool = setting(False, "draw at random instead of searching")
+    temperature: float = setting(1.0, "of the distribution drawn from", POSITIVE)
+    top_k: int = setting(0, "draw from the k likeliest pieces only; 0 is all")
+    top_p: float = setting(1.0, "draw from the likeliest pieces with this total probability", SHARE)
+    seed: int = setting(1, "of sampling")
+    batch_tokens: int = setting(4096, "source pieces decoded at once", POSITIVE)
+    max_source_length: int = setting(256, "longer texts are translated in parts, pieces", A_CHARACTER)
+    shortlist: bool = setting(False, "write only what `sightline shortlist` found likely; faster on a CPU")
+    draft_length: int = setting(6, "pieces guessed ahead where a draft is given", POSITIVE)
+    compute: str = choice(("float32", "int8", "bfloat16", "float16"), "numbers to use; int8: CPU, bfloat16: CUDA")
 
 
 @dataclass(frozen=True)
@@ -137,7 +198,7 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
-    decode: DecodeConfig = field(default_factory=DecodeConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig, metadata={"only_for": DECODER})
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain dictionary, ready for JSON."""
@@ -149,115 +210,47 @@ def longest_sequence(config: ModelConfig) -> int | None:
     return config.max_len if config.positions == "learned" else None
 
 
-DERIVED = ("model.vocab_size", "model.pad_id", "model.n_inputs", "model.n_outputs")  # they follow from the data
-CHOICES: dict[str, tuple[str, ...]] = {
-    "model.architecture": ("transformer", "recurrent", "conv"),
-    "model.task": ("translate", "denoise", "classify", "forecast"),
-    "model.pooling": ("mean", "first", "last"),
-    "model.norm_position": ("post", "pre"),
-    "model.positions": ("sinusoidal", "learned"),
-    "model.tied_embeddings": ("all", "target", "none"),
-    "model.cell": ("rnn", "lstm", "gru"),
-    "model.attention": ("none", "additive", "dot", "general"),
-    "data.subword": ("bpe", "unigram"),
-    "data.normalization": ("none", "nfc", "nfkc"),
-    "train.schedule": ("inverse_sqrt", "cosine", "linear", "constant"),
-    "train.precision": ("auto", "float32", "bf16"),
-    "train.optimizer": ("adam", "muon"),
-    "train.batching": ("auto", "random", "bucketed"),
-    "train.best_metric": ("loss", "bleu", "accuracy", "macro_f1"),
-    "decode.compute": ("float32", "int8", "bfloat16", "float16"),
-}
-_POSITIVE = {
-    "model": ("d_model", "d_ff", "n_heads", "n_encoder_layers", "n_decoder_layers", "max_len", "kernel_width"),
-    "data": ("vocab_size", "max_length", "window", "horizon", "season"),
-    "train": (
-        "max_steps",
-        "tokens_per_batch",
-        "accumulate",
-        "warmup_steps",
-        "eps",
-        "average",
-        "log_every",
-        "validate_every",
-        "checkpoint_every",
-        "keep_last",
-    ),
-    "decode": ("beam_size", "n_best", "batch_tokens", "max_source_length", "draft_length", "temperature", "top_p"),
-}
-_MEANT_FOR = {  # settings of [model] that mean something to these architectures only
-    ("d_ff", "n_heads", "d_k", "d_v", "norm_position"): ("transformer",),
-    ("encoder_heads", "decoder_heads", "cross_heads"): ("transformer",),
-    ("positions", "max_len"): ("transformer", "conv"),
-    ("cell", "attention", "bidirectional", "input_feeding", "reverse_source"): ("recurrent",),
-    ("kernel_width",): ("conv",),
-}
-WITH_DECODER = ("translate", "denoise")  # tasks; what a denoiser itself leaves unread it keeps for the next stage
-_TASKS = {  # settings that mean something to these tasks only; "decode." stands for all of that section
-    ("model.pooling", "model.n_outputs"): ("classify", "forecast"),
-    ("model.n_inputs",): ("forecast",),
-    ("model.n_decoder_layers", "model.attention", "model.input_feeding", "model.reverse_source"): WITH_DECODER,
-    ("model.decoder_heads", "model.cross_heads"): WITH_DECODER,
-    ("model.tied_embeddings", "data.max_length_ratio", "data.bpe_dropout"): WITH_DECODER,
-    ("train.r_drop", "train.batching", "train.validate_bleu", "decode."): WITH_DECODER,
-    ("train.alignment_weight", "train.alignment_layer"): ("translate",),
-    ("data.tokenizer", "data.subword", "data.vocab_size", "data.normalization"): (*WITH_DECODER, "classify"),
-    ("data.lowercase", "data.max_length", "train.label_smoothing"): (*WITH_DECODER, "classify"),
-    ("data.target", "data.window", "data.horizon", "data.season", "data.valid_share"): ("forecast",),
-}
-_METRICS = {"bleu": WITH_DECODER, "accuracy": ("classify",), "macro_f1": ("classify",)}
-_PROBABILITIES = ("model.dropout", "data.bpe_dropout", "data.valid_share", "train.label_smoothing", "train.ema")
+def _settings() -> Iterator[tuple[str, Setting]]:
+    for part in fields(RunConfig):
+        for own in fields(get_type_hints(RunConfig)[part.name]):
+            said = own.metadata["setting"]
+            yield f"{part.name}.{own.name}", replace(said, only_for=part.metadata.get("only_for", {}) | said.only_for)
+
+
+SETTINGS = dict(_settings())  # by "section.key", in the order of declaration
+_METRICS = {"bleu": WITH_DECODER, "accuracy": ("classify",), "macro_f1": ("classify",)}  # what only some tasks have
 
 
 def check(config: RunConfig) -> RunConfig:
     """`config` itself when every value makes sense; `UserError` naming the first key that does not."""
-    values = flatten(config)
-    for key, valid in CHOICES.items():
-        if values[key] not in valid:
-            raise unknown(f"value for {key}", str(values[key]), valid)
-    for key, value in values.items():
-        section, name = key.split(".")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{key} = {value}: must be a finite number")
-        if name in _POSITIVE[section] and value <= 0:
-            raise UserError(f"{key} = {value}: must be greater than 0")
-        if key in _PROBABILITIES and not 0 <= value < 1:
-            raise UserError(f"{key} = {value}: must be at least 0 and less than 1")
-        if isinstance(value, int | float) and value < 0 and key != "train.seed":
-            raise UserError(f"{key} = {value}: must not be negative")
-    if not all(0 <= beta < 1 for beta in config.train.betas):
-        raise UserError(f"train.betas = {list(config.train.betas)}: both must be at least 0 and less than 1")
-    if config.decode.top_p > 1:
-        raise UserError(f"decode.top_p = {config.decode.top_p}: must be at most 1")
+    for part in fields(config):
+        check_values(part.name, getattr(config, part.name))
+    _check_meaning(config)
     _check_task(config)
-    _check_meaning(config.model)
     _check_alignment(config)
     _CHECKS[config.model.architecture](config)
     return config
 
 
-def _check_meaning(model: ModelConfig) -> None:
-    """Refuse what an architecture would silently ignore."""
-    default = ModelConfig()
-    for names, architectures in _MEANT_FOR.items():
-        for name in names if model.architecture not in architectures else ():
-            if getattr(model, name) != getattr(default, name):
-                raise UserError(
-                    f"model.{name} = {getattr(model, name)} means nothing to model.architecture = "
-                    f"{model.architecture}: leave it out or start from a recipe of that architecture"
-                )
+def check_values(section: str, table: Any) -> None:
+    """Raise a `UserError` naming the first value of a section that is none of its setting's."""
+    for own in fields(table):
+        SETTINGS[f"{section}.{own.name}"].check(f"{section}.{own.name}", getattr(table, own.name))
+
+
+def _check_meaning(config: RunConfig) -> None:
+    """Refuse what an architecture or a task would silently ignore."""
+    for key, value in flatten(config).items():
+        other = SETTINGS[key].unread_by(config.model)
+        if other and value != SETTINGS[key].default:
+            raise UserError(
+                f"{key} = {value} means nothing to model.{other} = {getattr(config.model, other)}: "
+                f"leave it out or start from a recipe of that {other}"
+            )
 
 
 def _check_task(config: RunConfig) -> None:
-    """Refuse what a task would silently ignore."""
-    task, values, default = config.model.task, flatten(config), flatten(RunConfig())
-    for names, tasks in _TASKS.items():
-        for key in values if task not in tasks else ():
-            if key.startswith(names) and values[key] != default[key]:
-                raise UserError(
-                    f"{key} = {values[key]} means nothing to model.task = {task}: "
-                    "leave it out or start from a recipe of that task"
-                )
+    task = config.model.task
     if task not in _METRICS.get(config.train.best_metric, (task,)):
         raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
     if task == "forecast" and config.data.season > config.data.window:
@@ -269,15 +262,10 @@ def _check_task(config: RunConfig) -> None:
 
 def _check_alignment(config: RunConfig) -> None:
     """Refuse what does not go with an attention head that learns links."""
-    others = {
-        "model.architecture": config.model.architecture != "transformer",
-        "data.bpe_dropout": bool(config.data.bpe_dropout),
-        "train.compile": config.train.compile,
-        "train.recompute": config.train.recompute,
-    }
-    for key in others if config.train.alignment_weight else ():
-        if others[key]:
-            raise UserError(f"train.alignment_weight does not go with {key} = {flatten(config)[key]}: leave out one")
+    values = flatten(config)
+    for key in ("data.bpe_dropout", "train.compile", "train.recompute") if config.train.alignment_weight else ():
+        if values[key]:
+            raise UserError(f"train.alignment_weight does not go with {key} = {values[key]}: leave out one")
 
 
 def _check_transformer(config: RunConfig) -> None:
@@ -315,8 +303,6 @@ def _check_recurrent(config: RunConfig) -> None:
         )
     if model.input_feeding and model.attention not in ("dot", "general"):
         raise UserError(f"model.input_feeding is for model.attention = dot or general, not {model.attention}")
-    if config.train.recompute:
-        raise UserError("train.recompute is for networks of layers, not for model.architecture = recurrent")
 
 
 def _check_conv(config: RunConfig) -> None:
@@ -341,16 +327,12 @@ def meaningful(config: RunConfig) -> dict[str, dict[str, Any]]:
     >>> sorted(meaningful(apply_settings(RunConfig(), ["model.task=forecast"])))
     ['data', 'model', 'train']
     """
-    model, idle = config.model, []
-    for names, architectures in _MEANT_FOR.items():
-        idle += [f"model.{name}" for name in names if model.architecture not in architectures]
-    for names, tasks in _TASKS.items():
-        idle += names if model.task not in tasks else ()
-    said = {
-        section: {key: value for key, value in table.items() if not f"{section}.{key}".startswith(tuple(idle))}
-        for section, table in config.as_dict().items()
-    }
-    return {section: table for section, table in said.items() if table}
+    said: dict[str, dict[str, Any]] = {}
+    for key, value in flatten(config).items():
+        section, name = key.split(".")
+        if not SETTINGS[key].unread_by(config.model):
+            said.setdefault(section, {})[name] = value
+    return said
 
 
 def from_dict(tables: Mapping[str, Any], origin: str, base: RunConfig | None = None) -> RunConfig:
@@ -391,7 +373,7 @@ def apply_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:
     >>> apply_settings(RunConfig(), ["train.max_steps=10", "model.norm_position=pre"]).model.norm_position
     'pre'
     """
-    valid = [key for key in flatten(config) if key not in DERIVED]
+    valid = [key for key, known in SETTINGS.items() if not known.derived]
     for setting in settings:
         key, equals, text = setting.partition("=")
         key = key.strip()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sightline.architectures import ARCHITECTURES, build_network, decoding_forms
-from sightline.config import CHOICES, ModelConfig, longest_sequence
+from sightline.config import SETTINGS, ModelConfig, longest_sequence
 from sightline.errors import UserError
 from sightline.network.inference import PreparedForms
 
@@ -13,7 +13,7 @@ CONFIG = ModelConfig(vocab_size=11, d_model=8, d_ff=16, n_heads=2, n_encoder_lay
 
 
 def test_every_choice_is_built_and_nothing_else() -> None:
-    assert (*ARCHITECTURES,) == CHOICES["model.architecture"]
+    assert (*ARCHITECTURES,) == SETTINGS["model.architecture"].choices
     for name in ARCHITECTURES:
         assert build_network(replace(CONFIG, architecture=name)).output.weight.shape == (11, 8)
 

@@ -1,6 +1,7 @@
 """Configuration: what is written is what is meant, and what is not understood is refused with a hint."""
 
 import json
+import math
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -8,16 +9,23 @@ from typing import Any
 import pytest
 
 from sightline.config import (
-    CHOICES,
+    POSITIVE,
+    RATE,
+    SETTINGS,
+    SHARE,
+    ModelConfig,
     RunConfig,
+    Setting,
     apply_settings,
     check,
     flatten,
     from_dict,
     load_recipe,
+    meaningful,
     recipe_names,
 )
 from sightline.errors import UserError
+from sightline.model_card import NOUNS, USAGE
 
 ANOTHER_VALUE = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v / 2 + 0.25, str: lambda v: v + "x"}
 
@@ -212,7 +220,72 @@ def test_bad_setting_is_told_the_fix(setting: str, message: str) -> None:
     assert str(error.value) == message
 
 
+# --- what a field says of itself
+
+
+def test_every_field_says_what_it_is_and_has_a_default_that_it_takes() -> None:
+    assert SETTINGS.keys() == flatten(RunConfig()).keys()
+    for key, value in flatten(RunConfig()).items():
+        assert SETTINGS[key].help and "%" not in SETTINGS[key].help, key  # argparse reads % as a format
+        assert SETTINGS[key].default == value
+        SETTINGS[key].check(key, value)
+
+
+def test_every_task_has_its_words_on_the_card() -> None:
+    assert {*NOUNS} == {*USAGE} == {*SETTINGS["model.task"].choices}
+
+
+def another(setting: Setting) -> Any:
+    """A value of the setting's that is not its default."""
+    if setting.choices:
+        return setting.choices[1]
+    near = setting.default
+    return (3, 2) if isinstance(near, tuple) else ANOTHER_VALUE[type(near)](near)
+
+
+@pytest.mark.parametrize("key", [key for key, setting in SETTINGS.items() if setting.only_for])
+def test_where_a_field_means_nothing_it_is_refused_and_not_told(key: str) -> None:
+    """Each place where it is read, and each where it is not, is one that there is; `meaningful` and `check` agree."""
+    for other, readers in SETTINGS[key].only_for.items():
+        places = SETTINGS[f"model.{other}"].choices
+        assert {*readers} < {*places}
+        for place in {*places} - {*readers}:
+            config = RunConfig(model=replace(ModelConfig(), **{other: place}))
+            section, name = key.split(".")
+            assert name not in meaningful(config).get(section, {})
+            table = getattr(config, section)
+            with pytest.raises(UserError, match=f"{key} = .* means nothing to model"):
+                check(replace(config, **{section: replace(table, **{name: another(SETTINGS[key])})}))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        (Setting(1, "a count", POSITIVE), 0, "a.b = 0: must be greater than 0"),
+        (Setting(0.1, "a rate", RATE), 1.0, "a.b = 1.0: must be at least 0 and less than 1"),
+        (Setting(1.0, "a share", SHARE), 1.5, "a.b = 1.5: must be greater than 0 and at most 1"),
+        (Setting(0.0, "a weight"), -0.5, "a.b = -0.5: must be at least 0"),
+        (Setting(0.0, "a weight"), math.inf, "a.b = inf: must be a finite number"),
+        (
+            Setting((0.9, 0.98), "two rates", RATE),
+            (0.9, 1.0),
+            "a.b = [0.9, 1.0]: each must be at least 0 and less than",
+        ),
+        (Setting("x", "a word", choices=("x", "yes")), "yess", "unknown value for a.b 'yess'; did you mean 'yes'?"),
+    ],
+    ids=lambda x: str(x)[:20],
+)
+def test_a_value_outside_its_range(setting: Setting, value: Any, message: str) -> None:
+    setting.check("a.b", setting.default)
+    with pytest.raises(UserError) as error:
+        setting.check("a.b", value)
+    assert str(error.value).startswith(message)
+
+
 # --- sense
+
+
+CHOICES = {key: setting.choices for key, setting in SETTINGS.items() if setting.choices}
 
 
 @pytest.mark.parametrize("key", CHOICES)
@@ -247,7 +320,7 @@ def test_every_choice_passes(key: str, valid: tuple[str, ...]) -> None:
         (["decode.temperature=0"], "decode.temperature = 0.0: must be greater than 0"),
         (["model.dropout=1"], "model.dropout = 1.0: must be at least 0 and less than 1"),
         (["data.bpe_dropout=-0.1"], "data.bpe_dropout = -0.1: must be at least 0 and less than 1"),
-        (["train.clip_norm=-1"], "train.clip_norm = -1.0: must not be negative"),
+        (["train.clip_norm=-1"], "train.clip_norm = -1.0: must be at least 0"),
         (["model.n_heads=7"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
         (["model.n_heads=7", "model.d_k=64"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
         (["model.cell=lstm"], "model.cell = lstm means nothing to model.architecture = transformer: leave it out"),

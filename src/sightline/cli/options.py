@@ -8,33 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file
 from sightline.cli.rules import refuse_unread
-from sightline.config import CHOICES, DecodeConfig
+from sightline.config import SETTINGS, DecodeConfig
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
     from sightline.api import Model
     from sightline.ensemble import Ensemble
-
-
-DECODE_HELP = {
-    "beam_size": "hypotheses kept; 1 is greedy",
-    "length_penalty": "alpha of the paper's length penalty; higher favours longer output",
-    "max_length_factor": "longest output = this * source pieces + --max-length-extra",
-    "max_length_extra": "see --max-length-factor",
-    "min_length_factor": "shortest output = this * source pieces",
-    "no_repeat_ngram": "no n-gram of this size twice in an output; 0 is off",
-    "n_best": "translations per line; in text output separated by tabs",
-    "sample": "draw at random instead of searching",
-    "temperature": "of sampling",
-    "top_k": "sample from the k likeliest pieces; 0 is all",
-    "top_p": "sample from the likeliest pieces with this total probability",
-    "seed": "of sampling",
-    "batch_tokens": "source pieces translated at once",
-    "max_source_length": "longer lines are translated in parts, pieces",
-    "shortlist": "write only what `sightline shortlist` has found likely for the source; faster on a CPU",
-    "draft_length": "pieces guessed ahead with --draft",
-    "compute": "numbers to compute with; int8 is fastest on a CPU, bfloat16 on CUDA",
-}
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -60,11 +39,12 @@ def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (
     for field in fields(DecodeConfig):
         if field.name in without:
             continue
-        name, text = "--" + field.name.replace("_", "-"), {**DECODE_HELP, **texts}[field.name]
+        name, setting = "--" + field.name.replace("_", "-"), SETTINGS[f"decode.{field.name}"]
+        text = texts.get(field.name, setting.help)
         if field.type is bool:
             group.add_argument(name, action="store_true", default=None, help=text)
         else:
-            choices = CHOICES.get(f"decode.{field.name}")
+            choices = setting.choices or None
             group.add_argument(name, type=field.type, choices=choices, metavar=None if choices else "N", help=text)
 
 

@@ -3,13 +3,13 @@
 import argparse
 from typing import Any
 
-from sightline.config import CHOICES, recipe_names
+from sightline.config import SETTINGS, recipe_names
 
 
 def add(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("train", help="train a model on aligned text files, or for another task")
-    tasks = CHOICES["model.task"]
+    tasks = SETTINGS["model.task"].choices
     parser.add_argument("--task", choices=tasks, default="", help="what to train for (default: the recipe's)")
     recipe = f"{', '.join(recipe_names())}, or a .toml file; with --init it may be left out: that model's own settings"
     parser.add_argument("--recipe", default="", help=recipe)

@@ -46,7 +46,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--draft", type=in_file, default="", metavar="FROM", help=draft)
     workers_option(parser)
     language_options(parser)
-    decode_options(parser)
+    n_best = "translations per line; in text output separated by tabs"
+    decode_options(parser, n_best=n_best)
     parser.set_defaults(run=run_translate)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config import DecodeConfig
+from sightline.config import DecodeConfig, check_values
 from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.contract import FREE, EncoderDecoder, Hypothesis, OwnSearch, PlainOptions, SpecialIds
 from sightline.errors import UserError
@@ -52,21 +52,12 @@ class Bounds:
 
 def check_decoding(config: DecodeConfig) -> None:
     """Raise a `UserError` for settings that contradict each other or have no meaning."""
+    check_values("decode", config)
     if not config.sample and config.n_best > config.beam_size:
         raise UserError(
             f"decode.n_best = {config.n_best} is more than decode.beam_size = {config.beam_size}: "
             "ask for fewer or search with a wider beam"
         )
-    if config.beam_size < 1 or config.n_best < 1 or config.batch_tokens < 1:
-        raise UserError("decode.beam_size, decode.n_best and decode.batch_tokens must be at least 1")
-    if not (math.isfinite(config.temperature) and config.temperature > 0):
-        raise UserError(f"decode.temperature = {config.temperature}: must be greater than 0 and finite")
-    if not 0 < config.top_p <= 1:
-        raise UserError(f"decode.top_p = {config.top_p}: must be greater than 0 and at most 1")
-    if config.max_source_length < 8:  # any character, in bytes, with its end mark and what is declared before it
-        raise UserError(f"decode.max_source_length = {config.max_source_length}: must be at least 8")
-    if not (math.isfinite(config.length_penalty) and config.length_penalty >= 0):
-        raise UserError(f"decode.length_penalty = {config.length_penalty}: must be at least 0 and finite")
 
 
 def is_plain(config: DecodeConfig) -> bool:

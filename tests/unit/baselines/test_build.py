@@ -138,7 +138,7 @@ def test_what_has_no_meaning_is_refused(variant: str, changes: dict[str, Any], m
 
 def test_recurrent_networks_have_no_layers_to_recompute(configure) -> None:
     config = RunConfig(model=configure("bahdanau"))
-    with pytest.raises(UserError, match=r"train\.recompute is for networks of layers"):
+    with pytest.raises(UserError, match=r"train\.recompute = True means nothing to model\.architecture = recurrent"):
         check(replace(config, train=replace(config.train, recompute=True)))
 
 

@@ -113,11 +113,18 @@ def test_dropped_pairs_drop_their_links(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    ["data.bpe_dropout=0.1", "train.compile=true", "train.recompute=true", "model.architecture=recurrent"],
+    ["data.bpe_dropout=0.1", "train.compile=true", "train.recompute=true"],
 )
 def test_what_does_not_go_with_it(setting: str) -> None:
     config = apply_settings(RunConfig(), ["train.alignment_weight=0.05", setting])
     with pytest.raises(UserError, match=f"train.alignment_weight does not go with {setting.split('=')[0]}"):
+        check(config)
+
+
+@pytest.mark.parametrize("other", ["model.architecture=recurrent", "model.task=denoise"])
+def test_who_has_no_such_head(other: str) -> None:
+    config = apply_settings(RunConfig(), ["train.alignment_weight=0.05", other])
+    with pytest.raises(UserError, match=rf"train\.alignment_weight = 0\.05 means nothing to {other.split('=')[0]}"):
         check(config)
 
 
