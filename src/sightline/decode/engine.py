@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,15 @@ from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.contract import FREE, EncoderDecoder, Hypothesis, OwnSearch, PlainOptions, SpecialIds
 from sightline.errors import UserError
 
+# Settings that a model's own search obeys, or that are done around it. Any other asks for steps: also one added later.
+PLAIN = frozenset(
+    {
+        *("beam_size", "length_penalty", "n_best"),  # `plain_options`
+        *("max_length_factor", "max_length_extra", "min_length_factor"),  # `bounds`
+        *("batch_tokens", "max_source_length", "shortlist", "draft_length", "compute"),  # not the search's affair
+        *("temperature", "top_k", "top_p", "seed"),  # of `sample`, without which nobody reads them
+    }
+)
 LEAST_SHARE = 512  # of `batch_tokens` for each thread: fewer rows would leave the products waiting for their weights
 
 
@@ -62,7 +71,7 @@ def check_decoding(config: DecodeConfig) -> None:
 
 def is_plain(config: DecodeConfig) -> bool:
     """Whether these settings ask for no more than a model's own search can do."""
-    return not (config.sample or config.no_repeat_ngram)
+    return all(getattr(config, own.name) == own.default for own in fields(config) if own.name not in PLAIN)
 
 
 def decode_tokens(
