@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config import ModelConfig
+from sightline.config import ModelConfig, heads_of_layers
 from sightline.native.library import library
 from sightline.native.network import LANES, Network, Shape
 from sightline.native.positions import sinusoids
@@ -36,11 +36,7 @@ def compiled(c: ModelConfig, weights: Weights, compute: str) -> Network:
     parameters = dict(weights)
     parameters.setdefault(TARGET, weights[SOURCE])  # what is shared is in the file once
     parameters.setdefault(OUTPUT, parameters[TARGET])
-    heads = [
-        _heads(c, c.encoder_heads, c.n_encoder_layers),
-        _heads(c, c.decoder_heads, c.n_decoder_layers),
-        _heads(c, c.cross_heads, c.n_decoder_layers),
-    ]
+    heads = [heads_of_layers(c, part) for part in ("encoder", "decoder", "cross")]
 
     def positions(length: int) -> tuple[Any, Any]:
         if c.positions == "learned":
@@ -61,12 +57,9 @@ def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
         shapes[OUTPUT] = table
     if c.positions == "learned":
         shapes |= {f"{side}_embeddings.positions.table": (c.max_len, d_model) for side in ("src", "tgt")}
-    for i, own in enumerate(_heads(c, c.encoder_heads, c.n_encoder_layers)):
+    for i, own in enumerate(heads_of_layers(c, "encoder")):
         shapes |= _attention(f"encoder.layers.{i}.self_attn", c, own) | _feed_forward(f"encoder.layers.{i}.ffn", c)
-    both = zip(
-        _heads(c, c.decoder_heads, c.n_decoder_layers), _heads(c, c.cross_heads, c.n_decoder_layers), strict=True
-    )
-    for i, (own, cross) in enumerate(both):
+    for i, (own, cross) in enumerate(zip(heads_of_layers(c, "decoder"), heads_of_layers(c, "cross"), strict=True)):
         name = f"decoder.layers.{i}"
         shapes |= _attention(f"{name}.self_attn", c, own) | _attention(f"{name}.cross_attn", c, cross)
         shapes |= _feed_forward(f"{name}.ffn", c)
@@ -93,8 +86,3 @@ def _linear(name: str, d_in: int, d_out: int) -> dict[str, tuple[int, ...]]:
 
 def _norm(name: str, d_model: int) -> dict[str, tuple[int, ...]]:
     return {f"{name}.weight": (d_model,), f"{name}.bias": (d_model,)}
-
-
-def _heads(c: ModelConfig, left: tuple[int, ...], n_layers: int) -> tuple[int, ...]:
-    """The heads of each layer: those that pruning has left, or all."""
-    return left or (c.n_heads,) * n_layers

@@ -210,6 +210,12 @@ def longest_sequence(config: ModelConfig) -> int | None:
     return config.max_len if config.positions == "learned" else None
 
 
+def heads_of_layers(config: ModelConfig, part: str) -> tuple[int, ...]:
+    """The heads of each layer of "encoder", "decoder" or "cross": those that pruning has left, or all."""
+    n_layers = config.n_encoder_layers if part == "encoder" else config.n_decoder_layers
+    return getattr(config, f"{part}_heads") or (config.n_heads,) * n_layers
+
+
 def _settings() -> Iterator[tuple[str, Setting]]:
     for part in fields(RunConfig):
         for own in fields(get_type_hints(RunConfig)[part.name]):

@@ -26,6 +26,7 @@ from sightline.compiled import COMPUTES, Weights, compiled, fits, is_for_library
 from sightline.config import DecodeConfig, ModelConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
+from sightline.families.layout import read_json
 from sightline.native.network import Network as CompiledNetwork
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def write_decoding(folder: Path, decode: DecodeConfig, edit: Callable[[str], str
 
 def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration of a model directory, and what else its config.json says."""
-    tables = _read_json(folder / CONFIG)
+    tables = read_json(folder / CONFIG)
     if {"family", "model_type"} & tables.keys():
         family = tables.get("family") or tables["model_type"]
         raise UserError(
@@ -135,7 +136,7 @@ def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}
     config = from_dict(sections, str(folder / CONFIG))
     if (folder / GENERATION).is_file():
-        config = from_dict({"decode": _read_json(folder / GENERATION)}, str(folder / GENERATION), config)
+        config = from_dict({"decode": read_json(folder / GENERATION)}, str(folder / GENERATION), config)
     return check(config), tables
 
 
@@ -269,7 +270,7 @@ def read_alignment(folder: Path) -> dict[str, Any] | None:
     path = folder / ALIGNMENT
     if not path.is_file():
         return None
-    head = _read_json(path)
+    head = read_json(path)
     kinds = {"layer": int, "head": int | None, "row": str}
     if head.keys() != kinds.keys() or not all(isinstance(head[name], kind) for name, kind in kinds.items()):
         raise UserError(f"{path}: must say layer, head and row; choose anew with `sightline align {folder} --choose`")
@@ -305,13 +306,3 @@ def write_text(path: Path, text: str) -> None:
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     _write(path, lambda draft: draft.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8"))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: must be a JSON object")
-    return value

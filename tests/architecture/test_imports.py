@@ -62,7 +62,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "serve": frozenset({"decode", "inspect", "config"}),
     "model_card": frozenset({"config"}),
     "summary": frozenset({"config", "families", "generation", "relatives", "model_card", "model_directory"}),
-    "model_directory": frozenset({"config", "data", "native", "compiled", "architectures"}),
+    "model_directory": frozenset({"config", "data", "native", "compiled", "architectures", "families.layout"}),
     "pooled_directory": frozenset({"config", "data", "network", "architectures", "model_directory"}),
     "distill": frozenset({"data", "decode"}),
     "backtranslation": frozenset({"data", "decode"}),

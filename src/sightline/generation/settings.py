@@ -4,7 +4,6 @@ Lengths count what is written anew, end mark included. What such a file may ask 
 `unused`, by name, so that it can be said. Not here: the search (`sightline.decode`).
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -16,6 +15,7 @@ from sightline.decode.ending import PoolFilled
 from sightline.decode.sampling import SamplingOptions
 from sightline.decode.search import Rule, SearchOptions, Stop
 from sightline.errors import UserError, unknown
+from sightline.families.layout import read_json
 
 FILE = "generation_config.json"
 NEW_TOKENS = 128  # where neither file nor caller says how many
@@ -157,12 +157,7 @@ ABSENT = {
 def read_settings(folder: Path, hf_config: Mapping[str, Any], has_encoder: bool) -> GenerationSettings:
     """The settings of the checkpoint in `folder`; `UserError` where they make no sense."""
     path = folder / FILE
-    values = dict(hf_config)
-    if path.is_file():
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UserError(f"{path}: cannot be read as JSON ({error})") from None
+    values = read_json(path) if path.is_file() else dict(hf_config)
     try:
         settings = settings_from(values, hf_config, has_encoder)
         settings.check()

@@ -25,9 +25,9 @@ from sightline.data.batch import Batch, collate
 from sightline.data.batching import cut_padded
 from sightline.data.links import NO_WORD, GoldLinks, Link, Links, words_of_pieces
 from sightline.data.tokenizer import Tokenizer
+from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.evaluate.alignment import AlignmentScore, score_alignment
-from sightline.inspect.pair import evaluating
 from sightline.inspect.recording import Attention, cross_attentions, recording
 
 ROWS = ("predicts", "reads")

@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator, override
 from sightline.errors import UserError, unknown
-from sightline.inspect.pair import evaluating, read_pair
+from sightline.inspect.pair import read_pair
 from sightline.inspect.record import AttentionRecord
 from sightline.inspect.recording import STACKS, Attention, attentions, recording
 from sightline.network.attention import MultiHeadAttention

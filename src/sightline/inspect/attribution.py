@@ -17,9 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.baselines.conv import Convolutional
+from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
-from sightline.inspect.pair import Pair, device_of, evaluating, read_pair
+from sightline.inspect.pair import Pair, device_of, read_pair
 from sightline.inspect.record import Attribution, Word
 
 STEPS = 64

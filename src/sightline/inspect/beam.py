@@ -15,9 +15,9 @@ from sightline.decode.candidates import Candidates as Shortlisted
 from sightline.decode.ending import length_penalty
 from sightline.decode.engine import not_finite
 from sightline.decode.search import Candidates, Hypothesis, SearchOptions, beam_search
-from sightline.decode.steps import search_options, start_decoding
+from sightline.decode.steps import evaluating, search_options, start_decoding
 from sightline.decode.translator import Translator
-from sightline.inspect.pair import evaluating, written
+from sightline.inspect.pair import written
 from sightline.inspect.record import BeamNode
 
 

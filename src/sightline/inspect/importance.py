@@ -22,9 +22,9 @@ from torch.nn import functional as F
 from sightline.data.batch import Batch, collate
 from sightline.data.batching import cut_padded
 from sightline.data.tokenizer import Tokenizer
+from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, Place, multi_head_attentions
-from sightline.inspect.pair import evaluating
 from sightline.network.attention import MultiHeadAttention
 
 

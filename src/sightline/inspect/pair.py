@@ -4,8 +4,6 @@ A translation is made only where none is given. Either way the model then reads 
 its states are those of the search that wrote the translation, position by position. Not here: what is looked at.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -112,17 +110,6 @@ def written(found: Hypothesis, eos_id: int) -> list[int]:
     """The ids of a hypothesis with its end mark, unless it stopped at the longest length."""
     ended = len(found.token_log_probs) > len(found.tokens)
     return [*found.tokens, eos_id] if ended else found.tokens
-
-
-@contextmanager
-def evaluating(network: Any) -> Iterator[None]:
-    """Inside, the network is without dropout."""
-    was_training = network.training
-    network.train(False)
-    try:
-        yield
-    finally:
-        network.train(was_training)
 
 
 def device_of(network: nn.Module) -> torch.device:

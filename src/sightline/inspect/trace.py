@@ -11,10 +11,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.decode.ranking import best
+from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
 from sightline.inspect.beam import watched_search
-from sightline.inspect.pair import Pair, evaluating, found_pair, given_pair, read_source
+from sightline.inspect.pair import Pair, found_pair, given_pair, read_source
 from sightline.inspect.record import Candidate, Position, Trace
 from sightline.inspect.recording import outputs
 from sightline.network.transformer import Transformer

@@ -16,9 +16,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sightline.decode.ranking import best
+from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
-from sightline.inspect.pair import Pair, evaluating, read_pair
+from sightline.inspect.pair import Pair, read_pair
 from sightline.inspect.recording import outputs
 from sightline.network.masks import causal_mask
 from sightline.network.transformer import Transformer

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.inspect.attend import attend
-from sightline.inspect.pair import evaluating
 from sightline.inspect.walk import Stop, walk
 
 SRC, TGT = "A dog runs .", "Der Hund sieht ."
