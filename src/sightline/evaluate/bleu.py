@@ -1,5 +1,5 @@
 """Corpus metrics: BLEU, chrF++ and TER as sacreBLEU computes them (Post 2018, arXiv:1804.08771), each with
-the signature that reproduces it; and whether the difference between systems is more than chance.
+the signature that reproduces it.
 
 Text goes in as the user would read it: detokenised hypotheses against untouched references. The one exception
 is the tokenised, lowercased figure of the Multi30k literature, which exists to stand beside a published table and must
@@ -7,7 +7,7 @@ not be mixed with the others. Producing the hypotheses is `decode`'s work; the m
 `score.py`.
 
 Every figure is made by a `Measure`: statistics of each line, and a score from their sums. Corpus scores and the
-bootstrap differ in which lines are summed, in nothing else.
+bootstrap (`significance.py`) differ in which lines are summed, in nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,6 @@ References = Sequence[str] | Sequence[Sequence[str]]
 METRICS = ("BLEU", "chrF++", "TER")
 TOKENIZER_PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}  # those of others: sentencepiece
 MULTI30K = "BLEU (Multi30k: tokenized, lowercased)"
-SAMPLES, SEED = 1000, 12345  # of the bootstrap; the seed is sacreBLEU's
 
 
 @dataclass(frozen=True)
@@ -60,26 +59,6 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A system's score, and mean and half width of its 95 % interval over bootstrap samples."""
-
-    score: float
-    mean: float
-    ci: float
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two systems under one metric; `p_value`: how often chance alone makes as large a difference."""
-
-    name: str
-    a: Interval
-    b: Interval
-    p_value: float
-    signature: str
-
-
-@dataclass(frozen=True)
 class Measure:
     """A metric of sacreBLEU's, what is done to each line before it, and how the signature says so."""
 
@@ -104,17 +83,6 @@ class Measure:
             else None
         )
         return Score(self.name, float(result.score), self.signature(), length)
-
-    def resampled(
-        self, statistics: Float[np.ndarray, "lines figures"], n_samples: int = SAMPLES, seed: int = SEED
-    ) -> Float[np.ndarray, " samples"]:
-        """The scores of as many lines drawn with replacement, the same draws for every system of as many lines."""
-        lines = len(statistics)
-        drawn = np.random.default_rng(seed).choice(lines, size=(n_samples, lines), replace=True)
-        counts = np.stack([np.bincount(row, minlength=lines) for row in drawn])
-        return np.array(
-            [self.metric._compute_score_from_stats(sums).score for sums in counts @ statistics], dtype=float
-        )
 
     def signature(self, **more: Any) -> str:
         """sacreBLEU's, once the metric has seen references; with `more` items, such as `seed=1`."""
@@ -202,77 +170,9 @@ def as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]]:
     return {name: {"score": score.score, "signature": score.signature} for name, score in scores.items()}
 
 
-def comparison_as_json(comparisons: dict[str, Comparison]) -> dict[str, dict[str, object]]:
-    """`{"BLEU": {"name": "BLEU", "a": {"score": ...}, "b": {...}, "p_value": 0.01, ...}, ...}`."""
-    return {name: asdict(comparison) for name, comparison in comparisons.items()}
-
-
 def multi30k_tokenized_bleu(hypotheses: Sequence[str], references: References, language: str) -> Score:
     """The tokenised, lowercased BLEU of the Multi30k literature; only for comparison with its tables (`measures`)."""
     return corpus_scores(hypotheses, references, [], multi30k=language)[MULTI30K]
-
-
-def paired_bootstrap(
-    hypotheses_a: Sequence[str],
-    hypotheses_b: Sequence[str],
-    references: References,
-    metrics: Sequence[str] = METRICS,
-    n_samples: int = SAMPLES,
-    seed: int = SEED,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-    multi30k: str = "",
-) -> dict[str, Comparison]:
-    """Is system b really different from a? Paired bootstrap (Koehn 2004, W04-3250), sacreBLEU's figure for figure.
-
-    Both systems are scored on the same `n_samples` random draws, with replacement, of as many lines as the
-    corpus has. A p-value under 0.05 is the usual line; with a few hundred lines a difference of half a point
-    rarely makes it.
-    """
-    if n_samples < 1 or seed < 1:
-        raise UserError(f"n_samples and seed must be at least 1, not {n_samples} and {seed}")
-    comparisons = {}
-    for measure in measures(metrics, tokenize, lowercase, multi30k):
-        a, b = (measure.statistics(hypotheses, references) for hypotheses in (hypotheses_a, hypotheses_b))
-        scores = [measure.score(a).score], [measure.score(b).score]
-        samples = [measure.resampled(a, n_samples, seed)], [measure.resampled(b, n_samples, seed)]
-        signature = measure.signature(seed=seed, bs=n_samples)
-        comparisons[measure.name] = compare(measure.name, signature, scores, samples, seed)
-    return comparisons
-
-
-def compare(
-    name: str,
-    signature: str,
-    scores: tuple[Sequence[float], Sequence[float]],
-    samples: tuple[Sequence[Float[np.ndarray, " samples"]], Sequence[Float[np.ndarray, " samples"]]],
-    seed: int = SEED,
-) -> Comparison:
-    """Two systems, each trained once or with several seeds: `scores` of the runs, and theirs when `resampled`.
-
-    A system of several runs counts by their mean. In each sample as many of its runs are drawn, with replacement, as it
-    has: the luck of a seed is chance as well as that of a sentence (Clark et al. 2011, P11-2031).
-    """
-    rng = np.random.default_rng(seed)
-    real = [float(np.mean(own)) for own in scores]
-    a, b = (_mean_of_drawn(np.stack(own), rng) for own in samples)
-    differences = np.abs(a - b)
-    beyond = int((differences - differences.mean() > abs(real[0] - real[1])).sum())
-    # For equal scores the count gives the smallest p-value, but every difference is as large as none.
-    p_value = 1.0 if real[0] == real[1] else (beyond + 1) / (len(differences) + 1)
-    return Comparison(name, _interval(real[0], a), _interval(real[1], b), p_value, signature)
-
-
-def _mean_of_drawn(
-    samples: Float[np.ndarray, "runs samples"], rng: np.random.Generator
-) -> Float[np.ndarray, " samples"]:
-    runs = rng.integers(len(samples), size=samples.shape)
-    return np.take_along_axis(samples, runs, axis=0).mean(0)
-
-
-def _interval(score: float, samples: Float[np.ndarray, " samples"]) -> Interval:
-    ordered, edge = np.sort(samples), len(samples) // 40
-    return Interval(score, float(samples.mean()), float(ordered[-edge - 1] - ordered[edge]) / 2)
 
 
 def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[str]]:

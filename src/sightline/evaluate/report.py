@@ -6,15 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from sightline.config import DecodeConfig
 from sightline.decode.translator import Translation, override
-from sightline.evaluate.bleu import (
-    Comparison,
-    Score,
-    as_json,
-    comparison_as_json,
-    corpus_scores,
-    measures,
-    paired_bootstrap,
-)
+from sightline.evaluate.bleu import Score, as_json, corpus_scores, measures
+from sightline.evaluate.significance import Comparison, comparison_as_json, paired_bootstrap
 
 
 @runtime_checkable

@@ -5,7 +5,8 @@ import io
 import re
 from collections.abc import Sequence
 
-from sightline.evaluate.bleu import MULTI30K, SAMPLES, SEED
+from sightline.evaluate.bleu import MULTI30K
+from sightline.evaluate.significance import SAMPLES, SEED
 from sightline.results.table import Cell, Column, Table
 
 HEAD = (

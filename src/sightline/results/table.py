@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from sightline.errors import unknown
-from sightline.evaluate.bleu import Measure, compare
+from sightline.evaluate.bleu import Measure
+from sightline.evaluate.significance import compare, resampled
 from sightline.results.hypotheses import EvaluationSet
 from sightline.results.runs import Group
 
@@ -109,7 +110,7 @@ def _figures(
 ) -> _Figures:
     statistics = [measure.statistics(hypotheses[run.name][test.name], test.references) for run in group.runs]
     scores = [measure.score(own).score for own in statistics]
-    return _Figures(scores, [measure.resampled(own) for own in statistics] if resample else [])
+    return _Figures(scores, [resampled(measure, own) for own in statistics] if resample else [])
 
 
 def _cell(own: _Figures, baseline: _Figures | None) -> Cell:

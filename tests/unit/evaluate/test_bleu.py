@@ -20,13 +20,11 @@ from sightline.evaluate.bleu import (
     Length,
     Score,
     as_json,
-    compare,
-    comparison_as_json,
     corpus_scores,
     multi30k_tokenized_bleu,
-    paired_bootstrap,
 )
 from sightline.evaluate.report import evaluate_model
+from sightline.evaluate.significance import compare, comparison_as_json, paired_bootstrap
 
 REFERENCES = [
     "The cat sat on the mat .",

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sightline.errors import UserError
-from sightline.evaluate.bleu import corpus_scores, measures, paired_bootstrap
+from sightline.evaluate.bleu import corpus_scores, measures
+from sightline.evaluate.significance import paired_bootstrap
 from sightline.results.formats import as_csv, latex, markdown
 from sightline.results.hypotheses import EvaluationSet
 from sightline.results.runs import Group, group_runs
