@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import aligned, in_file, out_file, output
-from sightline.cli.generate import compute_option, is_family_model, score_text
+from sightline.cli.generate import compute_option, score_text
 from sightline.cli.options import (
     EITHER,
     decode_options,
     decode_overrides,
     ensemble_option,
+    is_family_model,
     load_model,
     load_models,
     model_options,

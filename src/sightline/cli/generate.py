@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, lines_of, out_file, output
-from sightline.cli.options import FAMILY, decode_overrides, input_option, model_options, whole
-from sightline.cli.rules import refuse_unread
+from sightline.cli.options import (
+    FAMILY,
+    decode_overrides,
+    input_option,
+    language_options,
+    model_options,
+    refuse_unread,
+    whole,
+)
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,13 +66,6 @@ def generation_settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def language_options(parser: argparse.ArgumentParser) -> None:
-    """What to say to models of many languages or tasks."""
-    group = parser.add_argument_group("models that translate or rewrite")
-    group.add_argument("--source-language", default="", metavar="CODE", help="as the model has it: de, deu_Latn, de_DE")
-    group.add_argument("--target-language", default="", metavar="CODE", help="language to write in")
-
-
 def compute_option(parser: argparse.ArgumentParser) -> None:
     """`--compute` of the commands for these models; `translate` has it among its decoding options."""
     numbers = "numbers to compute with (default: on a CPU float32, elsewhere those of the file)"
@@ -83,14 +83,6 @@ def family_model(options: argparse.Namespace, verb: str, what: str) -> Any:
     for name in getattr(getattr(model, "generation", None), "unused", ()):
         print(f"{options.model}: generation_config.json asks for {name}, which is not supported", file=sys.stderr)
     return model
-
-
-def is_family_model(path: str) -> bool:
-    """Whether MODEL is a checkpoint of one of the families."""
-    from sightline.families.hub import folder_of
-    from sightline.families.layout import is_family
-
-    return is_family(folder_of(path))
 
 
 # --- generate ---

@@ -1,13 +1,12 @@
 """Options that several commands share, and what they stand for."""
 
 import argparse
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file
-from sightline.cli.rules import refuse_unread
 from sightline.config import SETTINGS, DecodeConfig
 from sightline.errors import UserError
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from sightline.api import Model
     from sightline.ensemble import Ensemble
 
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 def whole(least: int) -> Callable[[str], int]:
     """The type of an option for a whole number of at least so much."""
@@ -57,6 +57,23 @@ def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str
     return given
 
 
+def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
+    """`UserError` for a setting that the kind of search leaves unread.
+
+    Args:
+        given: settings of the command line by name, of `DecodeConfig` or `GenerationSettings`.
+        usual: the model's own, an object of either; it says whether the model samples where nobody says so.
+    """
+    sample = given.get("sample", usual.sample)
+    stray = [name for name in SAMPLING if name in given and not sample]
+    if stray:
+        raise UserError(f"--{stray[0].replace('_', '-')} is for sampling: add --sample, or leave it out")
+    if sample and given.get("beam_size", 1) > 1:
+        raise UserError(
+            "--beam-size does not go with --sample: what is drawn is not searched for; --n-best draws several"
+        )
+
+
 OWN = "model directory"
 FAMILY = "folder in the Hugging Face layout, or what `sightline import` made of it"
 EITHER = f"{OWN}, or {FAMILY}"
@@ -67,8 +84,23 @@ def model_options(parser: argparse.ArgumentParser, needed: bool = True, what: st
     device_option(parser)
 
 
+def is_family_model(path: str) -> bool:
+    """Whether MODEL is a checkpoint of one of the families."""
+    from sightline.families.hub import folder_of
+    from sightline.families.layout import is_family
+
+    return is_family(folder_of(path))
+
+
 def device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+
+
+def language_options(parser: argparse.ArgumentParser) -> None:
+    """What to say to models of many languages or tasks."""
+    group = parser.add_argument_group("models that translate or rewrite")
+    group.add_argument("--source-language", default="", metavar="CODE", help="as the model has it: de, deu_Latn, de_DE")
+    group.add_argument("--target-language", default="", metavar="CODE", help="language to write in")
 
 
 def ensemble_option(parser: argparse.ArgumentParser) -> None:

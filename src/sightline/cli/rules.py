@@ -1,7 +1,8 @@
 """Flags beside each other, and files: what a command would leave unread, or overwrite, is refused before it begins.
 
-Silence about a flag is worse than a refusal. `RULES` has what the command line alone shows, `refuse_unread` what hangs
-on the settings of a model. Not here: the range of a single value (`options.whole`, and the library's own checks).
+Silence about a flag is worse than a refusal. `RULES` has what the command line alone shows. Not here: what hangs on the
+settings of a model (`options.refuse_unread`), and the range of a single value (`options.whole`, and the library's own
+checks).
 """
 
 import argparse
@@ -15,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from sightline.cli.files import in_file, out_file
+from sightline.cli.options import SAMPLING
 from sightline.config import DecodeConfig
 from sightline.errors import UserError
 
 DECODING = tuple(field.name for field in fields(DecodeConfig))
-SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
 @dataclass(frozen=True)
@@ -128,23 +129,6 @@ def refuse_meaningless(command: str, flags: Mapping[str, str], options: argparse
         for name in rule.flags:
             if name in flags and rule.holds(options):
                 raise UserError(f"{flags[name]} {rule.why}")
-
-
-def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
-    """`UserError` for a setting that the kind of search leaves unread.
-
-    Args:
-        given: settings of the command line by name, of `DecodeConfig` or `GenerationSettings`.
-        usual: the model's own, an object of either; it says whether the model samples where nobody says so.
-    """
-    sample = given.get("sample", usual.sample)
-    stray = [name for name in SAMPLING if name in given and not sample]
-    if stray:
-        raise UserError(f"--{stray[0].replace('_', '-')} is for sampling: add --sample, or leave it out")
-    if sample and given.get("beam_size", 1) > 1:
-        raise UserError(
-            "--beam-size does not go with --sample: what is drawn is not searched for; --n-best draws several"
-        )
 
 
 def in_flags(message: str, flags: Mapping[str, str]) -> str:

@@ -9,13 +9,14 @@ from itertools import islice, tee
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, lines_of, out_file, output, progress
-from sightline.cli.generate import is_family_model, language_options, translate_lines
 from sightline.cli.options import (
     EITHER,
     decode_options,
     decode_overrides,
     ensemble_option,
     input_option,
+    is_family_model,
+    language_options,
     load_models,
     model_options,
     output_option,
@@ -54,6 +55,8 @@ def add(commands: Any) -> None:
 def run_translate(options: argparse.Namespace) -> None:
     """Translate; line in, line out."""
     if is_family_model(options.model):
+        from sightline.cli.generate import translate_lines
+
         translate_lines(options)
         return
     if options.source_language or options.target_language:

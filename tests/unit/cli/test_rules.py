@@ -11,7 +11,8 @@ import pytest
 
 from sightline import cli
 from sightline.cli.files import in_file, out_file
-from sightline.cli.rules import RULES, in_flags, refuse_unread
+from sightline.cli.options import refuse_unread
+from sightline.cli.rules import RULES, in_flags
 from sightline.errors import UserError
 
 PARSERS = cli.build_parser()[1]
