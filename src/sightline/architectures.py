@@ -1,56 +1,58 @@
 """Every architecture by its name: the one table between a configuration and the packages that hold modules.
 
-`network/build.py` and `baselines/build.py` say how each is put together. Whoever trains, searches or saves a network
-gets it from here and knows no name.
+`network/build.py` and `baselines/build.py` say how each is put together; a builder is imported when a configuration
+asks for it. Whoever trains, searches or saves a network gets it from here and knows no name.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
 
-from sightline.baselines.build import build_conv, build_pooled_conv, build_pooled_recurrent, build_recurrent
-from sightline.baselines.conv import Convolutional
-from sightline.baselines.recurrent import Recurrent
 from sightline.config import ModelConfig
 from sightline.errors import UserError, unknown
-from sightline.network.build import build_model as build_transformer
-from sightline.network.build import build_pooled_transformer
-from sightline.network.heads import PooledEncoder
 from sightline.network.inference import Prepared, PreparedForms
 from sightline.network.parameters import load_parameters
 from sightline.network.transformer import Transformer
 
-Network = Transformer | Recurrent | Convolutional
+if TYPE_CHECKING:
+    from sightline.baselines.conv import Convolutional
+    from sightline.baselines.recurrent import Recurrent
+    from sightline.network.heads import PooledEncoder
+
+    Network = Transformer | Recurrent | Convolutional
+
 Kind = TypeVar("Kind", bound=nn.Module)
 
-ARCHITECTURES: dict[str, Callable[[ModelConfig], Network]] = {
-    "transformer": build_transformer,
-    "recurrent": build_recurrent,
-    "conv": build_conv,
+ARCHITECTURES = {  # name -> module:function, from a ModelConfig to a network
+    "transformer": "sightline.network.build:build_model",
+    "recurrent": "sightline.baselines.build:build_recurrent",
+    "conv": "sightline.baselines.build:build_conv",
+}
+
+POOLED = {  # the same for the encoder alone
+    "transformer": "sightline.network.build:build_pooled_transformer",
+    "recurrent": "sightline.baselines.build:build_pooled_recurrent",
+    "conv": "sightline.baselines.build:build_pooled_conv",
 }
 
 
-POOLED: dict[str, Callable[[ModelConfig], PooledEncoder]] = {
-    "transformer": build_pooled_transformer,
-    "recurrent": build_pooled_recurrent,
-    "conv": build_pooled_conv,
-}
-
-
-def build_network(config: ModelConfig) -> Network:
+def build_network(config: ModelConfig) -> "Network":
     """The network of `config` with fresh parameters from torch's global generator."""
     if config.architecture not in ARCHITECTURES:
         raise unknown("architecture", config.architecture, ARCHITECTURES)
     assert config.vocab_size > 0, "vocab_size is known once a tokenizer is"
-    return ARCHITECTURES[config.architecture](config)
+    build: Callable[[ModelConfig], Network] = resolve_name(ARCHITECTURES[config.architecture])
+    return build(config)
 
 
-def build_pooled(config: ModelConfig) -> PooledEncoder:
+def build_pooled(config: ModelConfig) -> "PooledEncoder":
     """The encoder alone, many to one, with fresh parameters: for classes, or for a series."""
     assert config.n_outputs > 0, "n_outputs is known once the data are"
-    return POOLED[config.architecture](config)
+    build: Callable[[ModelConfig], PooledEncoder] = resolve_name(POOLED[config.architecture])
+    return build(config)
 
 
 def with_parameters(
@@ -67,14 +69,23 @@ def with_parameters(
     return network.eval()
 
 
-def decoding_forms(network: Network) -> Callable[[str], Network | Prepared]:
+def decoding_forms(network: "Network") -> "Callable[[str], Network | Prepared]":
     """What gives the network in the form for `DecodeConfig.compute`; only the Transformer has others than itself."""
     if isinstance(network, Transformer):
         return PreparedForms(network)
 
-    def form(compute: str) -> Network:
+    def form(compute: str) -> "Network":
         if compute != "float32":
             raise UserError(f"decode.compute = {compute} is for the Transformer; this model decodes in float32")
         return network
 
     return form
+
+
+def __getattr__(name: str) -> Any:
+    """The type `Network`, for whoever asks for it at run time: that takes every architecture there is."""
+    if name != "Network":
+        raise AttributeError(f"module 'sightline.architectures' has no attribute '{name}'")
+    kinds = ("baselines.recurrent:Recurrent", "baselines.conv:Convolutional")
+    recurrent, conv = (resolve_name(f"sightline.{kind}") for kind in kinds)
+    return Transformer | recurrent | conv

@@ -1,6 +1,7 @@
 """From files and a recipe to a model directory: where a task's job meets the trainer.
 
-What differs between tasks is in `sightline.tasks`; here is what all of them have in common.
+What differs between tasks is in `sightline.tasks`, and is imported when its task is asked for; here is what all of them
+have in common.
 """
 
 import os
@@ -8,6 +9,7 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -15,18 +17,15 @@ from torch import Tensor
 
 import sightline
 from sightline.config import WITH_DECODER, RunConfig, apply_settings, check, flatten, load_recipe
+from sightline.data.amount import parse_amount
 from sightline.data.first_look import check_files
-from sightline.data.split import parse_amount
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.model_card import DECODING, model_card, with_row
 from sightline.model_directory import CONFIG, read_settings, settings_for, write_decoding, write_settings, write_weights
 from sightline.network.parameters import count_parameters
-from sightline.tasks.classification import classification_job
-from sightline.tasks.denoising import denoising_job
-from sightline.tasks.forecasting import forecast_job
 from sightline.tasks.job import Job, TrainRequest, say
-from sightline.tasks.translation import continuing, translation_job
+from sightline.tasks.translation import continuing
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.lock import locked
@@ -37,11 +36,12 @@ __all__ = ["TrainRequest", "train_model"]
 
 FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings with an option of their own
 
-TASKS: dict[str, Callable[[TrainRequest, RunConfig, Path], Job]] = {
-    "translate": translation_job,
-    "denoise": denoising_job,
-    "classify": classification_job,
-    "forecast": forecast_job,
+MakeJob = Callable[[TrainRequest, RunConfig, Path], Job]  # from what is asked for, the settings and the model directory
+TASKS = {  # name -> module:function, a `MakeJob`
+    "translate": "sightline.tasks.translation:translation_job",
+    "denoise": "sightline.tasks.denoising:denoising_job",
+    "classify": "sightline.tasks.classification:classification_job",
+    "forecast": "sightline.tasks.forecasting:forecast_job",
 }
 
 # Settings a resumed run may change: they decide when something happens, not what is computed at a step.
@@ -79,7 +79,8 @@ def train_model(request: TrainRequest) -> str:
 
 
 def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch.device) -> str:
-    job = TASKS[config.model.task](request, config, folder)
+    make: MakeJob = resolve_name(TASKS[config.model.task])
+    job = make(request, config, folder)
     config = check(job.config)
     about = {**_about(request), **job.about}
     if request.resume and (folder / CONFIG).is_file():

@@ -33,9 +33,9 @@ def add(commands: Any) -> None:
 def run_check_corpus(options: argparse.Namespace) -> None:
     """Print a report and write its page."""
     from sightline.config import RunConfig, load_recipe
+    from sightline.data.amount import parse_amount
     from sightline.data.first_look import check_files, parse_pairs
     from sightline.data.prepared import spool
-    from sightline.data.split import parse_amount
     from sightline.survey.page import page
     from sightline.survey.report import TRAINING, VALIDATION, as_text, check_corpora
 
@@ -75,7 +75,8 @@ def _tests(options: argparse.Namespace) -> dict[str, list[str]]:
 
 def _split_note(train: Sequence["Corpus"], valid: Sequence[str]) -> Iterator[str]:
     """What `train --valid 1%` would do."""
-    from sightline.data.split import parse_amount, split
+    from sightline.data.amount import parse_amount
+    from sightline.data.split import split
 
     amount = parse_amount(valid)
     if amount:

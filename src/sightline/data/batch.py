@@ -1,9 +1,9 @@
-"""Last stage of the pipeline: ids of some pairs to the tensors of one batch; the same for texts with labels and for
-windows of a time series.
+"""Last stage of the pipeline: ids of some pairs to the tensors of one batch.
 
 Section 3.4 and Figure 1 of the paper: the decoder reads the target shifted right, so a target becomes `tgt_in
 = start + pieces` and `tgt_out = pieces + end`. Sources carry the end mark too. Which pairs form a batch is
-decided in `batching.py`; masks inside the model are made in `network/masks.py`.
+decided in `batching.py`; masks inside the model are made in `network/masks.py`. Batches of texts with labels are in
+`labelled.py`, those of windows of a time series in `series.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -100,72 +100,6 @@ class Batch(OnDevices):
         return f"{rows} pairs, {src_len} source and {self.tgt_out.size(1)} target pieces long"
 
 
-@dataclass(frozen=True)
-class LabelledBatch(OnDevices):
-    """Texts, padded on the right, and the class of each."""
-
-    src: Int[Tensor, "batch src_len"]
-    src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
-    labels: Int[Tensor, " batch"]
-    n_real: int  # real tokens, end marks included
-
-    @property
-    def n_targets(self) -> int:
-        """Texts: what the loss is a sum over."""
-        return len(self.labels)
-
-    @property
-    def n_tokens(self) -> int:
-        """Pieces: what speed is counted in."""
-        return self.n_real
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of `src`."""
-        return self.src.numel()
-
-    @property
-    def extent(self) -> str:
-        """How large it is, in words."""
-        rows, src_len = self.src.shape
-        return f"{rows} texts, {src_len} pieces long"
-
-
-@dataclass(frozen=True)
-class WindowBatch(OnDevices):
-    """Windows of a time series, standardised, and what came after each: all as distances from a window's last row."""
-
-    src: Float[Tensor, "batch window columns"]
-    src_mask: Bool[Tensor, "batch window"]  # True throughout: windows have one length
-    targets: Float[Tensor, "batch horizon"]
-    last: Float[Tensor, "batch 1"]  # the last known value of the target column, from which `targets` are measured
-
-    @property
-    def n_targets(self) -> int:
-        """Windows: what the loss is a sum over."""
-        return len(self.targets)
-
-    @property
-    def n_tokens(self) -> int:
-        """Steps read: what speed is counted in."""
-        return self.src_mask.numel()
-
-    @property
-    def n_real(self) -> int:
-        """Every cell is real."""
-        return self.src_mask.numel()
-
-    @property
-    def n_cells(self) -> int:
-        """Steps read."""
-        return self.src_mask.numel()
-
-    @property
-    def extent(self) -> str:
-        """How large it is, in words."""
-        return f"{len(self.targets)} windows of {self.src.size(1)} steps"
-
-
 def collate(
     pairs: Sequence[tuple[Tokens, Tokens]],
     pad_id: int,
@@ -186,18 +120,6 @@ def collate(
     rows = np.arange(len(pairs)) if index is None else np.asarray(index, dtype=np.int64)
     tensors = map(torch.from_numpy, (src, tgt_in, tgt_out, src_mask, rows))
     return Batch(*tensors, n_source_tokens=int(src_mask.sum()), n_target_tokens=int(tgt_mask.sum()))
-
-
-def collate_labelled(texts: Sequence[Tokens], labels: Sequence[int], pad_id: int, eos_id: int) -> LabelledBatch:
-    """Tensors of some texts in ids, without their end marks, and their classes.
-
-    >>> batch = collate_labelled([[5, 6], [8]], [1, 0], pad_id=0, eos_id=2)
-    >>> batch.src.tolist(), batch.labels.tolist(), batch.n_real
-    ([[5, 6, 2], [8, 2, 0]], [1, 0], 5)
-    """
-    src, src_mask = pad(texts, pad_id, last=eos_id)
-    labelled = torch.tensor(labels, dtype=torch.int64)
-    return LabelledBatch(torch.from_numpy(src), torch.from_numpy(src_mask), labelled, int(src_mask.sum()))
 
 
 def pad(rows: Sequence[Tokens], pad_id: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -16,13 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import parse_qsl
 
-from sightline.errors import UserError, unknown
+from sightline.errors import UserError
 
 Pair = tuple[str, str]
 
@@ -112,6 +110,8 @@ def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
         return read_aligned
     path = corpus.paths[0]
     if path.startswith(HF_PREFIX):
+        from sightline.data.hugging_face import read_hugging_face
+
         return read_hugging_face
     return read_jsonl if path.removesuffix(".gz").endswith(".jsonl") else read_tsv
 
@@ -180,51 +180,6 @@ def text_field(record: Mapping[str, Any], key: str, place: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise UserError(f'{place}: "{key}" holds half a surrogate pair, which is no text; remove the \\ud... escape')
     return value
-
-
-def read_hugging_face(spec: str) -> Iterator[Pair]:
-    """Pairs of a Hugging Face dataset: `hf:PATH_OR_NAME[?split=train&src=en&tgt=de&config=NAME]`.
-
-    The columns may be flat (named by `src` and `tgt`) or lie in one `translation` column, `{"en": ..., "de":
-    ...}`.
-    """
-    name, options = parse_hf_spec(spec)
-    for number, row in enumerate(open_dataset(name, options), start=1):
-        record = row["translation"] if isinstance(row.get("translation"), dict) else row
-        place = f"{HF_PREFIX}{name}?src={options['src']}&tgt={options['tgt']}: row {number}"
-        yield text_field(record, options["src"], place), text_field(record, options["tgt"], place)
-
-
-def parse_hf_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """The name and the options of an `hf:` spec.
-
-    >>> parse_hf_spec("hf:wmt14?config=de-en&src=en&tgt=de")
-    ('wmt14', {'split': 'train', 'src': 'en', 'tgt': 'de', 'config': 'de-en'})
-    """
-    options = {"split": "train", "src": "src", "tgt": "tgt", "config": ""}
-    name, _, query = spec.removeprefix(HF_PREFIX).partition("?")
-    for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in options:
-            raise unknown(f"option in {spec}", key, options)
-        options[key] = value
-    return name, options
-
-
-def open_dataset(name: str, options: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, streamed; `name` is a folder of data files, a saved dataset or a hub name."""
-    try:
-        datasets = import_module("datasets")  # optional, and slow to import
-    except ImportError as error:
-        raise UserError(f"{HF_PREFIX}{name}: needs one more package: pip install 'sightline[datasets]'") from error
-    try:
-        if (Path(name) / "state.json").exists() or (Path(name) / "dataset_dict.json").exists():
-            saved = datasets.load_from_disk(name)
-            return iter(saved[options["split"]] if isinstance(saved, datasets.DatasetDict) else saved)
-        config = options["config"] or None
-        return iter(datasets.load_dataset(name, config, split=options["split"], streaming=True))
-    except Exception as error:  # the library raises dozens of types for a wrong name, split, file or network
-        reason = " ".join(str(error).split())
-        raise UserError(f"{HF_PREFIX}{name}: cannot be opened ({type(error).__name__}: {reason})") from error
 
 
 def read_lines(path: str, allow_empty: bool = False) -> Iterator[str]:

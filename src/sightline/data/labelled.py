@@ -10,9 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from jaxtyping import Bool, Int
 from numpy.typing import NDArray
+from torch import Tensor
 
-from sightline.data.batch import LabelledBatch, Tokens, collate_labelled
+from sightline.data.batch import OnDevices, Tokens, pad
 from sightline.data.batching import Rows, plan_batches
 from sightline.data.corpus import HF_PREFIX, Corpus, display_name, read_lines
 from sightline.data.prepared import PreparedCorpus
@@ -66,6 +69,49 @@ def check_labels(corpora: Sequence[Corpus], labels: Sequence[str]) -> None:
         for number, (_, label) in enumerate(read_labelled(corpus.paths[0]), start=1):
             if label not in labels:
                 raise UserError(f"{corpus}: line {number}: {unknown('label', label, labels)}; training has no such one")
+
+
+@dataclass(frozen=True)
+class LabelledBatch(OnDevices):
+    """Texts, padded on the right, and the class of each."""
+
+    src: Int[Tensor, "batch src_len"]
+    src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
+    labels: Int[Tensor, " batch"]
+    n_real: int  # real tokens, end marks included
+
+    @property
+    def n_targets(self) -> int:
+        """Texts: what the loss is a sum over."""
+        return len(self.labels)
+
+    @property
+    def n_tokens(self) -> int:
+        """Pieces: what speed is counted in."""
+        return self.n_real
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of `src`."""
+        return self.src.numel()
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        rows, src_len = self.src.shape
+        return f"{rows} texts, {src_len} pieces long"
+
+
+def collate_labelled(texts: Sequence[Tokens], labels: Sequence[int], pad_id: int, eos_id: int) -> LabelledBatch:
+    """Tensors of some texts in ids, without their end marks, and their classes.
+
+    >>> batch = collate_labelled([[5, 6], [8]], [1, 0], pad_id=0, eos_id=2)
+    >>> batch.src.tolist(), batch.labels.tolist(), batch.n_real
+    ([[5, 6, 2], [8, 2, 0]], [1, 0], 5)
+    """
+    src, src_mask = pad(texts, pad_id, last=eos_id)
+    labelled = torch.tensor(labels, dtype=torch.int64)
+    return LabelledBatch(torch.from_numpy(src), torch.from_numpy(src_mask), labelled, int(src_mask.sum()))
 
 
 @dataclass(frozen=True)

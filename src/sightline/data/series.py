@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
+from torch import Tensor
 
-from sightline.data.batch import WindowBatch
+from sightline.data.batch import OnDevices
 from sightline.data.batching import Rows
 from sightline.data.corpus import display_name, read_lines
 from sightline.errors import UserError, unknown
@@ -132,6 +134,41 @@ class Scaling:
     def original(self, values: NDArray[Any]) -> Values:
         """Standardised values of the target in its own units."""
         return values.astype(np.float64) * self.std[self.place] + self.mean[self.place]
+
+
+@dataclass(frozen=True)
+class WindowBatch(OnDevices):
+    """Windows of a time series, standardised, and what came after each: all as distances from a window's last row."""
+
+    src: Float[Tensor, "batch window columns"]
+    src_mask: Bool[Tensor, "batch window"]  # True throughout: windows have one length
+    targets: Float[Tensor, "batch horizon"]
+    last: Float[Tensor, "batch 1"]  # the last known value of the target column, from which `targets` are measured
+
+    @property
+    def n_targets(self) -> int:
+        """Windows: what the loss is a sum over."""
+        return len(self.targets)
+
+    @property
+    def n_tokens(self) -> int:
+        """Steps read: what speed is counted in."""
+        return self.src_mask.numel()
+
+    @property
+    def n_real(self) -> int:
+        """Every cell is real."""
+        return self.src_mask.numel()
+
+    @property
+    def n_cells(self) -> int:
+        """Steps read."""
+        return self.src_mask.numel()
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        return f"{len(self.targets)} windows of {self.src.size(1)} steps"
 
 
 @dataclass(frozen=True)

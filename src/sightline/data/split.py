@@ -10,7 +10,6 @@ Memory holds hashes, not texts. Both parts are written into the cache, as `prepa
 
 import json
 import os
-import re
 import shutil
 import tempfile
 from array import array
@@ -23,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sightline.data.amount import Amount
 from sightline.data.corpus import STANDARD_INPUT, Corpus, Pair, display_name, read_pairs
 from sightline.data.labelled import read_labelled
 from sightline.data.prepared import META, cache, content, digest
@@ -33,25 +33,8 @@ Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 FORMAT = 1  # raise it when the same files are split another way
-SHARE, COUNT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)%"), re.compile(r"(\d+)pairs?")
 TRAIN, VALID = "train", "valid"
 LARGE = 10  # a group of more than this part of what is wanted is taken only if smaller ones do not do
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How many pairs are wanted."""
-
-    text: str  # as it was written
-    share: float = 0.0  # of all pairs
-    pairs: int = 0
-
-    def of(self, read: int) -> int:
-        """The number of pairs, one at least, of so many that are there."""
-        wanted = self.pairs or max(1, round(self.share * read))
-        if wanted >= read:
-            raise UserError(f"--valid {self.text}: the training files hold {read:,} pairs; leave some to train on")
-        return wanted
 
 
 @dataclass(frozen=True)
@@ -62,29 +45,6 @@ class Split:
     valid: Corpus
     taken: int
     dropped: int  # in neither part: they share a sentence with a pair that was taken
-
-
-def parse_amount(arguments: Sequence[str]) -> Amount | None:
-    """What `--valid` asks for where it is no list of files, which one word such as these can never be.
-
-    >>> parse_amount(["1%"]), parse_amount(["500pairs"])
-    (Amount(text='1%', share=0.01, pairs=0), Amount(text='500pairs', share=0.0, pairs=500))
-    >>> parse_amount(["valid.en", "valid.de"]), parse_amount(["valid.tsv"])
-    (None, None)
-    """
-    if len(arguments) != 1:
-        return None
-    text = arguments[0]
-    share, count = SHARE.fullmatch(text), COUNT.fullmatch(text)
-    if share and 0 < float(share[1]) < 100:
-        return Amount(text, share=float(share[1]) / 100)
-    if count and int(count[1]):
-        return Amount(text, pairs=int(count[1]))
-    if share or count or text.isdecimal():
-        raise UserError(
-            f"--valid {text}: takes no such part of the training files; write 1% for a share, 500pairs for a number"
-        )
-    return None
 
 
 def split(corpora: Sequence[Corpus], amount: Amount, labelled: bool = False, cache_dir: Path | None = None) -> Split:

@@ -9,14 +9,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sightline.architectures import build_pooled
-from sightline.config import RunConfig, longest_sequence, meaningful
-from sightline.data.batch import LabelledBatch, collate_labelled
+from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
 from sightline.data.batching import EndlessStream, cut_padded, walk_epochs
 from sightline.data.first_look import has_header
-from sightline.data.labelled import LabelledCorpus, check_labels, labelled_corpora, learn_labels, read_labelled
+from sightline.data.labelled import (
+    LabelledBatch,
+    LabelledCorpus,
+    check_labels,
+    collate_labelled,
+    labelled_corpora,
+    learn_labels,
+    read_labelled,
+)
 from sightline.data.prepared import prepare, spool
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import clean_text
@@ -26,8 +35,8 @@ from sightline.network.heads import PooledEncoder
 from sightline.network.parameters import count_parameters
 from sightline.pooled_directory import ClassifierDirectory
 from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
-from sightline.training.loss import label_loss
-from sightline.training.step import Objective, classification_objective
+from sightline.training.loss import Loss
+from sightline.training.step import Objective
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,25 @@ def _check_length(config: RunConfig) -> None:
             f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}, "
             "at which texts are cut; change one of them"
         )
+
+
+def classification_objective(model: nn.Module, train: TrainConfig) -> Objective:
+    """Label-smoothed cross-entropy of a text's label."""
+    forward = torch.compile(model) if train.compile else model
+
+    def objective(batch: LabelledBatch) -> Loss:
+        return label_loss(forward(batch.src, batch.src_mask), batch.labels, train.label_smoothing)
+
+    return objective
+
+
+def label_loss(
+    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], label_smoothing: float = 0.0
+) -> Loss:
+    """Label-smoothed cross-entropy of texts in nats, and how many the likeliest class gets right."""
+    correct = (logits.argmax(1) == labels).sum()
+    objective = F.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=label_smoothing)
+    return Loss(objective, {"accuracy": correct.float()})
 
 
 def _logits(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:

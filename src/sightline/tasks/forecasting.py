@@ -6,28 +6,30 @@ forecast are changes from the last known row (see `sightline.data.series.centred
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from sightline.architectures import build_pooled
-from sightline.config import RunConfig, longest_sequence, meaningful
-from sightline.data.batch import WindowBatch
+from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
+from sightline.data.batch import TrainingBatch
 from sightline.data.batching import EndlessStream, walk_epochs
-from sightline.data.series import Scaling, Table, Windows, centred, read_table, seasonal_forecast
+from sightline.data.series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
 from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
 from sightline.network.heads import PooledEncoder
 from sightline.network.parameters import count_parameters
 from sightline.pooled_directory import ForecasterDirectory
 from sightline.tasks.job import TrainRequest, file_names, say
-from sightline.training.step import Objective, forecast_objective, mean_figures
+from sightline.training.loss import Loss
+from sightline.training.step import Objective
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,35 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
     }
     model = replace(config.model, n_inputs=len(scaling.columns), n_outputs=data.horizon)
     return ForecastJob(replace(config, model=model), about, training, validating)
+
+
+def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:
+    """Squared error of the standardised values after a window."""
+    forward = torch.compile(model) if train.compile else model
+
+    def objective(batch: WindowBatch) -> Loss:
+        return squared_loss(forward(batch.src, batch.src_mask), batch.targets)
+
+    return objective
+
+
+def squared_loss(predicted: Float[Tensor, "batch horizon"], true: Float[Tensor, "batch horizon"]) -> Loss:
+    """Squared error of forecasts, a mean over the steps of each; the absolute error is logged beside it."""
+    error = predicted.float() - true
+    return Loss(error.square().mean(1).sum(), {"mae": error.detach().abs().mean(1).sum()})
+
+
+def mean_figures(objective: Objective, batches: Iterable[TrainingBatch], device: torch.device) -> dict[str, float]:
+    """The objective's value and its figures per target over all `batches`; the model is in evaluation mode."""
+    sums: dict[str, float] = {}
+    n_targets = 0
+    with torch.inference_mode():
+        for batch in batches:
+            loss = objective(batch.to(device))
+            for name, value in {"loss": loss.objective, **loss.figures}.items():
+                sums[name] = sums.get(name, 0.0) + value.item()
+            n_targets += batch.n_targets
+    return {name: value / max(1, n_targets) for name, value in sums.items()}
 
 
 class Forecaster:

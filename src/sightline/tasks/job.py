@@ -4,20 +4,23 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
 from sightline.config import RunConfig
+from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import learn_tokenizer
-from sightline.data.split import Split, parse_amount, split
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.model_directory import TOKENIZER
 from sightline.training.step import Objective
 from sightline.training.trainer import Stream
+
+if TYPE_CHECKING:
+    from sightline.data.split import Split
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,13 @@ def say(request: TrainRequest, message: str) -> None:
         print(message, file=sys.stderr)
 
 
-def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = False) -> Split | None:
+def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = False) -> "Split | None":
     """The training files parted as `--valid 1%` asks, which is said in a line; None where it names files."""
     amount = parse_amount(request.valid)
     if amount is None:
         return None
+    from sightline.data.split import split
+
     parts = split(train, amount, labelled)
     say(
         request,
@@ -93,7 +98,7 @@ def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = Fa
     return parts
 
 
-def held_out(parts: Split | None) -> dict[str, Any]:
+def held_out(parts: "Split | None") -> dict[str, Any]:
     """What "corpus" in config.json says of the pairs taken out of the training files."""
     return {"held_out": {"taken": parts.taken, "dropped": parts.dropped}} if parts else {}
 

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.architectures import Network, build_network
+from sightline.architectures import build_network
 from sightline.config import WITH_DECODER, RunConfig, apply_settings, flatten, load_recipe, longest_sequence
 from sightline.data.batch import Batch
 from sightline.data.batching import BatchStream, Noise, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair
 from sightline.data.first_look import doubts, parse_pairs
-from sightline.data.links import links_of_corpus
 from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
 from sightline.data.tokenizer import Tokenizer
+from sightline.decode.contract import EncoderDecoder
 from sightline.device import device_name
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
@@ -25,7 +25,6 @@ from sightline.model_directory import CONFIG, ModelDirectory, read_model_directo
 from sightline.network.packing import packs
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
-from sightline.tasks.alignment import alignment_objective, supervised_layer
 from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.tasks.validation import shown, validation_bleu
 from sightline.training.step import Objective, translation_objective, validation_loss
@@ -50,7 +49,7 @@ class TranslationJob:
     def chance(self) -> float:
         return math.log(self.config.model.vocab_size)
 
-    def network(self) -> Network:
+    def network(self) -> nn.Module:
         network = build_network(self.config.model)
         if self.start:
             load_parameters(network, parameters_of(self.start.network), self.origin)
@@ -61,6 +60,8 @@ class TranslationJob:
         objective = translation_objective(network, self.config.model.pad_id, train, padded=self.links is not None)
         if self.links is None:
             return objective
+        from sightline.tasks.alignment import alignment_objective, supervised_layer
+
         assert isinstance(network, Transformer)
         layer = supervised_layer(train.alignment_layer, len(network.decoder.layers))
         weight, text = train.alignment_weight, self.train.text
@@ -85,7 +86,7 @@ class TranslationJob:
         """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
         config, tokenizer = self.config, self.tokenizer
         pairs = [self.searched(row) for row in range(min(len(self.valid), config.train.validate_bleu))]
-        assert isinstance(network, Network)
+        assert isinstance(network, EncoderDecoder)
 
         def watched(batches: Iterable[Batch], done: Callable[[int], Any]) -> Iterator[Batch]:
             for batch in batches:
@@ -184,7 +185,11 @@ def _links(
         raise UserError(
             "train.alignment_weight and --alignments belong together: how much links count, and the file that has them"
         )
-    return links_of_corpus(request.alignments, corpora, prepared) if request.alignments else None
+    if not request.alignments:
+        return None
+    from sightline.data.links import links_of_corpus
+
+    return links_of_corpus(request.alignments, corpora, prepared)
 
 
 OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]

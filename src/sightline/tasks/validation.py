@@ -11,9 +11,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from sightline.architectures import Network
 from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
+from sightline.decode.contract import EncoderDecoder
 from sightline.decode.translator import Translation, Translator
 from sightline.evaluate.bleu import corpus_scores
 from sightline.network.native_inference import NativeTransformer, native_available
@@ -27,7 +27,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def validation_bleu(
-    network: Network,
+    network: EncoderDecoder,
     tokenizer: Tokenizer,
     config: DecodeConfig,
     max_len: int | None,
@@ -48,7 +48,7 @@ def validation_bleu(
     return corpus_scores(texts, [tgt for _, tgt in pairs], metrics=["BLEU"])["BLEU"].score
 
 
-def _searching(network: Network) -> Any:
+def _searching(network: EncoderDecoder) -> Any:
     """The network's parameters in the compiled library where it takes them, else the network itself."""
     on_cpu = next(network.parameters()).device.type == "cpu"
     if isinstance(network, Transformer) and on_cpu and native_available(network):

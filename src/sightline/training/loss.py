@@ -48,21 +48,6 @@ def sequence_loss(
     return Loss(objective, {"nll": nll})
 
 
-def label_loss(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], label_smoothing: float = 0.0
-) -> Loss:
-    """Label-smoothed cross-entropy of texts in nats, and how many the likeliest class gets right."""
-    correct = (logits.argmax(1) == labels).sum()
-    objective = F.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=label_smoothing)
-    return Loss(objective, {"accuracy": correct.float()})
-
-
-def squared_loss(predicted: Float[Tensor, "batch horizon"], true: Float[Tensor, "batch horizon"]) -> Loss:
-    """Squared error of forecasts, a mean over the steps of each; the absolute error is logged beside it."""
-    error = predicted.float() - true
-    return Loss(error.square().mean(1).sum(), {"mae": error.detach().abs().mean(1).sum()})
-
-
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(

@@ -1,6 +1,7 @@
 """From a batch to its loss: the forward half of a training step, and the same for validation.
 
-What is trained for is a function from a batch to a `Loss`; the trainer is given one and knows no task.
+What is trained for is a function from a batch to a `Loss`; the trainer is given one and knows no task. Here is that of
+a translator; classifiers and forecasters have theirs in `sightline.tasks`.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from sightline.config import TrainConfig
-from sightline.data.batch import Batch, LabelledBatch, TrainingBatch, WindowBatch
-from sightline.training.loss import Loss, label_loss, sequence_loss, squared_loss
+from sightline.data.batch import Batch
+from sightline.training.loss import Loss, sequence_loss
 
 Objective = Callable[[Any], Loss]  # of one kind of batch
 
@@ -35,26 +36,6 @@ def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, pad
     def objective(batch: Batch) -> Loss:
         weight = model.get_parameter("output.weight")
         return batch_loss(forward, weight, batch, pad_id, train.label_smoothing, train.r_drop)
-
-    return objective
-
-
-def classification_objective(model: nn.Module, train: TrainConfig) -> Objective:
-    """Label-smoothed cross-entropy of a text's label."""
-    forward = torch.compile(model) if train.compile else model
-
-    def objective(batch: LabelledBatch) -> Loss:
-        return label_loss(forward(batch.src, batch.src_mask), batch.labels, train.label_smoothing)
-
-    return objective
-
-
-def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:
-    """Squared error of the standardised values after a window."""
-    forward = torch.compile(model) if train.compile else model
-
-    def objective(batch: WindowBatch) -> Loss:
-        return squared_loss(forward(batch.src, batch.src_mask), batch.targets)
 
     return objective
 
@@ -102,16 +83,3 @@ def validation_loss(model: nn.Module, batches: Iterable[Batch], pad_id: int, dev
             nll += batch_loss(model, model.get_parameter("output.weight"), batch.to(device), pad_id).nll.item()
             tokens += batch.n_target_tokens
     return nll / max(1, tokens)
-
-
-def mean_figures(objective: Objective, batches: Iterable[TrainingBatch], device: torch.device) -> dict[str, float]:
-    """The objective's value and its figures per target over all `batches`; the model is in evaluation mode."""
-    sums: dict[str, float] = {}
-    n_targets = 0
-    with torch.inference_mode():
-        for batch in batches:
-            loss = objective(batch.to(device))
-            for name, value in {"loss": loss.objective, **loss.figures}.items():
-                sums[name] = sums.get(name, 0.0) + value.item()
-            n_targets += batch.n_targets
-    return {name: value / max(1, n_targets) for name, value in sums.items()}

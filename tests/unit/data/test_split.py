@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus, Pair, parse_corpora, read_pairs
-from sightline.data.split import Split, parse_amount, split
+from sightline.data.split import Split, split
 from sightline.errors import UserError
 
 WORDS = ["a", "Dog", "runs", "ein", "Hund", "läuft", "?", "!"]

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from sightline.config import TrainConfig
-from sightline.data.batch import WindowBatch, collate_labelled
-from sightline.training.loss import label_loss, squared_loss
-from sightline.training.step import classification_objective, forecast_objective, mean_figures
+from sightline.data.labelled import collate_labelled
+from sightline.data.series import WindowBatch
+from sightline.tasks.classification import classification_objective, label_loss
+from sightline.tasks.forecasting import forecast_objective, mean_figures, squared_loss
 
 CPU = torch.device("cpu")
 
