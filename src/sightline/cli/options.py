@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
+
 def whole(least: int) -> Callable[[str], int]:
     """The type of an option for a whole number of at least so much."""
 
