@@ -18,7 +18,7 @@ from sightline import api, cli
 from sightline.cli.files import lines_of, output
 from sightline.cli.options import decode_overrides
 from sightline.cli.translate import format_translation
-from sightline.config import DecodeConfig
+from sightline.config import SETTINGS, DecodeConfig
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
 
@@ -219,6 +219,12 @@ def test_every_decoding_setting_is_an_option_where_it_is_read(command: str, unre
     _, commands = cli.build_parser()
     explained = {action.dest for action in commands[command]._actions if action.help and action.option_strings}
     assert {field.name for field in fields(DecodeConfig)} - explained == unread
+
+
+def test_a_decoding_option_says_what_its_setting_says_in_flags() -> None:
+    said = {action.dest: action.help for action in cli.build_parser()[1]["evaluate"]._actions}
+    assert said["no_repeat_ngram"] == SETTINGS["decode.no_repeat_ngram"].help
+    assert said["max_length_factor"] == "longest output = this * source pieces + --max-length-extra"
 
 
 def test_options_not_given_leave_the_setting_of_the_model() -> None:

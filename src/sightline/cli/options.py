@@ -1,6 +1,7 @@
 """Options that several commands share, and what they stand for."""
 
 import argparse
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -40,13 +41,17 @@ def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (
     for field in fields(DecodeConfig):
         if field.name in without:
             continue
-        name, setting = "--" + field.name.replace("_", "-"), SETTINGS[f"decode.{field.name}"]
-        text = texts.get(field.name, setting.help)
+        name, setting = _flag(field.name), SETTINGS[f"decode.{field.name}"]
+        text = texts.get(field.name) or re.sub(r"[a-z]+_\w+", lambda found: _flag(found[0]), setting.help)
         if field.type is bool:
             group.add_argument(name, action="store_true", default=None, help=text)
         else:
             choices = setting.choices or None
             group.add_argument(name, type=field.type, choices=choices, metavar=None if choices else "N", help=text)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str, Any]:
