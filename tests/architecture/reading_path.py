@@ -87,9 +87,14 @@ def lines_of_code(text: str) -> int:
     ...             2)''')
     3
     """
+    return len(code_lines(text))
+
+
+def code_lines(text: str) -> set[int]:
+    """Their numbers, from 1."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     spans = (range(token.start[0], token.end[0] + 1) for token in tokens if token.type not in NO_CODE)
-    return len({line for span in spans for line in span} - set(docstring_lines(ast.parse(text))))
+    return {line for span in spans for line in span} - set(docstring_lines(ast.parse(text)))
 
 
 def docstring_lines(tree: ast.Module) -> Iterator[int]:

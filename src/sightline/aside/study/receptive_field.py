@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, select, series
 from sightline.figures import Figure, Panel
 from sightline.network.attention import MultiHeadAttention
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, select, series
 
 WIDTH = 16  # channels
 KINDS = ("convolution", "dilated convolution", "self-attention")

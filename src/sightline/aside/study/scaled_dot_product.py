@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, mean, select, series_by
 from sightline.figures import Figure, Panel
 from sightline.network.attention import scaled_dot_product_attention
 from sightline.statistics import power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, mean, select, series_by
 
 WITH, WITHOUT = "with 1/sqrt(d_k)", "without"
 

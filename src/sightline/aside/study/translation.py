@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sightline.api import load
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series_by, values
+from sightline.aside.study.contenders import RECIPES, matched
 from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.evaluate.bleu import corpus_scores
 from sightline.figures import Figure, Panel
 from sightline.network.parameters import count_parameters
 from sightline.pipeline import TrainRequest, train_model
 from sightline.statistics import paired_difference
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series_by, values
-from sightline.study.contenders import RECIPES, matched
 
 NETWORKS = ("lstm", "bahdanau", "luong", "conv", "transformer")
 ATTENDING = NETWORKS[1:]

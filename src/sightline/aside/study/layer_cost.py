@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
+from sightline.aside.study.clock import kept_bytes, seconds
 from sightline.figures import Figure, Panel
 from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
 from sightline.network.cache import LayerCache
 from sightline.statistics import crossing, power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
-from sightline.study.clock import kept_bytes, seconds
 
 EXPLICIT, FUSED, RECURRENT, CONVOLUTION = "attention, explicit", "attention, fused", "lstm", "conv"
 KERNEL = 3  # of the convolution

@@ -13,6 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series
+from sightline.aside.study.contenders import width_for
+from sightline.aside.study.learning import learn
 from sightline.errors import UserError
 from sightline.figures import Figure, Panel, Series
 from sightline.network.attention import MultiHeadAttention
@@ -22,9 +25,6 @@ from sightline.network.masks import causal_mask
 from sightline.network.parameters import count_parameters
 from sightline.network.positions import SinusoidalPositions
 from sightline.statistics import PowerLaw, power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series
-from sightline.study.contenders import width_for
-from sightline.study.learning import learn
 
 NETWORKS = ("transformer", "lstm")
 CONTEXT = 64  # characters

@@ -8,10 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, values
+from sightline.aside.study.learning import learn
 from sightline.figures import Figure, Panel, Series
 from sightline.statistics import mean_interval
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, values
-from sightline.study.learning import learn
 
 SYMBOLS = 8  # to remember
 CELLS: dict[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}

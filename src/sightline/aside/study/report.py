@@ -11,8 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from sightline.aside.study.claim import Claim, Row, Verdict, distinct
 from sightline.figures import Figure, Panel, render
-from sightline.study.claim import Claim, Row, Verdict, distinct
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b2530; --soft: #5c6670; --paper: #ffffff; --card: #f4f6f8; --line: #d5dae0;

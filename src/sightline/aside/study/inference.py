@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, growth, mean, select, series_by
+from sightline.aside.study.clock import seconds
+from sightline.aside.study.contenders import ALL, BOS, FIRST, make, matched, size
 from sightline.decode.engine import EncoderDecoder
 from sightline.figures import Figure, Panel
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, growth, mean, select, series_by
-from sightline.study.clock import seconds
-from sightline.study.contenders import ALL, BOS, FIRST, make, matched, size
 
 VOCAB = 256
 

@@ -1,6 +1,6 @@
 """The table of claims, in the order in which the report tells them."""
 
-from sightline.study import (
+from sightline.aside.study import (
     distance,
     gradients,
     inference,
@@ -12,7 +12,7 @@ from sightline.study import (
     sequential,
     translation,
 )
-from sightline.study.claim import Claim
+from sightline.aside.study.claim import Claim
 
 CLAIMS: dict[str, Claim] = {
     module.CLAIM.name: module.CLAIM

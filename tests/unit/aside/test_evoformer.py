@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sightline.relatives import evoformer
-from sightline.relatives.evoformer import EvoformerBlock, EvoformerShape, build_evoformer
+from sightline.aside import evoformer
+from sightline.aside.evoformer import EvoformerBlock, EvoformerShape, build_evoformer
 
 Array = NDArray[np.float64]
 Parameters = dict[str, Array]

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.architectures import Network
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series_by, values
+from sightline.aside.study.contenders import BOS, FIRST, make, matched, size
+from sightline.aside.study.learning import learn
 from sightline.figures import Figure, Panel
 from sightline.statistics import paired_difference
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series_by, values
-from sightline.study.contenders import BOS, FIRST, make, matched, size
-from sightline.study.learning import learn
 
 NETWORKS = ("lstm", "bahdanau", "conv", "transformer")
 ATTENDING = ("bahdanau", "conv", "transformer")

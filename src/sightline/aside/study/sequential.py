@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, growth, mean, select, series_by
+from sightline.aside.study.clock import matrix_rate, seconds
+from sightline.aside.study.contenders import ALL, FIRST, make, matched, size
 from sightline.figures import Figure, Panel
 from sightline.statistics import PowerLaw
-from sightline.study.claim import Claim, Plan, Row, Verdict, growth, mean, select, series_by
-from sightline.study.clock import matrix_rate, seconds
-from sightline.study.contenders import ALL, FIRST, make, matched, size
 
 VOCAB = 256
 LOOPING = ("bahdanau", "luong")  # their decoders feed a step's attention into the next

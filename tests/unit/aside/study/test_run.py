@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from sightline import cli
+from sightline.aside.study import claims
+from sightline.aside.study import run as running
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, mean, series
+from sightline.aside.study.run import StudyRequest, request_of, run_study, study
 from sightline.errors import UserError
 from sightline.figures import Figure, Panel
-from sightline.study import claims
-from sightline.study import run as running
-from sightline.study.claim import Claim, Plan, Row, Verdict, mean, series
-from sightline.study.run import StudyRequest, request_of, run_study, study
 
 
 @dataclass(frozen=True)

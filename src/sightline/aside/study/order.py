@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
+from sightline.aside.study.learning import learn
 from sightline.figures import Figure, Panel
 from sightline.network.attention import MultiHeadAttention, fused_attention
 from sightline.network.cache import LayerCache
@@ -17,8 +19,6 @@ from sightline.network.layers import EncoderLayer, Sublayer
 from sightline.network.masks import causal_mask
 from sightline.network.parameters import count_parameters
 from sightline.network.positions import LearnedPositions, SinusoidalPositions
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
-from sightline.study.learning import learn
 
 SYMBOLS = 16
 KINDS = ("none", "none, causal", "sinusoidal", "learned", "rotary")

@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
+from sightline.aside.study.claim import Claim, Plan, Row, Scale
+from sightline.aside.study.claims import CLAIMS
+from sightline.aside.study.report import Finding, write_report
 from sightline.device import choose_device
 from sightline.errors import UserError, unknown
-from sightline.study.claim import Claim, Plan, Row, Scale
-from sightline.study.claims import CLAIMS
-from sightline.study.report import Finding, write_report
 from sightline.training.allocator import keep_freed_memory
 
 FORMAT = 1  # of a unit's file; raise it when a measurement changes its meaning

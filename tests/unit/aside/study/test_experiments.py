@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from sightline.study import (
+from sightline.aside.study import (
     distance,
     gradients,
     inference,
@@ -18,11 +18,11 @@ from sightline.study import (
     sequential,
     translation,
 )
-from sightline.study import scaled_dot_product as scaled
-from sightline.study.claim import Claim, Plan, Row, select
-from sightline.study.claims import CLAIMS
-from sightline.study.contenders import ALL, TOLERANCE, matched, size, width_for
-from sightline.study.run import Unit, measure
+from sightline.aside.study import scaled_dot_product as scaled
+from sightline.aside.study.claim import Claim, Plan, Row, select
+from sightline.aside.study.claims import CLAIMS
+from sightline.aside.study.contenders import ALL, TOLERANCE, matched, size, width_for
+from sightline.aside.study.run import Unit, measure
 
 TOY = Plan("toy")
 ROWS: dict[str, list[Row]] = {}
