@@ -6,6 +6,7 @@ the path, or takes something else off it.
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,3 +124,12 @@ def test_the_path_begins_somewhere() -> None:
 )
 def test_which_imports_count(text: str, names: set[str]) -> None:
     assert set(imports_at_once(ast.parse(text))) == names
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/reading-order.md"])
+def test_every_file_that_is_named_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+/\w+\.(?:py|toml|c|h))`", text)
+    missing = [name for name in named if not any((base / name).exists() for base in (ROOT, ROOT / "src" / "sightline"))]
+    assert named
+    assert missing == []

@@ -1,8 +1,8 @@
 """Last stage of the pipeline: ids of some pairs to the tensors of one batch.
 
-Section 3.4 and Figure 1 of the paper: the decoder reads the target shifted right, so a target becomes `tgt_in
-= start + pieces` and `tgt_out = pieces + end`. Sources carry the end mark too. Which pairs form a batch is
-decided in `batching.py`; masks inside the model are made in `network/masks.py`. Batches of texts with labels are in
+Section 3.4 and Figure 1 of the paper: the decoder reads the true target shifted right (teacher forcing), so a target
+becomes `tgt_in = start + pieces` and `tgt_out = pieces + end`. Sources carry the end mark too. Which pairs form a batch
+is decided in `batching.py`; masks inside the model are made in `network/masks.py`. Batches of texts with labels are in
 `labelled.py`, those of windows of a time series in `series.py`.
 """
 

@@ -2,8 +2,8 @@
 
 A batch is searched in *places*: positions in the list of all pieces any of its sentences may write. Model and caller
 speak of ids, search and constraints of places, and this module translates between the two. What only the other
-sentences of a batch may write has no probability, so a sentence yields the same in any company. Probabilities are
-those among a sentence's own candidates.
+sentences of a batch may write has no probability, so a sentence yields the same in any company (batch-invariant).
+Probabilities are those among a sentence's own candidates.
 
 Not here: how a shortlist is learnt (`data/shortlist.py`), a model's steps over places (`partial_steps`), and the search
 itself, which knows nothing of all this.

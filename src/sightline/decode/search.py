@@ -1,4 +1,4 @@
-"""Greedy search, beam search and sampling over a step function; section 6.1 of the paper.
+"""Autoregressive decoding: greedy search, beam search and sampling over a step function; section 6.1 of the paper.
 
 Beam search follows Wu et al. 2016 (arXiv:1609.08144, section 7), which the paper refers to: hypotheses are
 ranked by log P(Y|X) / lp(Y) with lp(Y) = ((5 + |Y|) / 6)^alpha. Each step ranks the 2 * beam_size best
@@ -6,8 +6,8 @@ continuations: those that end go to the sentence's finished hypotheses, the beam
 an end never narrows the beam. A sentence stops when nothing alive can overtake what it would return. Both rules, of
 ranking and of stopping, are those of an `Ending`, by default these.
 
-A sentence's result depends on nothing but its own log-probabilities. Not here: models, batches of text,
-tokenizers. A search sees a model only as `step(tokens, cache) -> logits` and moves the cache by `reorder` and
+A sentence's result depends on nothing but its own log-probabilities (it is batch-invariant). Not here: models, batches
+of text, tokenizers. A search sees a model only as `step(tokens, cache) -> logits` and moves the cache by `reorder` and
 `select`.
 """
 

@@ -173,7 +173,7 @@ class Trainer:
         return 0 < self.config.train.patience <= self.progress.validations_since_best
 
     def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
-        """One optimiser update from the gradients of `batches` together, or none if they are not finite."""
+        """One optimiser update from the gradients of `batches` together (gradient accumulation), if they are finite."""
         train, progress = self.config.train, self.progress
         n_targets = sum(batch.n_targets for batch in batches)
         self.model.train()
@@ -327,6 +327,7 @@ class Trainer:
             _copy(kept, own)
 
     def _autocast(self) -> AbstractContextManager[Any]:
+        """Mixed precision: inside, products are in bfloat16; parameters and the sums of the loss stay in float32."""
         precision = self.config.train.precision
         if precision == "bf16" or (precision == "auto" and self.device.type == "cuda"):
             return torch.autocast(self.device.type, torch.bfloat16)
