@@ -4,8 +4,8 @@ reads.
 Section 5.1 of the paper batches pairs of similar length, because padding costs. What it does not say is what that
 costs in turn: the pairs of a batch are alike, so its gradient is noisier than that of as many pairs drawn at random.
 Where padding costs nothing (`network/packing.py`) batches are therefore drawn at random; elsewhere they are bucketed by
-length, but only within a window of some batches. The plan of an epoch is a pure function of (seed, epoch), so a place
-in the data is a few numbers. Not here: tensors (`batch.py`).
+length, but only within a window of some batches. The plan of an epoch is a pure function of (seed, epoch), so a cursor
+(where a stream stands in the data) is a few numbers. Not here: tensors (`batch.py`).
 """
 
 import queue
@@ -29,7 +29,7 @@ from sightline.data.tokenizer import Tokenizer
 Lengths = NDArray[np.integer]
 Rows = NDArray[np.int64]
 Noise = Callable[[Tokens, int, int], Tokens]  # a source, an epoch, a row of the corpus -> the source that is read
-Place = tuple[int, int, int]  # epoch, planned batches done with, batches given of a window begun
+Cursor = tuple[int, int, int]  # epoch, planned batches done with, batches given of a window begun
 
 AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
 
@@ -173,7 +173,7 @@ def load(corpus: PreparedCorpus, tokenizer: Tokenizer, rows: Rows, noise: Noise 
 class EndlessStream(Generic[AnyBatch]):
     """Batches, epoch after epoch without end, prepared ahead in a thread of its own.
 
-    `walk(place)` gives the batches from a place on, each with the place after it. `state()` says where the stream
+    `walk(cursor)` gives the batches from a cursor on, each with the cursor after it. `state()` says where the stream
     is; a stream made with that `state` continues with exactly the batches that this one would have given next.
     `wait_seconds` is the time the consumer has waited for batches so far. Batches are pinned with `pin`, for copies
     to a CUDA device that need not be waited for.
@@ -181,7 +181,7 @@ class EndlessStream(Generic[AnyBatch]):
 
     def __init__(
         self,
-        walk: Callable[[Place], Iterator[tuple[Place, AnyBatch]]],
+        walk: Callable[[Cursor], Iterator[tuple[Cursor, AnyBatch]]],
         state: Mapping[str, int] | None = None,
         prefetch: int = 8,
         pin: bool = False,
@@ -193,8 +193,8 @@ class EndlessStream(Generic[AnyBatch]):
         start = (self.epoch, self.position, self.offset)
         batches = walk(start)
         if pin:
-            batches = ((place, batch.pinned()) for place, batch in batches)
-        self._ready: queue.Queue = queue.Queue(prefetch)  # of (Place, batch) or an exception
+            batches = ((cursor, batch.pinned()) for cursor, batch in batches)
+        self._ready: queue.Queue = queue.Queue(prefetch)  # of (Cursor, batch) or an exception
         self._stop = threading.Event()
         self._thread = threading.Thread(target=fill, args=(self._ready, self._stop, batches), daemon=True)
         self._thread.start()
@@ -255,16 +255,16 @@ class BatchStream(EndlessStream[Batch]):
         pin: bool = False,
         noise: Noise = unchanged,
     ) -> None:
-        def batches(start: Place) -> Iterator[tuple[Place, Batch]]:
+        def batches(start: Cursor) -> Iterator[tuple[Cursor, Batch]]:
             return walk(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start, noise)
 
         super().__init__(batches, state, prefetch, pin)
 
 
 def walk_epochs(
-    plan: Callable[[int], list[Rows]], load: Callable[[Rows], AnyBatch], start: Place
-) -> Iterator[tuple[Place, AnyBatch]]:
-    """The batches of `plan(epoch)`, epoch after epoch, from a place on."""
+    plan: Callable[[int], list[Rows]], load: Callable[[Rows], AnyBatch], start: Cursor
+) -> Iterator[tuple[Cursor, AnyBatch]]:
+    """The batches of `plan(epoch)`, epoch after epoch, from a cursor on."""
     epoch, position, _ = start
     for now in count(epoch):
         for done, rows in enumerate(plan(now)[position:], start=position + 1):
@@ -279,10 +279,10 @@ def walk(
     tokens_per_batch: int,
     seed: int,
     bucketed: bool,
-    start: Place,
+    start: Cursor,
     noise: Noise,
-) -> Iterator[tuple[Place, Batch]]:
-    """Batches from a place on, each with the place after it; only epoch 0 starts largest first."""
+) -> Iterator[tuple[Cursor, Batch]]:
+    """Batches from a cursor on, each with the cursor after it; only epoch 0 starts largest first."""
     epoch, position, offset = start
     lengths = corpus.src_lengths, corpus.tgt_lengths
     for now in count(epoch):
@@ -298,9 +298,9 @@ def walk(
             for begin in range(max(first, position), end, WINDOW):
                 behind = min(begin + WINDOW, end)
                 rows = np.concatenate(plan[begin - first : behind - first])
-                place = (now, begin)
+                window = (now, begin)
                 settings = config, tokens_per_batch, seed, bucketed
-                parts = list(window_batches(corpus, tokenizer, *settings, place, rows, noise))
+                parts = list(window_batches(corpus, tokenizer, *settings, window, rows, noise))
                 for given, batch in enumerate(parts[offset:], start=offset + 1):
                     yield (now, begin, given) if given < len(parts) else (now, behind, 0), batch
                 offset = 0
@@ -314,12 +314,12 @@ def window_batches(
     tokens_per_batch: int,
     seed: int,
     bucketed: bool,
-    place: tuple[int, int],
+    window: tuple[int, int],
     rows: Rows,
     noise: Noise,
 ) -> Iterator[Batch]:
-    """The pairs of the window at a `place`, epoch and planned batch, segmented with BPE-dropout and then batched."""
-    epoch, begin = place
+    """The pairs of a `window`, epoch and first planned batch, segmented with BPE-dropout and then batched."""
+    epoch, begin = window
     segmented = ((row, dropped_pair(corpus, tokenizer, config, row, seed, epoch)) for row in rows.tolist())
     pairs = [(noise(src, epoch, row), tgt) for row, (src, tgt) in segmented]
     src_lengths, tgt_lengths = (np.array([len(pair[side]) for pair in pairs]) + 1 for side in (0, 1))
