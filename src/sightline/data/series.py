@@ -123,7 +123,7 @@ class Scaling:
         return cls(tuple(record["columns"]), record["target"], *numbers)
 
     @property
-    def place(self) -> int:
+    def target_column(self) -> int:
         """Which column is forecast."""
         return self.columns.index(self.target)
 
@@ -133,7 +133,7 @@ class Scaling:
 
     def original(self, values: NDArray[Any]) -> Values:
         """Standardised values of the target in its own units."""
-        return values.astype(np.float64) * self.std[self.place] + self.mean[self.place]
+        return values.astype(np.float64) * self.std[self.target_column] + self.mean[self.target_column]
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Windows:
     starts: NDArray[np.int64]  # (windows, 2): series, first row
     window: int
     horizon: int
-    place: int  # the column to forecast
+    target_column: int  # the one to forecast
 
     @classmethod
     def of(cls, tables: Sequence[Table], scaling: Scaling, window: int, horizon: int) -> "Windows":
@@ -197,7 +197,7 @@ class Windows:
                 )
             starts += [(number, start) for start in range(count)]
         series = tuple(scaling.standardise(table) for table in tables)
-        return cls(series, np.array(starts), window, horizon, scaling.place)
+        return cls(series, np.array(starts), window, horizon, scaling.target_column)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -208,7 +208,7 @@ class Windows:
             self.series[number][start : start + self.window + self.horizon]
             for number, start in self.starts[rows].tolist()
         ]
-        return centred(np.stack(pieces), self.window, self.place)
+        return centred(np.stack(pieces), self.window, self.target_column)
 
     def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
         """The batches of an epoch: every window once, in an order drawn from (seed, epoch)."""
@@ -223,7 +223,7 @@ class Windows:
             yield self.load(np.arange(start, min(start + size, len(self))))
 
 
-def centred(values: NDArray[np.float32], window: int, place: int) -> WindowBatch:
+def centred(values: NDArray[np.float32], window: int, target_column: int) -> WindowBatch:
     """Windows, (windows, rows, columns), and the rows after them, measured from each window's last row.
 
     Series drift: levels of a test year need not occur in training. What is measured from the last known row has no
@@ -234,7 +234,7 @@ def centred(values: NDArray[np.float32], window: int, place: int) -> WindowBatch
     distances = rows - last
     src = distances[:, :window]
     mask = torch.ones(src.shape[:2], dtype=torch.bool)
-    return WindowBatch(src, mask, distances[:, window:, place], last[:, :, place])
+    return WindowBatch(src, mask, distances[:, window:, target_column], last[:, :, target_column])
 
 
 def seasonal_forecast(history: NDArray[Any], horizon: int, season: int) -> NDArray[Any]:

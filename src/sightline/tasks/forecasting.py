@@ -140,7 +140,7 @@ class Forecaster:
         if len(table.values) < window:
             raise UserError(f"{path}: {len(table.values)} rows are too few, the model reads {window}")
         latest = self.scaling.standardise(Table(table.path, table.columns, table.values[-window:]))
-        batch = centred(latest[np.newaxis], window, self.scaling.place)
+        batch = centred(latest[np.newaxis], window, self.scaling.target_column)
         return self.scaling.original(self._predict(batch))[0].tolist()
 
     def _predict(self, batch: WindowBatch) -> NDArray[np.float32]:
@@ -155,13 +155,13 @@ class Forecaster:
         windows = Windows.of(tables, self.scaling, data.window, data.horizon)
         true, found = [], {"model": [], "seasonal": [], "last": []}
         for batch in windows.in_order(self.config.decode.batch_tokens):
-            history = (batch.src[:, :, windows.place] + batch.last).numpy()
+            history = (batch.src[:, :, windows.target_column] + batch.last).numpy()
             true.append((batch.targets + batch.last).numpy())
             found["model"].append(self._predict(batch))
             found["seasonal"].append(seasonal_forecast(history, data.horizon, data.season))
             found["last"].append(seasonal_forecast(history, data.horizon, season=1))
         forecasts = {name: np.concatenate(parts) for name, parts in found.items()}
-        std = self.scaling.std[self.scaling.place]
+        std = self.scaling.std[self.scaling.target_column]
         return forecast_report(forecasts, np.concatenate(true), std, self.scaling.target, data.season)
 
     def info(self) -> dict[str, Any]:
