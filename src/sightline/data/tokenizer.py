@@ -248,7 +248,7 @@ def byte_alphabet() -> dict[str, int]:
 
 
 BYTES = byte_alphabet()
-Candidate = tuple[int, int, str, str]  # a merge: rank, position of its left symbol, left, right
+Merge = tuple[int, int, str, str]  # a merge: rank, position of its left symbol, left, right
 
 
 def readable(piece: str) -> str:
@@ -330,7 +330,7 @@ class Merges:
         after, before = [*range(1, len(word) + 1), len(word)], [*range(-1, len(word))]
         possible = [found for at in range(len(word) - 1) if (found := self.candidate(symbols, at, at + 1))]
         heapq.heapify(possible)
-        dropped: list[Candidate] = []
+        dropped: list[Merge] = []
         n_merges = 0
         while possible:
             found = heapq.heappop(possible)
@@ -352,7 +352,7 @@ class Merges:
             dropped.clear()
         return [self.vocab[symbol] for symbol in symbols if symbol], n_merges
 
-    def candidate(self, symbols: Sequence[str], start: int, end: int) -> "Candidate | None":
+    def candidate(self, symbols: Sequence[str], start: int, end: int) -> "Merge | None":
         """The merge of two neighbouring symbols, if there is one: rank, position and both symbols."""
         rank = self.rank.get((symbols[start], symbols[end]))
         return None if rank is None else (rank, start, symbols[start], symbols[end])

@@ -187,7 +187,7 @@ class BeamState:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class Continuations:
     """Continuations of the live hypotheses by one token, best first."""
 
     tokens: Int[Tensor, "batch n length"]
@@ -197,7 +197,7 @@ class Candidates:
     ended: Bool[Tensor, "batch n"]  # by the end mark, or by having reached the longest length
 
 
-Watch = Callable[[Candidates], None]
+Watch = Callable[[Continuations], None]
 
 
 def beam_search(
@@ -291,7 +291,7 @@ def has_ended(tokens: Int[Tensor, "*rows length"], options: SearchOptions) -> Bo
     return ended
 
 
-def _advance(state: BeamState, candidates: Candidates, options: SearchOptions) -> tuple[BeamState, Tensor]:
+def _advance(state: BeamState, candidates: Continuations, options: SearchOptions) -> tuple[BeamState, Tensor]:
     """One step of every sentence; also which live hypothesis each new one continues, (batch, beam_size)."""
     finished = _keep_finished(state.finished, candidates, state.done, options)
     lives_on = candidates.ended.long().sort(dim=1, stable=True).indices[:, : options.beam_size]
@@ -309,7 +309,7 @@ def _advance(state: BeamState, candidates: Candidates, options: SearchOptions) -
     return state, candidates.parents.gather(1, lives_on)
 
 
-def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Candidates:
+def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Continuations:
     """The 2 * beam_size best continuations of each sentence, of which at most half can be ends; more where there are
     more end marks.
     """
@@ -324,7 +324,7 @@ def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Cand
     new_log_probs = log_probs.flatten(1).gather(1, parents * vocab + pieces).unsqueeze(-1)
     tokens = torch.cat([gather_beams(state.tokens, parents), pieces.unsqueeze(-1)], -1)
     at_limit = tokens.size(2) >= state.limits.max_length
-    return Candidates(
+    return Continuations(
         tokens=tokens,
         token_log_probs=torch.cat([gather_beams(state.token_log_probs, parents), new_log_probs], -1),
         log_probs=totals,
@@ -334,7 +334,7 @@ def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Cand
 
 
 def _keep_finished(
-    finished: Finished, candidates: Candidates, done: Bool[Tensor, " batch"], options: SearchOptions
+    finished: Finished, candidates: Continuations, done: Bool[Tensor, " batch"], options: SearchOptions
 ) -> Finished:
     """The best among what had finished and what ends now; the earlier wins a tie. What is done stays as it is."""
     length = candidates.tokens.size(2)

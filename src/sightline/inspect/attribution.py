@@ -20,7 +20,7 @@ from sightline.baselines.conv import Convolutional
 from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
-from sightline.inspect.pair import Pair, device_of, read_pair
+from sightline.inspect.pair import TranslatedPair, device_of, read_pair
 from sightline.inspect.record import Attribution, Word
 
 STEPS = 64
@@ -72,7 +72,7 @@ def sum_over_words(
 class PieceScores:
     """From embedded source pieces to the log-probability of a target piece; everything else stays as it is."""
 
-    def __init__(self, network: Any, pair: Pair) -> None:
+    def __init__(self, network: Any, pair: TranslatedPair) -> None:
         self.network = network
         # An `Embeddings` looks up in its `tokens`; recurrent networks have the bare table.
         self.table: nn.Module = getattr(network.src_embeddings, "tokens", network.src_embeddings)

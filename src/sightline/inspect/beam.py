@@ -11,10 +11,10 @@ from itertools import accumulate
 import torch
 
 from sightline.config import DecodeConfig
-from sightline.decode.candidates import Candidates as Shortlisted
+from sightline.decode.candidates import Candidates
 from sightline.decode.ending import length_penalty
 from sightline.decode.engine import not_finite
-from sightline.decode.search import Candidates, Hypothesis, SearchOptions, beam_search
+from sightline.decode.search import Continuations, Hypothesis, SearchOptions, beam_search
 from sightline.decode.steps import evaluating, search_options, start_decoding
 from sightline.decode.translator import Translator
 from sightline.inspect.pair import written
@@ -48,7 +48,7 @@ def watched_search(
 class BeamTree:
     """Grows by the candidates of one sentence, step by step."""
 
-    def __init__(self, translator: Translator, options: SearchOptions, few: Shortlisted | None) -> None:
+    def __init__(self, translator: Translator, options: SearchOptions, few: Candidates | None) -> None:
         self.translator = translator
         self.options = options
         self.nodes: list[BeamNode] = []
@@ -56,7 +56,7 @@ class BeamTree:
         self._child: dict[tuple[int, int], int] = {}  # (parent, token) to the node
         self._live = [-1]  # the node of each living hypothesis, as the search numbers them
 
-    def grow(self, candidates: Candidates) -> None:
+    def grow(self, candidates: Continuations) -> None:
         """One step: the best continuations, best first. Ends finish, the best others live on."""
         step = candidates.tokens.size(-1) - 1
         tokens = candidates.tokens[0, :, -1]

@@ -22,7 +22,7 @@ from sightline.inspect.words import words
 
 
 @dataclass(frozen=True)
-class Pair:
+class TranslatedPair:
     """A source and what was written for it."""
 
     tokenizer: Tokenizer
@@ -65,7 +65,7 @@ class Pair:
         return network.decode(tgt_in, network.encode(src, src_mask), src_mask)
 
 
-def read_pair(translator: Translator, src: str, tgt: str | None, prefix: str, config: DecodeConfig) -> Pair:
+def read_pair(translator: Translator, src: str, tgt: str | None, prefix: str, config: DecodeConfig) -> TranslatedPair:
     """The pair of a source and its translation: `tgt` if it is given, else the best that a search finds.
 
     Raises:
@@ -91,19 +91,21 @@ def read_source(translator: Translator, src: str, config: DecodeConfig) -> list[
     return parts[0]
 
 
-def given_pair(translator: Translator, src: str, source: list[int], tgt: str, prefix: str) -> Pair:
+def given_pair(translator: Translator, src: str, source: list[int], tgt: str, prefix: str) -> TranslatedPair:
     """The pair of a source and a translation that somebody else wrote."""
     if prefix:
         raise UserError("a prefix is for a translation that is still to be made: leave out either prefix or tgt")
     t, text = translator.tokenizer, clean_text(tgt)
     target = t.encode(text) if text else []
-    return Pair(t, clean_text(src), text, [*source, t.eos_id], [*target, t.eos_id])
+    return TranslatedPair(t, clean_text(src), text, [*source, t.eos_id], [*target, t.eos_id])
 
 
-def found_pair(translator: Translator, src: str, source: list[int], found: Hypothesis) -> Pair:
+def found_pair(translator: Translator, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
     """The pair of a source and the hypothesis that a search has chosen, piece by piece as it was written."""
     t = translator.tokenizer
-    return Pair(t, clean_text(src), one_line(t.decode(found.tokens)), [*source, t.eos_id], written(found, t.eos_id))
+    return TranslatedPair(
+        t, clean_text(src), one_line(t.decode(found.tokens)), [*source, t.eos_id], written(found, t.eos_id)
+    )
 
 
 def written(found: Hypothesis, eos_id: int) -> list[int]:

@@ -15,7 +15,7 @@ from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
 from sightline.inspect.beam import watched_search
-from sightline.inspect.pair import Pair, found_pair, given_pair, read_source
+from sightline.inspect.pair import TranslatedPair, found_pair, given_pair, read_source
 from sightline.inspect.record import Candidate, Position, Trace
 from sightline.inspect.recording import outputs
 from sightline.network.transformer import Transformer
@@ -47,7 +47,7 @@ def trace(
     return Trace(positions(translator.model, found_pair(translator, src, source, hypothesis), top), beam)
 
 
-def positions(network: Any, pair: Pair, top: int) -> list[Position]:
+def positions(network: Any, pair: TranslatedPair, top: int) -> list[Position]:
     """What the network thought at each position of a pair."""
     with evaluating(network), torch.inference_mode(), outputs(residual_stream(network)) as stream:
         hidden = pair.read_by(network)
@@ -68,7 +68,7 @@ def residual_stream(network: nn.Module) -> dict[str, nn.Module]:
     return {"embedding": network.tgt_embeddings, **layers}
 
 
-def likeliest(logits: Float[Tensor, "tgt vocab"], top: int, pair: Pair) -> list[list[Candidate]]:
+def likeliest(logits: Float[Tensor, "tgt vocab"], top: int, pair: TranslatedPair) -> list[list[Candidate]]:
     """The most probable pieces of each position, likeliest first; the lower id first among equals."""
     log_probs = logits.float().log_softmax(-1)
     values, ids = best(log_probs, min(top, log_probs.size(1)))

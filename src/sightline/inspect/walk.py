@@ -19,7 +19,7 @@ from sightline.decode.ranking import best
 from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
-from sightline.inspect.pair import Pair, read_pair
+from sightline.inspect.pair import TranslatedPair, read_pair
 from sightline.inspect.recording import outputs
 from sightline.network.masks import causal_mask
 from sightline.network.transformer import Transformer
@@ -88,7 +88,13 @@ class _Walk:
     """Where the numbers of one layer and head are, by the names of the modules that returned them."""
 
     def __init__(
-        self, network: Transformer, pair: Pair, numbers: Mapping[str, Tensor], stack: str, layer: int, head: int
+        self,
+        network: Transformer,
+        pair: TranslatedPair,
+        numbers: Mapping[str, Tensor],
+        stack: str,
+        layer: int,
+        head: int,
     ) -> None:
         self.network, self.numbers, self.stack, self.layer, self.head = network, numbers, stack, layer, head
         self.here = f"{stack}.layers.{layer}"
@@ -176,7 +182,7 @@ class _Walk:
         return Stop(place, name, formula, list(rows if rows is not None else self.rows), list(columns), shown)
 
 
-def _output(network: Transformer, pair: Pair, hidden: Float[Tensor, "1 tgt_len d_model"]) -> Stop:
+def _output(network: Transformer, pair: TranslatedPair, hidden: Float[Tensor, "1 tgt_len d_model"]) -> Stop:
     """The likeliest pieces of all positions, each with its probability at every position."""
     probabilities = network.logits(hidden)[0].float().softmax(-1)
     _, ids = best(probabilities.amax(0, keepdim=True), min(PIECES_SHOWN, probabilities.size(1)))
