@@ -65,7 +65,7 @@ def train_model(request: TrainRequest) -> str:
     """
     config = _config(request)
     folder, device = Path(request.out), choose_device(request.device)
-    _check_place(folder)
+    _check_writable(folder)
     links = [request.alignments] if request.alignments else []
     valid = [] if parse_amount(request.valid) else request.valid
     check_files({"--train": request.train, "--valid": valid, "--alignments": links})
@@ -183,11 +183,11 @@ def _recipe(request: TrainRequest) -> str:
     return Path(request.recipe).stem or read_settings(Path(request.init))[1].get("recipe", "")
 
 
-def _check_place(folder: Path) -> None:
-    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not (place.is_dir() and os.access(place, os.W_OK)):
-        what = "is not writable" if place.is_dir() else "is a file"
-        raise UserError(f"--out {folder}: {place} {what}; name another folder")
+def _check_writable(folder: Path) -> None:
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        what = "is not writable" if nearest.is_dir() else "is a file"
+        raise UserError(f"--out {folder}: {nearest} {what}; name another folder")
 
 
 def _refuse_to_overwrite(folder: Path, resume: bool) -> None:

@@ -282,7 +282,7 @@ def intact(folder: Path) -> bool:
 
 def find_prepared(key: str, cache_dir: Path | None = None) -> PreparedCorpus | None:
     """The corpus of this key, where it was prepared on this machine and is in the cache still."""
-    folder = cache_place(cache_dir) / key
+    folder = cache_folder(cache_dir) / key
     return open_prepared(folder) if KEY.fullmatch(key) and intact(folder) else None
 
 
@@ -370,7 +370,7 @@ def partial(folder: Path, name: str) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def cache_place(folder: Path | None) -> Path:
+def cache_folder(folder: Path | None) -> Path:
     """Where the cache is: as given, else `$SIGHTLINE_CACHE`, else `~/.cache/sightline`."""
     return folder or Path(os.environ.get("SIGHTLINE_CACHE") or Path.home() / ".cache" / "sightline")
 
@@ -382,13 +382,13 @@ def cache(folder: Path | None) -> Iterator[Path]:
     Raises:
         UserError: something in it cannot be written or read.
     """
-    place = cache_place(folder)
+    where = cache_folder(folder)
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        yield place
+        where.mkdir(parents=True, exist_ok=True)
+        yield where
     except OSError as error:
         reason = error.strerror or error
         room = "free some space there or " if error.errno in FULL else ""
         raise UserError(
-            f"{place}: the cache cannot be used ({reason}); {room}set SIGHTLINE_CACHE to another folder"
+            f"{where}: the cache cannot be used ({reason}); {room}set SIGHTLINE_CACHE to another folder"
         ) from error
