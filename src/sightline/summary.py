@@ -112,7 +112,8 @@ def _of_family(folder: Path, model: "FamilyModel | XLNetModel") -> dict[str, str
         "parameters": f"{info['parameters']:,}",
         "vocabulary": f"{info['vocab_size']:,} pieces" if info.get("vocab_size") else "",
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
-        "computed by": f"torch, in {name_of(dtype_for('auto', model.device) or parameter.dtype)}",
+        "computed by": f"{'the compiled library' if getattr(model, 'compiled', False) else 'torch'}, "
+        f"in {name_of(dtype_for('auto', model.device) or parameter.dtype)}",
         "saved by": f"transformers {values['transformers_version']}" if values.get("transformers_version") else "",
     }
     return {name: text for name, text in rows.items() if text}

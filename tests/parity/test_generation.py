@@ -21,6 +21,8 @@ from sightline.generation.rewrite import rewrite
 from sightline.generation.settings import GenerationSettings
 from sightline.generation.text import perplexity, stream_on, write_on
 from sightline.generation.transcribe import Marks, hear
+from sightline.native.library import library
+from sightline.network.native_inference import NativeTransformer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -48,9 +50,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "tie_word_embeddings": False,
     }),
     "bart": ("BartForConditionalGeneration", BART),
-    "marian": ("MarianMTModel", BART | {"decoder_start_token_id": PAD}),
+    "marian": ("MarianMTModel", BART | {"decoder_start_token_id": PAD, "activation_function": "silu"}),
+    "m2m_100": ("M2M100ForConditionalGeneration", BART | {"activation_function": "relu"}),
+    "mbart": ("MBartForConditionalGeneration", BART | {"scale_embedding": True}),
+    "pegasus": ("PegasusForConditionalGeneration", BART | {"activation_function": "gelu_new"}),
 }  # fmt: skip
 ALONE = ("gpt2", "llama")
+COMPILED = tuple(f"{name} compiled" for name in ("bart", "marian", "m2m_100", "mbart", "pegasus"))
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,22 @@ class Pair:
     theirs: Any
     ours: Any
     end: int = EOS  # a token that it writes now and then
+    compute: str = ""  # in the compiled library, with these numbers; "": in torch
 
     def write(self, inputs: list[list[int]], settings: GenerationSettings) -> list[list[int]]:
         return [ranked[0].tokens for ranked in self.ranked(inputs, settings)]
 
     def ranked(self, inputs: list[list[int]], settings: GenerationSettings) -> Any:
         settings = replace(settings, start_id=self.theirs.config.decoder_start_token_id if self.encoder else None)
-        return (rewrite if self.encoder else write_on)(self.ours.network, inputs, settings)
+        return (rewrite if self.encoder else write_on)(self.form, inputs, settings)
+
+    @property
+    def form(self) -> Any:
+        if not self.compute:
+            return self.ours.network
+        form = self.ours.forms(self.compute)
+        assert isinstance(form, NativeTransformer)
+        return form
 
     @property
     def encoder(self) -> bool:
@@ -112,13 +127,16 @@ def save(kind: str, settings: dict[str, Any], folder: Path, seed: int = 5) -> An
     return theirs
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=[*CASES, *COMPILED])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """The first random network that does not write one token for ever, with an end mark that it writes now and then."""
+    name, _, compiled = request.param.partition(" ")
+    if compiled and library() is None:
+        pytest.skip("the compiled library is not here")
     for seed in range(20):
-        folder = tmp_path_factory.mktemp(request.param)
-        theirs = save(*CASES[request.param], folder, seed)
-        found = Pair(request.param, theirs, sightline.load(folder, "cpu"))
+        folder = tmp_path_factory.mktemp(name)
+        theirs = save(*CASES[name], folder, seed)
+        found = Pair(name, theirs, sightline.load(folder, "cpu"), compute="float32" if compiled else "")
         rows = found.their_ids(inputs(), eos_token_id=None, max_new_tokens=12).tolist()
         later = [token for row in rows for token in row[2:11]]
         ends = set(later) - {row[0] for row in rows}

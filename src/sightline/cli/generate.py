@@ -66,17 +66,17 @@ def generation_settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def compute_option(parser: argparse.ArgumentParser) -> None:
+def compute_option(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) -> None:
     """`--compute` of the commands for these models; `translate` has it among its decoding options."""
     numbers = "numbers to compute with (default: on a CPU float32, elsewhere those of the file)"
-    parser.add_argument("--compute", choices=("float32", "float16", "bfloat16"), help=numbers)
+    parser.add_argument("--compute", choices=("float32", "float16", "bfloat16", *more), help=numbers)
 
 
 def family_model(options: argparse.Namespace, verb: str, what: str) -> Any:
     """The model, if it has that verb; otherwise a `UserError`."""
     from sightline.api import load
 
-    model = load(options.model, options.device, options.compute or "auto")
+    model = load(options.model, options.device, _numbers_of_file(options) or "auto")
     if not hasattr(model, verb):
         family = getattr(getattr(model, "config", None), "family", "")
         raise UserError(f"{options.model}: a model{f' of {family}' if family else ''} that cannot {what}")
@@ -85,13 +85,24 @@ def family_model(options: argparse.Namespace, verb: str, what: str) -> Any:
     return model
 
 
+def _numbers_of_file(options: argparse.Namespace) -> str | None:
+    """What the parameters are read as; 8-bit integers are made of them when a model first decodes."""
+    return None if options.compute == "int8" else options.compute
+
+
+def _with_compute(options: argparse.Namespace, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of one call, with what `--compute` asks of more than loading."""
+    settings = {name: value for name, value in settings.items() if name != "compute"}
+    return {**settings, "compute": "int8"} if options.compute == "int8" else settings
+
+
 # --- generate ---
 
 
 def _generate_options(commands: Any) -> None:
     parser = commands.add_parser("generate", help="let a language model write on, or rewrite a text")
     model_options(parser, what=FAMILY)
-    compute_option(parser)
+    compute_option(parser, ("int8",))
     prompts = "text to write on from, or to rewrite; several are written at once (default: lines of standard input)"
     parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=prompts)
     parser.add_argument("--chat", action="store_true", help="each PROMPT is what a user says to a chat model")
@@ -105,7 +116,7 @@ def _generate_options(commands: Any) -> None:
 def run_generate(options: argparse.Namespace) -> None:
     """Write, for a single prompt piece by piece."""
     model = family_model(options, "generate", "write text")
-    settings, wishes = generation_settings(options), _wishes(options, model)
+    settings, wishes = _with_compute(options, generation_settings(options)), _wishes(options, model)
     refuse_unread(settings, model.generation)
     prompts = options.prompts or [line.removesuffix("\n") for line in sys.stdin]
     texts = [[{"role": "user", "content": text}] if options.chat else text for text in prompts]
@@ -133,7 +144,8 @@ def _wishes(options: argparse.Namespace, model: Any) -> dict[str, Any]:
 
 def _is_certain(model: Any, settings: dict[str, Any]) -> bool:
     """Whether nothing that has been written will be taken back."""
-    chosen = model.generation.changed(settings)
+    searched = {name: value for name, value in settings.items() if name != "compute"}
+    chosen = model.generation.changed(searched)
     return chosen.n_best == 1 and (chosen.sample or chosen.beam_size == 1)
 
 
@@ -149,14 +161,12 @@ def format_output(written: "Output", style: str) -> str:
 def translate_lines(options: argparse.Namespace) -> None:
     """`sightline translate` with a checkpoint of a family: line in, line out."""
     stray = sorted(decode_overrides(options).keys() - {*HELP, "sample", "compute"})
-    stray += ["compute int8"] * (options.compute == "int8")
     stray += [name for name in ("ensemble", "alignment", "prefix", "draft", "workers") if getattr(options, name)]
     if stray:
         raise UserError(f"--{stray[0].replace('_', '-')} is for models that Sightline has trained")
     model = family_model(options, "translate", "translate")
     languages = {"source_language": options.source_language, "target_language": options.target_language}
-    settings = decode_overrides(options, model.generation)
-    settings.pop("compute", None)  # a matter of loading
+    settings = _with_compute(options, decode_overrides(options, model.generation))
     lines = iter(lines_of(options.input, "translate"))
     with output(options.output) as file:
         while chunk := list(islice(lines, 1000)):

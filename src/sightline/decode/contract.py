@@ -32,6 +32,18 @@ class PlainOptions:
     suppressed: tuple[int, ...] = (0, 1, 3)  # never written: padding, start mark, unknown
 
 
+@dataclass(frozen=True)
+class PoolOptions(PlainOptions):
+    """What to search for by the rules of `transformers` (`ending.PoolFilled`), for a model that searches by itself."""
+
+    other_ends: tuple[int, ...] = ()  # end marks beside `eos_id`
+    suppressed_first: tuple[int, ...] = ()  # never written first
+    begun: int = 0  # pieces of each prefix that are given: certain, counted as length and not part of what is found
+    forced_end: int | None = None  # the piece that is certain where it is number `end_at`, those begun with counted
+    end_at: int = 0
+    ending: str = "pool_filled"  # or "pool_filled_early", "pool_filled_patient"
+
+
 def with_room(given: Mapping[str, Any], beam_size: int) -> dict[str, Any]:
     """Settings of one call, in which a beam of usually `beam_size` is as wide as the n-best list unless they say.
 

@@ -148,21 +148,29 @@ def _by_model(
         ranked = model.search(ended, limits, plain_options(config, places), few, stop)
         return with_ids([[Hypothesis(**vars(f)) for f in best] for best in ranked], few)
 
-    threads = usable_threads()
-    share = max(min(config.batch_tokens, LEAST_SHARE), config.batch_tokens // threads)
+    share = max(min(config.batch_tokens, LEAST_SHARE), config.batch_tokens // usable_threads())
     waiting = list(batches([len(source) for source in sources], replace(config, batch_tokens=share)))
+    yield from in_threads(decode, waiting, stop, less_memory(config))
+
+
+def in_threads(decode: Decode, waiting: list[list[int]], stop: NDArray[np.int32], way_out: str) -> Results:
+    """Batches side by side in `usable_threads`; what memory does not hold is done again on its own, cut in half.
+
+    `decode` ends soon after `stop` came to hold another number than 0, which it does when nobody waits any more.
+    `way_out` says what to do where memory does not hold the search for a single source.
+    """
     if not waiting:
         return
-    with ThreadPoolExecutor(min(threads, len(waiting))) as pool:
+    with ThreadPoolExecutor(min(usable_threads(), len(waiting))) as pool:
         try:
             crowded: list[list[int]] = []
             for batch, answer in [(batch, pool.submit(_or_none, decode, batch)) for batch in waiting]:
                 found = answer.result()
                 if found is None:
-                    crowded += [batch] if len(batch) == 1 else _halves(batch, config)[::-1]
+                    crowded += [batch] if len(batch) == 1 else _halves(batch, way_out)[::-1]
                 else:
                     yield batch, found
-            yield from one_by_one(lambda batch: pool.submit(decode, batch).result(), crowded, config)
+            yield from one_by_one(lambda batch: pool.submit(decode, batch).result(), crowded, way_out)
         finally:  # also when Ctrl-C has ended the waiting
             stop[0] = 1
             pool.shutdown(cancel_futures=True)
@@ -176,26 +184,29 @@ def _or_none(decode: Decode, batch: list[int]) -> list[list[Hypothesis]] | None:
         return None
 
 
-def one_by_one(decode: Decode, waiting: Iterable[list[int]], config: DecodeConfig) -> Results:
-    """One batch after the other; one that memory does not hold is cut in half."""
+def one_by_one(decode: Decode, waiting: Iterable[list[int]], way_out: str) -> Results:
+    """One batch after the other; one that memory does not hold is cut in half. `way_out` as of `in_threads`."""
     stack = list(waiting)[::-1]
     while stack:
         batch = stack.pop()
         try:
             yield batch, decode(batch)
         except MemoryError:
-            stack += _halves(batch, config)
+            stack += _halves(batch, way_out)
 
 
-def _halves(batch: list[int], config: DecodeConfig) -> list[list[int]]:
+def less_memory(config: DecodeConfig) -> str:
+    """What to do where memory does not hold the search for a single source."""
+    return (
+        f"lower --beam-size, which is decode.beam_size (now {config.beam_size}), or --max-source-length, "
+        f"decode.max_source_length (now {config.max_source_length}), or use --device cpu if it was a GPU's"
+    )
+
+
+def _halves(batch: list[int], way_out: str) -> list[list[int]]:
     """A batch that did not fit into memory as two, the latter first; memory grows with rows x length alone."""
     if len(batch) == 1:
-        raise TooLarge(
-            batch[0],
-            "memory does not hold the search for its translation: lower --beam-size, which is decode.beam_size (now "
-            f"{config.beam_size}), or --max-source-length, decode.max_source_length (now {config.max_source_length}), "
-            "or use --device cpu if it was a GPU's",
-        )
+        raise TooLarge(batch[0], f"memory does not hold the search for its translation: {way_out}")
     middle = len(batch) // 2
     return [batch[middle:], batch[:middle]]
 

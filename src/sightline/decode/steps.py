@@ -21,6 +21,7 @@ from sightline.decode.engine import (
     Results,
     batches,
     bounds,
+    less_memory,
     one_by_one,
     plain_options,
     random_stream,
@@ -51,7 +52,7 @@ def decode_by_steps(
         return with_ids(_search(start, chosen, config), start.few)
 
     with evaluating(model):
-        yield from one_by_one(decode, batches([len(source) for source in sources], config), config)
+        yield from one_by_one(decode, batches([len(source) for source in sources], config), less_memory(config))
 
 
 @contextmanager

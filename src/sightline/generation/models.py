@@ -42,10 +42,13 @@ from sightline.generation.transcribe import (
 )
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
 from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.inference import PreparedForms
+from sightline.network.native_inference import native_available, prepare_family
 from sightline.network.networks import DecoderOnly, EncoderDecoder, EncoderOnly
 
 PREPROCESSOR = "preprocessor_config.json"
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
+COMPUTES = ("float32", "int8")  # numbers that an encoder with a decoder can be decoded with
 WINDOW = 1024  # tokens read at once for a perplexity, where the model knows no limit
 
 Decode = Callable[[list[int]], str]
@@ -250,10 +253,10 @@ class RewritingModel(Writer):
             UserError: a setting makes no sense, or the model does not know a language.
         """
         refuse_single(texts, "generate")
-        chosen = self.languages.settings(self.generation.changed(settings), target_language)
+        chosen = self.languages.settings(self.generation.changed(settings, COMPUTES), target_language)
         stop = stop_at(chosen.stop, self.tokenizer.decode)
         ids = [self.languages.encode(prefix + text, source_language, target_language) for text in texts]
-        found = rewrite(self.network, ids, chosen, self.max_len, stop)
+        found = rewrite(self.forms(chosen.compute), ids, chosen, self.max_len, stop)
         return [output_of(ranked, self.tokenizer.decode, chosen.stop) for ranked in found]
 
     def translate(
@@ -269,10 +272,20 @@ class RewritingModel(Writer):
         self, text: str, prefix: str = "", source_language: str = "", target_language: str = "", **settings: Any
     ) -> Iterator[str]:
         """What the model makes of one text, piece by piece; arguments as of `generate`, but no beam search."""
-        chosen = self.languages.settings(_streamed(self.generation, settings), target_language)
+        chosen = self.languages.settings(_streamed(self.generation, settings, COMPUTES), target_language)
         ids = self.languages.encode(prefix + text, source_language, target_language)
-        tokens = stream_rewrite(self.network, ids, chosen, self.max_len)
+        tokens = stream_rewrite(self.forms(chosen.compute), ids, chosen, self.max_len)
         return until_stop(growing_text(tokens, self.tokenizer.decode), chosen.stop)
+
+    @cached_property
+    def forms(self) -> PreparedForms:
+        """The network in the form to decode with, on a CPU the compiled library's where that has all its parts."""
+        return PreparedForms(self.network, prepare_family)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the compiled library decodes it."""
+        return self.device.type == "cpu" and native_available(self.network)
 
     @cached_property
     def languages(self) -> Languages:
@@ -407,8 +420,10 @@ def longest_text(stack: StackConfig | None) -> int | None:
     return stack.max_len if stack and stack.positions == "learned" else None
 
 
-def _streamed(usual: GenerationSettings, given: dict[str, Any]) -> GenerationSettings:
-    chosen = usual.changed({"beam_size": 1, "n_best": 1, **given})
+def _streamed(
+    usual: GenerationSettings, given: dict[str, Any], computes: Sequence[str] = ("float32",)
+) -> GenerationSettings:
+    chosen = usual.changed({"beam_size": 1, "n_best": 1, **given}, computes)
     if chosen.beam_size > 1 or chosen.n_best > 1:
         raise UserError("a stream is written by greedy search or drawn: leave out beam_size and n_best")
     return chosen

@@ -1,17 +1,23 @@
 """An encoder and a decoder write a text anew: a translation, a summary, an answer.
 
 Sources to outputs, ids only. What a decoder is to begin with (its start mark, a forced language code) is read before
-the search begins. Not here: languages and prefixes (`languages`), sound (`transcribe`).
+the search begins. A network in the compiled library's form (`network.inference`) searches by itself, in threads, where
+the settings ask for no more than it can do; anything else is searched step by step. Not here: languages and prefixes
+(`languages`), sound (`transcribe`).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from sightline.decode.search import Hypothesis, Rule, SearchOptions, Stop
+from sightline.decode.contract import Hypothesis, OwnSearch, PoolOptions
+from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads
+from sightline.decode.search import Rule, SearchOptions, Stop
 from sightline.decode.steps import step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import (
@@ -26,13 +32,28 @@ from sightline.generation.decoding import (
     stream,
     streams_of,
 )
-from sightline.generation.settings import GenerationSettings
-from sightline.network.networks import EncoderDecoder
+from sightline.generation.settings import NEVER, GenerationSettings
+
+# What a model's own search reads of the settings, and what there is to it of the others: what they are when off.
+COMPILED = (
+    "max_new_tokens", "min_new_tokens", "beam_size", "length_penalty", "early_stopping", "n_best", "batch_size",
+    "start_id", "forced_start_id", "forced_end_id", "end_ids", "suppressed", "suppressed_first",
+)  # fmt: skip
+OFF = {"no_repeat_ngram": 0, "sample": False, "stop": ()}
+UNREAD = ("temperature", "top_k", "top_p", "seed", "pad_id", "compute", "unused")  # where nothing is drawn or padded
+
+
+def is_compiled(settings: GenerationSettings) -> bool:
+    """Whether these settings ask for no more than a model's own search can do; what is not listed here, it cannot."""
+    known = {*COMPILED, *UNREAD}
+    if settings.forced_end_id in settings.suppressed:
+        return False
+    return all(f.name in known or getattr(settings, f.name) == OFF.get(f.name, f) for f in fields(settings))
 
 
 @torch.inference_mode()
 def rewrite(
-    network: EncoderDecoder,
+    network: Any,
     sources: Sequence[Sequence[int]],
     settings: GenerationSettings,
     max_len: int | None = None,
@@ -41,6 +62,7 @@ def rewrite(
     """What the network makes of each source, best first, in the order of the sources.
 
     Args:
+        network: with the contract of an `EncoderDecoder`; by itself where it has an `OwnSearch` and that can do it.
         sources: token ids with all marks of their family, at least one each.
         max_len: the longest output the decoder can write, where it has a limit (learned positions).
         stop: says which rows are to end.
@@ -48,7 +70,9 @@ def rewrite(
     Raises:
         UserError: the checkpoint does not say what its decoder begins with, or gives numbers that are not finite.
     """
-    beginning, device = beginning_of(settings), next(network.parameters()).device
+    beginning, device, step = beginning_of(settings), next(network.parameters()).device, step_of(network)
+    if stop is None and is_compiled(settings) and isinstance(network, OwnSearch):
+        return _rewrite_compiled(network, sources, settings, max_len)
     room = None if max_len is None else max_len - len(beginning) + 1
     options = options_of(settings, beginning, stop)
     settings_left = _without_beginning(settings)
@@ -56,14 +80,66 @@ def rewrite(
     def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
         limits = limits_of([room] * len(batch), settings_left, device)
         begun = _begun(network, batch, settings, beginning)
-        return search(step_of(network), begun, limits, options, settings, streams_of(batch))
+        return search(step, begun, limits, options, settings, streams_of(batch))
 
     return in_batches(sources, settings.batch_size, work)
 
 
+def _rewrite_compiled(
+    network: OwnSearch, sources: Sequence[Sequence[int]], settings: GenerationSettings, max_len: int | None
+) -> list[list[Hypothesis]]:
+    """By the network's own search, in threads; the threads share what is less than a batch for each."""
+    stop = np.zeros(1, np.int32)
+
+    def decode(batch: list[int]) -> list[list[Hypothesis]]:
+        bounds = _bounds(len(batch), settings, max_len)
+        ranked = network.search([sources[i] for i in batch], bounds, pool_options(settings), None, stop)
+        return [[Hypothesis(**vars(one)) for one in best] for best in ranked]
+
+    size = max(1, min(settings.batch_size, -(-len(sources) // usable_threads())))
+    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+    batches = [order[start : start + size] for start in range(0, len(order), size)]
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    for batch, results in in_threads(decode, batches, stop, f"lower beam_size (now {settings.beam_size})"):
+        for i, hypotheses in zip(batch, results, strict=True):
+            if not (hypotheses and np.isfinite(hypotheses[0].log_prob)):
+                raise not_finite()
+            found[i] = hypotheses
+    return found
+
+
+def _bounds(rows: int, settings: GenerationSettings, max_len: int | None) -> Bounds:
+    """Of outputs with what they begin with behind the start mark, which stands before what is written."""
+    forced = beginning_of(settings)[1:]
+    longest = max(len(forced) + 1, min(settings.max_new_tokens, max_len or settings.max_new_tokens))
+    shortest = min(max(settings.min_new_tokens, len(forced)), longest - 1) if settings.end_ids else 0
+    return Bounds(np.full(rows, shortest), np.full(rows, longest), np.array([forced] * rows, np.int64))
+
+
+def pool_options(settings: GenerationSettings) -> PoolOptions:
+    """For a model's own search; what is forced behind the start mark counts as written."""
+    start_id, *forced = beginning_of(settings)
+    end, *other_ends = settings.end_ids or (NEVER,)
+    kinds = {True: "pool_filled_early", "never": "pool_filled_patient"}
+    return PoolOptions(
+        beam_size=settings.beam_size,
+        length_penalty=settings.length_penalty,
+        n_best=settings.n_best,
+        bos_id=start_id,
+        eos_id=end,
+        suppressed=settings.suppressed,
+        other_ends=tuple(other_ends),
+        suppressed_first=settings.suppressed_first,
+        begun=len(forced),
+        forced_end=settings.forced_end_id,
+        end_at=max(len(forced) + 1, settings.max_new_tokens),
+        ending=kinds.get(settings.early_stopping, "pool_filled"),
+    )
+
+
 @torch.inference_mode()
 def stream_rewrite(
-    network: EncoderDecoder, source: Sequence[int], settings: GenerationSettings, max_len: int | None = None
+    network: Any, source: Sequence[int], settings: GenerationSettings, max_len: int | None = None
 ) -> Iterator[int]:
     """The tokens made of one source, one by one, without the end mark."""
     beginning, device = beginning_of(settings), next(network.parameters()).device
@@ -74,9 +150,7 @@ def stream_rewrite(
     yield from stream(step_of(network), begun, limits, options, settings, *streams_of([source]))
 
 
-def _begun(
-    network: EncoderDecoder, sources: Sequence[Sequence[int]], settings: GenerationSettings, beginning: list[int]
-) -> Begun:
+def _begun(network: Any, sources: Sequence[Sequence[int]], settings: GenerationSettings, beginning: list[int]) -> Begun:
     """Read the sources, and what outputs begin with."""
     device = next(network.parameters()).device
     src, mask = (x.to(device) for x in pad_right(sources, settings.pad_id))

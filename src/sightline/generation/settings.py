@@ -5,7 +5,7 @@ Lengths count what is written anew, end mark included. What such a file may ask 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ class GenerationSettings:
     top_p: float = 1.0
     seed: int = 1  # of sampling
     stop: tuple[str, ...] = ()  # an output ends before the first of these strings
-    batch_size: int = 16  # inputs computed with at once
+    batch_size: int = 16  # inputs computed with at once; with the compiled library in each thread
+    compute: str = "float32"  # numbers to decode with on a CPU: "float32" (or those the model was loaded in) or "int8"
     start_id: int | None = None  # what a decoder with an encoder begins with
     forced_start_id: int | None = None  # what it writes first, whatever it thinks: a language code
     forced_end_id: int | None = None  # what it writes last where it runs out of length
@@ -48,10 +49,11 @@ class GenerationSettings:
     suppressed_first: tuple[int, ...] = ()  # not written at the beginning
     unused: tuple[str, ...] = ()  # what the file asks for and we do not have
 
-    def changed(self, given: Mapping[str, Any]) -> "GenerationSettings":
+    def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ("float32",)) -> "GenerationSettings":
         """With what a caller says; `UserError` for what is unknown or makes no sense.
 
-        The beam is as wide as `n_best` asks unless the caller says how wide.
+        The beam is as wide as `n_best` asks unless the caller says how wide. `computes` are the numbers that the model
+        can decode with.
         """
         given = with_room(given, self.beam_size)
         own = [f.name for f in fields(self) if not f.name.endswith(("_id", "_ids")) and f.name not in INTERNAL]
@@ -61,6 +63,8 @@ class GenerationSettings:
         stop = given.get("stop", self.stop)
         settings = replace(self, **{**given, "stop": (stop,) if isinstance(stop, str) else tuple(stop)})
         settings.check()
+        if settings.compute not in computes:
+            raise unknown("this model's compute", settings.compute, computes)
         return settings
 
     def check(self) -> None:

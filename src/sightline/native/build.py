@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SOURCES = ("products.c", "attention.c", "transformer.c", "search.c", "training.c", "team.c")
+SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "search.c", "training.c", "team.c")
 ANYWHERE = "processor.c"  # asks what the processor can do, and so must not need it
 LIBRARY = FOLDER / "_library.so"
 # Contraction would let a compiler round an expression differently in two places, and results depend on company.

@@ -11,13 +11,12 @@ from functools import cache
 
 from sightline.native.build import LIBRARY, version
 
-MOST_SUPPRESSED = 8
 REBUILD = f"build it anew with python {LIBRARY.with_name('build.py')}"
 SWITCH = "SIGHTLINE_NATIVE"  # 0 in the environment: do without the library
 
 
 class Norm(Structure):
-    """Weight and bias as addresses; None: no norm."""
+    """Weight and bias as addresses: without a weight there is no norm, without a bias it is an RMSNorm."""
 
     _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("eps", c_float))
 
@@ -39,7 +38,7 @@ class Attention(Structure):
 class FeedForward(Structure):
     """See transformer.h."""
 
-    _fields_ = (("up", c_void_p), ("down", c_void_p), ("norm", Norm))
+    _fields_ = (("up", c_void_p), ("down", c_void_p), ("norm", Norm), ("activation", c_int))
 
 
 class Layer(Structure):
@@ -51,7 +50,13 @@ class Layer(Structure):
 class Embeddings(Structure):
     """See transformer.h."""
 
-    _fields_ = (("rows", c_void_p), ("positions", c_void_p), ("scale", c_float))
+    _fields_ = (
+        ("rows", c_void_p),
+        ("positions", c_void_p),
+        ("norm", Norm),
+        ("scale", c_float),
+        ("padding", c_int32),
+    )
 
 
 class Transformer(Structure):
@@ -78,16 +83,26 @@ class Members(Structure):
     _fields_ = (("decodings", c_void_p), ("outputs", c_void_p), ("count", c_int))
 
 
+class Ids(Structure):
+    """See search.c; ids as the address of their array."""
+
+    _fields_ = (("ids", c_void_p), ("count", c_int))
+
+
 class Options(Structure):
     """See search.c."""
 
     _fields_ = (
         ("beam_size", c_int),
-        ("n_best", c_int),
+        ("pool", c_int),
         ("bos_id", c_int),
-        ("eos_id", c_int),
-        ("n_suppressed", c_int),
-        ("suppressed", c_int32 * MOST_SUPPRESSED),
+        ("begun", c_int),
+        ("forced_end", c_int),
+        ("end_at", c_int),
+        ("ends", Ids),
+        ("suppressed", Ids),
+        ("suppressed_first", Ids),
+        ("ending", c_int),
         ("length_penalty", c_float),
     )
 
@@ -163,6 +178,7 @@ def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
         ("linear", c_void_p, (c_void_p, c_void_p, c_int, c_int, c_int, c_int)),
         ("linear_rows", c_void_p, (c_void_p, c_void_p, c_int)),
         ("linear_free", None, (c_void_p,)),
+        ("activate", None, (c_int, c_void_p, c_int)),
         ("apply", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
         ("levels", None, (c_void_p, c_void_p, c_void_p)),
         ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import POINTER, byref, c_int32, c_void_p, cast
+from ctypes import POINTER, byref, c_void_p, cast
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
@@ -17,6 +17,9 @@ from sightline.native import library as c
 Floats = NDArray[np.float32]
 Ints = NDArray[Any]  # of whole numbers
 LANES = 8  # numbers a register holds: what widths have to be multiples of
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
+NORMS = ("layer", "rms", "rms_shifted")
+ENDINGS = ("unsurpassed", "pool_filled", "pool_filled_early", "pool_filled_patient")  # in the order of search.c
 
 
 class Stopped(Exception):
@@ -32,6 +35,13 @@ class Shape:
     cross_heads: tuple[int, ...]
     norm_first: bool
     eps: float = 1e-5  # of the norms
+    norm: str = "layer"  # one of NORMS; see `network.norms` for all but the paper's
+    activation: str = "relu"  # one of ACTIVATIONS
+    embedding_scales: tuple[float, float] = (0.0, 0.0)  # of source and target; 0 = sqrt(d_model)
+    score_scale: float = 0.0  # factor on the scores; 0 = d_k^-1/2
+    logit_scale: float = 1.0  # factor on the hidden states before the output
+    padding: int = -1  # an id that is not counted by positions and has their code before the first; -1 = none
+    limit: str = "model.max_len = {}"  # how an error names the positions there are
 
 
 class Linear:
@@ -91,7 +101,7 @@ class Network:
         parameters: by the names of a model directory's file; embeddings and output under each of their names.
         shape: what they do not say.
         positions: the codes of the source's and of the target's positions (n, d_model), of at least as many as asked
-            for unless there are no more.
+            for unless there are no more; of `Shape.padding` it is zeros.
         int8: see `Linear`.
     """
 
@@ -110,7 +120,9 @@ class Network:
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
         heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
         decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
-        self.output = Linear(parameters["output.weight"], parameters.get("output.bias"), int8)
+        output = parameters["output.weight"]
+        output = output if shape.logit_scale == 1 else output * np.float32(shape.logit_scale)
+        self.output = Linear(output, parameters.get("output.bias"), int8)
         self._positions = positions
         self._known = 0  # positions in the table
         self._growing = Lock()
@@ -119,8 +131,8 @@ class Network:
             norm_first=shape.norm_first,
             n_encoder_layers=len(encoder),
             n_decoder_layers=len(decoder),
-            source=self._embeddings("src"),
-            target=self._embeddings("tgt"),
+            source=self._embeddings("src", shape.embedding_scales[0]),
+            target=self._embeddings("tgt", shape.embedding_scales[1]),
             encoder=self._array(encoder),
             decoder=self._array(decoder),
             encoder_norm=self._norm("encoder.norm"),
@@ -161,11 +173,11 @@ class Network:
             tables = self._positions(max(length, 2 * self._known))
             known = min(map(len, tables))
             if length > known:
-                raise UserError(f"a sequence of {length} pieces is longer than model.max_len = {known}")
+                raise UserError(f"a sequence of {length} pieces is longer than {self._shape.limit.format(known)}")
             assert all(table.shape[1] == self.d_model for table in tables)
             self._known = known
             for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):
-                embeddings.positions = self._address(table)
+                embeddings.positions = self._address(table if self._shape.padding < 0 else _behind_zeros(table))
 
     def _array(self, layers: list[c.Layer]) -> Any:
         array = (c.Layer * len(layers))(*layers)
@@ -182,31 +194,41 @@ class Network:
         self._kept.append(linear)
         return linear.address
 
-    def _embeddings(self, side: str) -> c.Embeddings:
-        rows = self._parameters[f"{side}_embeddings.tokens.weight"]
+    def _embeddings(self, side: str, scale: float) -> c.Embeddings:
+        rows, norm = self._parameters[f"{side}_embeddings.tokens.weight"], self._norm(f"{side}_embeddings.norm")
         assert rows.shape[1] == self.d_model
-        return c.Embeddings(self._address(rows), None, math.sqrt(rows.shape[1]))
+        return c.Embeddings(self._address(rows), None, norm, scale or math.sqrt(rows.shape[1]), self._shape.padding)
 
     def _norm(self, name: str) -> c.Norm:
         weight = self._parameters.get(f"{name}.weight")
         if weight is None:
             return c.Norm(None, None, 0.0)
-        bias = self._parameters[f"{name}.bias"]
-        assert weight.shape == bias.shape == (self.d_model,)
+        assert weight.shape == (self.d_model,) and self._shape.norm in NORMS
+        if self._shape.norm != "layer":
+            shifted = self._shape.norm == "rms_shifted"
+            return c.Norm(self._address(weight + 1 if shifted else weight), None, self._shape.eps)
+        bias = self._parameters.get(f"{name}.bias", np.zeros_like(weight))
+        assert bias.shape == weight.shape
         return c.Norm(self._address(weight), self._address(bias), self._shape.eps)
 
     def _layer(self, name: str, own: int, cross: int | None) -> c.Layer:
-        p = self._parameters
-        up, down = (p[f"{name}.ffn.{way}_proj.weight"] for way in ("up", "down"))
-        assert (up.shape[1], *down.shape) == (self.d_model, self.d_model, len(up)), f"{name}.ffn: widths that fit"
         return c.Layer(
             self._attention(f"{name}.self_attn", own, False),
             c.Attention() if cross is None else self._attention(f"{name}.cross_attn", cross, True),
-            c.FeedForward(
-                self._linear(up, p.get(f"{name}.ffn.up_proj.bias")),
-                self._linear(down, p.get(f"{name}.ffn.down_proj.bias"), after_relu=True),
-                self._norm(f"{name}.ffn_sublayer.norm"),
-            ),
+            self._feed_forward(f"{name}.ffn"),
+        )
+
+    def _feed_forward(self, name: str) -> c.FeedForward:
+        up, gated = self._projection(f"{name}.up_proj"), f"{name}.gate_proj.weight" in self._parameters
+        down, kind = self._projection(f"{name}.down_proj"), ACTIVATIONS.index(self._shape.activation)
+        assert (up[0].shape[1], *down[0].shape) == (self.d_model, self.d_model, len(up[0])), f"{name}: widths that fit"
+        gate = [self._projection(f"{name}.gate_proj")] if gated else []
+        assert all(projection[0].shape == up[0].shape for projection in gate), f"{name}: as many gates as there are"
+        return c.FeedForward(
+            self._joint([*gate, up]),
+            self._linear(*down, after_relu=self._shape.activation == "relu" and not gated),
+            self._norm(f"{name}_sublayer.norm"),
+            kind,
         )
 
     def _attention(self, name: str, heads: int, cross: bool) -> c.Attention:
@@ -214,7 +236,7 @@ class Network:
         assert all(x[0].shape[1] == self.d_model for x in (q, k, v)) and o[0].shape == (self.d_model, len(v[0]))
         assert len(q[0]) == len(k[0]) and heads > 0 and not (len(q[0]) % heads or len(v[0]) % heads), f"{name}: heads"
         d_k, d_v = len(q[0]) // heads, len(v[0]) // heads
-        scale = 1 / math.sqrt(d_k)
+        scale = self._shape.score_scale or 1 / math.sqrt(d_k)
         q, k, v = (_wider_heads(*x, heads) for x in ((q[0] * scale, q[1] * scale), k, v))
         out = _wider_heads(o[0].T, np.zeros(o[0].shape[1], np.float32), heads)[0].T, o[1]
         parts = ([q], [k, v]) if cross else ([q, k, v], [])
@@ -280,6 +302,24 @@ class SearchSettings(Protocol):
     def suppressed(self) -> tuple[int, ...]: ...
 
 
+@runtime_checkable
+class PoolSettings(SearchSettings, Protocol):
+    """The same where a search ends as those of `transformers`; `decode.contract.PoolOptions` says what it means."""
+
+    @property
+    def other_ends(self) -> tuple[int, ...]: ...
+    @property
+    def suppressed_first(self) -> tuple[int, ...]: ...
+    @property
+    def begun(self) -> int: ...
+    @property
+    def forced_end(self) -> int | None: ...
+    @property
+    def end_at(self) -> int: ...
+    @property
+    def ending(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Found:
     """One hypothesis: ids without an end mark, and log-probabilities with it."""
@@ -326,7 +366,7 @@ class Decoding:
         """Up to `n_best` hypotheses for each source, best first; as `decode.search.beam_search`, which see.
 
         Args:
-            settings: `suppressed` has at most eight ids.
+            settings: by `PoolSettings` the first `begun` pieces of every prefix are certain, and not in what is found.
             min_length: (sentences,), without the end mark.
             max_length: (sentences,), with it; at least 1.
             prefix: (sentences, prefix_len), what outputs must begin with; -1 right of a sentence's own.
@@ -343,7 +383,8 @@ class Decoding:
         longest = int(max_length.max())
         for decoding in decodings:
             decoding.network.know_positions(longest)
-        n = self.sentences * settings.n_best
+        options, kept = _options(settings)
+        n = self.sentences * options.pool
         tokens, lengths = np.zeros((n, longest), np.int32), np.zeros(n, np.int32)
         token_log_probs = np.zeros((n, longest), np.float32)
         log_probs, scores = np.zeros(n, np.float32), np.zeros(n, np.float32)
@@ -358,17 +399,18 @@ class Decoding:
                 byref(c.Members(*(cast(each, c_void_p) for each in members), len(decodings))),
                 _at(ids),
                 _at(barred),
-                byref(_options(settings)),
+                byref(options),
                 byref(limits),
                 byref(found),
             )
         )
         ranked: list[list[Found]] = [[] for _ in range(self.sentences)]
+        ends, begun = kept[0], options.begun
         for i in np.flatnonzero(lengths):
-            written, chances = tokens[i, : lengths[i]].tolist(), token_log_probs[i, : lengths[i]].tolist()
-            hypothesis = _found(written, chances, float(log_probs[i]), float(scores[i]), settings.eos_id)
-            ranked[i // settings.n_best].append(hypothesis)
-        return ranked
+            written, chances = (rows[i, begun : lengths[i]].tolist() for rows in (tokens, token_log_probs))
+            hypothesis = _found(written, chances, float(log_probs[i]), float(scores[i]), ends)
+            ranked[i // options.pool].append(hypothesis)
+        return [found[: settings.n_best] for found in ranked]
 
     def _check_search(
         self, settings: SearchSettings, min_length: Ints, max_length: Ints, prefix: Ints, outputs: int
@@ -377,7 +419,12 @@ class Decoding:
         forced = prefix[prefix >= 0]
         self.network.check_pieces(forced, "tgt")
         assert _all_below(forced, outputs) and 0 <= settings.bos_id < outputs
-        assert settings.n_best >= 1 and settings.beam_size >= 1 and len(settings.suppressed) <= c.MOST_SUPPRESSED
+        assert settings.n_best >= 1 and settings.beam_size >= 1
+        if isinstance(settings, PoolSettings):
+            assert settings.n_best <= settings.beam_size and settings.ending in ENDINGS
+            assert settings.forced_end is None or 0 <= settings.forced_end < outputs
+            assert 0 <= settings.begun <= prefix.shape[1] and (prefix[:, : settings.begun] >= 0).all()
+            assert (max_length > settings.begun).all()
         assert min_length.shape == max_length.shape == (self.sentences,) and len(prefix) == self.sentences
         assert prefix.ndim == 2 and max_length.min() >= 1 and max_length.max() < 1 << 30
 
@@ -445,20 +492,28 @@ def _addresses(objects: Sequence[Any]) -> Any:
     return (c_void_p * len(objects))(*(each.address for each in objects))
 
 
-def _options(settings: SearchSettings) -> c.Options:
-    return c.Options(
-        settings.beam_size,
-        settings.n_best,
-        settings.bos_id,
-        settings.eos_id,
-        len(settings.suppressed),
-        (c_int32 * c.MOST_SUPPRESSED)(*settings.suppressed),
-        settings.length_penalty,
+def _options(settings: SearchSettings) -> tuple[c.Options, list[Ints]]:
+    """The settings for C, and the lists of ids they point to, which must outlive them: first the end marks."""
+    pool = settings if isinstance(settings, PoolSettings) else None
+    ends = (settings.eos_id, *(pool.other_ends if pool else ()))
+    kept = [np.array(ids, np.int32) for ids in (ends, settings.suppressed, pool.suppressed_first if pool else ())]
+    forced = pool is not None and pool.forced_end is not None
+    options = c.Options(
+        beam_size=settings.beam_size,
+        pool=settings.beam_size if pool else settings.n_best,
+        bos_id=settings.bos_id,
+        begun=pool.begun if pool else 0,
+        forced_end=pool.forced_end if pool and forced else 0,
+        end_at=pool.end_at if pool and forced else 0,
+        ending=ENDINGS.index(pool.ending if pool else "unsurpassed"),
+        length_penalty=settings.length_penalty,
     )
+    options.ends, options.suppressed, options.suppressed_first = (c.Ids(_at(ids), len(ids)) for ids in kept)
+    return options, kept
 
 
-def _found(tokens: list[int], token_log_probs: list[float], log_prob: float, score: float, eos_id: int) -> Found:
-    return Found(tokens[:-1] if tokens[-1] == eos_id else tokens, score, log_prob, token_log_probs)
+def _found(tokens: list[int], token_log_probs: list[float], log_prob: float, score: float, ends: Ints) -> Found:
+    return Found(tokens[:-1] if tokens[-1] in ends else tokens, score, log_prob, token_log_probs)
 
 
 def _wider_heads(weight: Floats, bias: Floats, heads: int) -> tuple[Floats, Floats]:
@@ -470,6 +525,11 @@ def _wider_heads(weight: Floats, bias: Floats, heads: int) -> tuple[Floats, Floa
     by_head = weight.reshape(heads, width, -1), bias.reshape(heads, width)
     weight, bias = (np.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2)) for x in by_head)
     return weight.reshape(heads * (width + more), -1), bias.reshape(-1)
+
+
+def _behind_zeros(table: Floats) -> Floats:
+    """The table where a row of zeros stands before it in memory."""
+    return np.concatenate([np.zeros_like(table[:1]), table])[1:]
 
 
 def _rounded(width: int) -> int:

@@ -18,7 +18,6 @@
 #define LARGEST 127   /* level of an input */
 #define MOST 258      /* of the levels of one sign in a sum: 127 * 258 < 2^15 */
 #define ROWS 48       /* computed together: their levels stay in the processor's second cache */
-#define INLINE static inline __attribute__((always_inline))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -194,6 +193,12 @@ void sightline_levels(const Linear *layer, int8_t *levels, float *scales) {
     }
 }
 
+/* What tiles have not done: of their outputs they know but whether they are below 0. */
+static void finish(const Linear *layer, float *y, int rows, int64_t stride, Activation kind) {
+    if (kind <= RELU) return;
+    for (int r = 0; r < rows; r++) sightline_activate(kind, y + r * stride, layer->d_out);
+}
+
 /* --- Products in 8-bit integers --- */
 
 /* Compared as integers, which sort magnitudes as they are and put above them all what is no number. */
@@ -294,7 +299,7 @@ INLINE void int8_tile(const int MR, const Linear *layer, const uint8_t *x, const
 }
 
 static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
-                      int relu, Scratch *scratch) {
+                      Activation kind, Scratch *scratch) {
     uint8_t *levels = room(&scratch->levels, (int64_t)MIN(rows, ROWS) * layer->depth);
     if (!levels) return -1;
     float scales[ROWS];
@@ -303,6 +308,7 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
         const int count = MIN(ROWS, rows - first), depth = layer->depth;
         for (int r = 0; r < count; r++)
             scales[r] = round_row(layer, x + (first + r) * x_stride, levels + (int64_t)r * depth);
+        const int relu = kind == RELU;
         for (int p = 0; p < panels(layer); p++) {
             int r = 0;
             float *out = y + first * y_stride;
@@ -312,6 +318,7 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
             else if (r + 1 == count) TILE(1);
 #undef TILE
         }
+        finish(layer, y + first * y_stride, count, y_stride, kind);
     }
     return 0;
 }
@@ -358,8 +365,8 @@ INLINE void float_tile(const int MR, const int P, const Linear *layer, const flo
 }
 
 static int apply_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
-                       int relu, const Scratch *scratch) {
-    const int all = panels(layer);
+                       Activation kind, const Scratch *scratch) {
+    const int all = panels(layer), relu = kind == RELU;
     for (int first = 0; first < rows; first += ROWS) {
         if (stopped(scratch)) return -1;
         const int end = MIN(rows, first + ROWS);
@@ -382,20 +389,21 @@ static int apply_float(const Linear *layer, const float *x, int rows, int64_t x_
             else if (r + 1 == end) TILE(1, 1);
         }
 #undef TILE
+        finish(layer, y + first * y_stride, end - first, y_stride, kind);
     }
     return 0;
 }
 
-int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, int relu,
+int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
           Scratch *scratch) {
-    if (layer->levels) return apply_int8(layer, x, rows, x_stride, y, y_stride, relu, scratch);
-    return apply_float(layer, x, rows, x_stride, y, y_stride, relu, scratch);
+    if (layer->levels) return apply_int8(layer, x, rows, x_stride, y, y_stride, kind, scratch);
+    return apply_float(layer, x, rows, x_stride, y, y_stride, kind, scratch);
 }
 
 /* `apply` to rows without gaps; 0, or -1 without memory. */
 int sightline_apply(const Linear *layer, const float *x, int rows, float *y) {
     Scratch scratch = {0};
-    int failed = apply(layer, x, rows, layer->d_in, y, layer->d_out, 0, &scratch);
+    int failed = apply(layer, x, rows, layer->d_in, y, layer->d_out, NONE, &scratch);
     free(scratch.levels.bytes);
     return failed;
 }

@@ -6,10 +6,12 @@
 #ifndef SIGHTLINE_PRODUCTS_H
 #define SIGHTLINE_PRODUCTS_H
 
+#include "activations.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#define INLINE static inline __attribute__((always_inline))
 #define PANEL 16 /* outputs that are computed together */
 
 /* Sums of a tile stay in registers only where the loops over them are gone. */
@@ -51,9 +53,9 @@ static inline int stopped(const Scratch *scratch) {
     return scratch->stop && atomic_load_explicit(scratch->stop, memory_order_relaxed);
 }
 
-/* rows (rows, d_in) with `x_stride` numbers from row to row, to y (rows, d_out) likewise. 0, or -1 without memory or
-   when stopped. */
-int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, int relu,
+/* rows (rows, d_in) with `x_stride` numbers from row to row, to y (rows, d_out) likewise, and `kind` of them. 0, or -1
+   without memory or when stopped. */
+int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
           Scratch *scratch);
 
 EXPORT int sightline_version(void);

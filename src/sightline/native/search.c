@@ -1,5 +1,5 @@
 /* Greedy search and beam search over a Transformer, as decode/search.py describes and does them: the same ranking, the
-   same ties, the same end. Nothing here is shared between sentences but the matrix products. */
+   same ties, by each of the rules of decode/ending.py the same end. Nothing here is shared between sentences but the matrix products. */
 
 #include "attention.h"
 #include "transformer.h"
@@ -11,11 +11,21 @@
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define MOST_SUPPRESSED 8
+
+/* When a sentence is done, in the order of ENDINGS in network.py: see decode/ending.py. */
+typedef enum Ending { UNSURPASSED, POOL_FILLED, POOL_FILLED_EARLY, POOL_FILLED_PATIENT } Ending;
+
+typedef struct Ids {
+    const int32_t *ids;
+    int count;
+} Ids;
 
 typedef struct Options {
-    int beam_size, n_best, bos_id, eos_id, n_suppressed;
-    int32_t suppressed[MOST_SUPPRESSED];
+    int beam_size, pool, bos_id; /* pool: hypotheses kept of each sentence */
+    int begun;                   /* of each prefix so many are given: certain, and counted by lengths only */
+    int forced_end, end_at;      /* the piece that is certain where it is number `end_at` of an output; 0: none is */
+    Ids ends, suppressed, suppressed_first;
+    Ending ending;
     float length_penalty;
 } Options;
 
@@ -25,7 +35,7 @@ typedef struct Limits {
     int prefix_length;
 } Limits;
 
-/* The best hypotheses of each sentence, (sentences, n_best) and for tokens (sentences, n_best, longest). */
+/* The best hypotheses of each sentence, (sentences, pool) and for tokens (sentences, pool, longest). */
 typedef struct Found {
     int32_t *tokens, *lengths; /* with the end mark; length 0: none */
     float *token_log_probs, *log_probs, *scores;
@@ -45,7 +55,17 @@ typedef struct Candidate {
     int row, token;
 } Candidate;
 
-static float penalty(int length, float alpha) { return (float)pow((5.0 + length) / 6.0, alpha); }
+/* What a log-probability is divided by. */
+static float penalty(int length, const Options *options) {
+    const double size = options->ending == UNSURPASSED ? (5.0 + length) / 6.0 : length;
+    return (float)pow(size, options->length_penalty);
+}
+
+static int among(int32_t id, const Ids *list) {
+    for (int i = 0; i < list->count; i++)
+        if (list->ids[i] == id) return 1;
+    return 0;
+}
 
 /* --- Candidates --- */
 
@@ -58,9 +78,11 @@ static int offer(Candidate *best, int count, int most, Candidate new) {
     return count < most ? count + 1 : count;
 }
 
-/* Offer every continuation of a row by one token. `logits` are overwritten by `spare`, a row of the same width. */
-static int continue_row(const float *logits, float *spare, int vocab, int row, float so_far, int forced, int may_end,
-                        const Options *options, Candidate *best, int count, int most) {
+/* Offer every continuation of a row of `length` tokens by one. `spare` is overwritten, a row of the same width. */
+static int continue_row(const float *logits, float *spare, int vocab, int row, float so_far, int length, int forced,
+                        int may_end, const Options *options, Candidate *best, int count, int most) {
+    if (length < options->begun) return offer(best, count, most, (Candidate){so_far, 0, row, forced});
+    if (length + 1 == options->end_at) return offer(best, count, most, (Candidate){so_far, 0, row, options->forced_end});
     const float largest = maximum(logits, vocab);
     memcpy(spare, logits, 4 * (size_t)vocab);
     const float rest = logf(exponentials(spare, vocab, largest));
@@ -78,9 +100,8 @@ static int continue_row(const float *logits, float *spare, int vocab, int row, f
         for (; hits; hits &= hits - 1) {
             const int token = v + __builtin_ctz(hits);
             if (token >= vocab) break;
-            int banned = token == options->eos_id && !may_end;
-            for (int i = 0; i < options->n_suppressed; i++) banned |= token == options->suppressed[i];
-            if (banned) continue;
+            if (among(token, &options->suppressed) || (!may_end && among(token, &options->ends))) continue;
+            if (length == options->begun && among(token, &options->suppressed_first)) continue;
             const float last = logits[token] - largest - rest;
             count = offer(best, count, most, (Candidate){so_far + last, last, row, token});
         }
@@ -90,11 +111,11 @@ static int continue_row(const float *logits, float *spare, int vocab, int row, f
 
 /* --- Hypotheses that have ended --- */
 
-/* Behind those that are as good, if it is one of the n_best; what a row says and one more token. */
-static void finish(const Found *found, int n_best, int sentence, const Live *live, const Candidate *c, int length, float score) {
-    const int64_t first = (int64_t)sentence * n_best, stride = found->longest;
-    if (!(score > found->scores[first + n_best - 1])) return;
-    int at = n_best - 1;
+/* Behind those that are as good, if it is one of the pool; what a row says and one more token. */
+static void finish(const Found *found, int pool, int sentence, const Live *live, const Candidate *c, int length, float score) {
+    const int64_t first = (int64_t)sentence * pool, stride = found->longest;
+    if (!(score > found->scores[first + pool - 1])) return;
+    int at = pool - 1;
     for (; at > 0 && score > found->scores[first + at - 1]; at--) {
         const int64_t to = first + at, from = to - 1;
         memcpy(found->tokens + to * stride, found->tokens + from * stride, 4 * (size_t)stride);
@@ -121,25 +142,36 @@ static void live_on(const Live *old, const Live *new, int to, const Candidate *c
     new->sentences[to] = old->sentences[c->row];
 }
 
+/* Whether nothing alive, of log-probabilities up to `most`, is waited for any more. */
+static int settled(float most, float worst, int length, int max_length, const Options *options) {
+    int reached = length;
+    if (options->ending == UNSURPASSED) return most / penalty(max_length, options) <= worst;
+    if (worst == -INFINITY) return 0;
+    if (options->ending == POOL_FILLED_EARLY) return 1;
+    if (options->ending == POOL_FILLED_PATIENT && options->length_penalty > 0) reached = max_length;
+    return most / penalty(reached, options) <= worst;
+}
+
 /* One sentence's step: its candidates end or live on. How many rows it has next; 0: it is done. */
 static int advance(const Live *old, const Live *new, int to, const Candidate *best, int count, int length,
                    const Limits *limits, const Options *options, const Found *found) {
     if (!count) return 0; /* nothing but numbers that are none */
     const int sentence = old->sentences[best[0].row], at_limit = length >= limits->max_length[sentence];
-    const float divisor = penalty(length, options->length_penalty);
+    const int counted = options->ending == UNSURPASSED ? count : MIN(count, options->beam_size);
+    const float divisor = penalty(length, options);
     float most = -INFINITY;
     int rows = 0;
     for (int i = 0; i < count; i++) {
         const Candidate *c = best + i;
-        if (c->token == options->eos_id || at_limit) {
-            finish(found, options->n_best, sentence, old, c, length, c->log_prob / divisor);
+        if (at_limit || among(c->token, &options->ends)) {
+            if (i < counted) finish(found, options->pool, sentence, old, c, length, c->log_prob / divisor);
         } else if (rows < options->beam_size) {
             live_on(old, new, to + rows++, c, length, found->longest, 1);
             most = MAX(most, c->log_prob);
         }
     }
-    const float worst = found->scores[(int64_t)sentence * options->n_best + options->n_best - 1];
-    if (!rows || at_limit || most / penalty(limits->max_length[sentence], options->length_penalty) <= worst) return 0;
+    const float worst = found->scores[(int64_t)sentence * options->pool + options->pool - 1];
+    if (!rows || at_limit || settled(most, worst, length, limits->max_length[sentence], options)) return 0;
     for (; rows < options->beam_size; rows++) live_on(old, new, to + rows, best, length, found->longest, 0);
     return rows;
 }
@@ -200,7 +232,7 @@ static int predict(const Members *members, const Live *live, int rows, int lengt
         Decoding *s = members->decodings[m];
         float *own = m ? others : *logits;
         if (sightline_step(s, rows, tokens, positions, live->sentences, live->paths, stride, hidden)) return -1;
-        if (apply(members->outputs[m], hidden, rows, s->model->d_model, own, vocab, 0, &s->scratch)) return -1;
+        if (apply(members->outputs[m], hidden, rows, s->model->d_model, own, vocab, NONE, &s->scratch)) return -1;
         if (m) add(*logits, others, cells);
     }
     if (members->count > 1) divide(*logits, (float)members->count, cells);
@@ -213,7 +245,8 @@ static int predict(const Members *members, const Live *live, int rows, int lengt
 EXPORT int sightline_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
                             const Limits *limits, const Found *found) {
     const Decoding *s = members->decodings[0];
-    const int greedy = options->beam_size == 1, most = greedy ? 1 : 2 * options->beam_size;
+    const int greedy = options->beam_size == 1, ends = MAX(options->ends.count, 1);
+    const int most = greedy ? 1 : (1 + ends) * options->beam_size; /* of which beam_size at least live on */
     const int vocab = members->outputs[0]->d_out;
     const int64_t stride = found->longest;
     Candidate *best = malloc(sizeof(Candidate) * most);
@@ -223,7 +256,7 @@ EXPORT int sightline_search(const Members *members, const int32_t *ids, const fl
     int rows = s->sentences;
     const int widest = rows * options->beam_size;
     int failed = !best || allocate(&old, widest, stride) || allocate(&new, widest, stride);
-    for (int64_t i = 0; i < (int64_t)rows * options->n_best; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
+    for (int64_t i = 0; i < (int64_t)rows * options->pool; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
     for (int r = 0; !failed && r < rows; r++) old.sentences[r] = r, old.log_probs[r] = 0;
     for (int length = 0; !failed && rows; length++) {
         failed = predict(members, &old, rows, length, stride, options->bos_id, ids, &memory, &logits);
@@ -238,8 +271,8 @@ EXPORT int sightline_search(const Members *members, const int32_t *ids, const fl
                 if (old.log_probs[r] == -INFINITY) continue;
                 if (barred)
                     for (int v = 0; v < vocab; v++) row[v] += barred[(int64_t)sentence * vocab + v];
-                count = continue_row(row, logits + (int64_t)rows * vocab, vocab, r, old.log_probs[r], forced,
-                                     length >= limits->min_length[sentence], options, best, count, most);
+                count = continue_row(row, logits + (int64_t)rows * vocab, vocab, r, old.log_probs[r], length,
+                                     forced, length >= limits->min_length[sentence], options, best, count, most);
             }
             next_rows += advance(&old, &new, next_rows, best, count, length + 1, limits, options, found);
         }

@@ -9,15 +9,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define TOGETHER 512 /* source positions encoded at once: what a layer makes of them stays in the caches */
 
 /* --- Small functions of rows --- */
 
-/* Layer normalisation of one row, in place or not; d is a multiple of 8. */
+/* x * weight / sqrt(mean(x^2) + eps) */
+static void scale_by_rms(const Norm *norm, const float *x, float *y, int d) {
+    __m256 squares = _mm256_setzero_ps();
+    for (int i = 0; i < d; i += 8) squares = _mm256_fmadd_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(x + i), squares);
+    const __m256 factor = _mm256_set1_ps(1 / sqrtf(lanes_sum(squares) / d + norm->eps));
+    for (int i = 0; i < d; i += 8) {
+        __m256 unit = _mm256_mul_ps(_mm256_loadu_ps(x + i), factor);
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(unit, _mm256_loadu_ps(norm->weight + i)));
+    }
+}
+
+/* The norm of one row, in place or not; d is a multiple of 8. */
 static void normalise(const Norm *norm, const float *x, float *y, int d) {
+    if (!norm->bias) {
+        scale_by_rms(norm, x, y, d);
+        return;
+    }
     __m256 total = _mm256_setzero_ps(), squares = _mm256_setzero_ps();
     for (int i = 0; i < d; i += 8) total = _mm256_add_ps(total, _mm256_loadu_ps(x + i));
     const __m256 mean = _mm256_set1_ps(lanes_sum(total) / d);
@@ -55,12 +69,14 @@ static const float *shown(const Transformer *model, const Norm *norm, const floa
 
 static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x) {
     const __m256 scale = _mm256_set1_ps(e->scale);
-    for (int r = 0; r < rows; r++) {
-        const float *row = e->rows + (int64_t)tokens[r] * d, *position = e->positions + (int64_t)positions[r] * d;
+    for (int r = 0; r < rows; r++, x += d) {
+        const int at = tokens[r] == e->padding ? -1 : positions[r];
+        const float *row = e->rows + (int64_t)tokens[r] * d, *position = e->positions + (int64_t)at * d;
         for (int i = 0; i < d; i += 8) {
             __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(row + i), scale);
-            _mm256_storeu_ps(x + (int64_t)r * d + i, _mm256_add_ps(scaled, _mm256_loadu_ps(position + i)));
+            _mm256_storeu_ps(x + i, _mm256_add_ps(scaled, _mm256_loadu_ps(position + i)));
         }
+        if (e->norm.weight) normalise(&e->norm, x, x, d);
     }
 }
 
@@ -121,18 +137,22 @@ static int prepare(Decoding *s, int64_t rows, int length) {
 
 static int feed_forward(Decoding *s, const FeedForward *f, int rows) {
     const Transformer *m = s->model;
-    const int d = m->d_model, d_ff = f->up->d_out;
+    const int d = m->d_model, width = f->up->d_out, d_ff = f->down->d_in, gated = width != d_ff;
     float *x = s->x.bytes, *h = s->h.bytes, *wide = s->wide.bytes;
     const float *in = shown(m, &f->norm, x, h, rows);
-    if (apply(f->up, in, rows, d, wide, d_ff, 1, &s->scratch)) return -1;
-    if (apply(f->down, wide, rows, d_ff, h, d, 0, &s->scratch)) return -1;
+    if (apply(f->up, in, rows, d, wide, width, gated ? NONE : f->activation, &s->scratch)) return -1;
+    for (int r = 0; gated && r < rows; r++) {
+        float *row = wide + (int64_t)r * width;
+        gate(f->activation, row, row + d_ff, d_ff);
+    }
+    if (apply(f->down, wide, rows, width, h, d, NONE, &s->scratch)) return -1;
     add_residual(m, &f->norm, x, h, rows);
     return 0;
 }
 
 static int close_attention(Decoding *s, const Attention *a, int rows) {
     const int d = s->model->d_model, width = a->heads * a->d_v;
-    if (apply(a->out, s->context.bytes, rows, width, s->h.bytes, d, 0, &s->scratch)) return -1;
+    if (apply(a->out, s->context.bytes, rows, width, s->h.bytes, d, NONE, &s->scratch)) return -1;
     add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     return 0;
 }
@@ -142,7 +162,7 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
-    if (apply(a->in, in, rows, s->model->d_model, qkv, width, 0, &s->scratch)) return -1;
+    if (apply(a->in, in, rows, s->model->d_model, qkv, width, NONE, &s->scratch)) return -1;
     for (int i = 0; i < sentences; i++) {
         for (int h = 0; h < a->heads; h++) {
             if (stopped(&s->scratch)) return -1;
@@ -161,7 +181,7 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
     float *qkv = s->wide.bytes, *context = s->context.bytes;
     float *keys = s->self_k[layer], *values = s->self_v[layer];
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
-    if (apply(a->in, in, rows, s->model->d_model, qkv, width, 0, &s->scratch)) return -1;
+    if (apply(a->in, in, rows, s->model->d_model, qkv, width, NONE, &s->scratch)) return -1;
     for (int r = 0; r < rows; r++) {
         const float *row = qkv + (int64_t)r * width;
         memcpy(keys + (s->used + r) * k_width, row + k_width, 4 * (size_t)k_width);
@@ -180,7 +200,7 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v;
     float *q = s->wide.bytes, *context = s->context.bytes;
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
-    if (apply(a->in, in, rows, s->model->d_model, q, k_width, 0, &s->scratch)) return -1;
+    if (apply(a->in, in, rows, s->model->d_model, q, k_width, NONE, &s->scratch)) return -1;
     for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
         const int sentence = sentences[r], length = s->lengths[sentence], wide = rounded(length);
         if (stopped(&s->scratch)) return -1;
@@ -204,7 +224,7 @@ static int remember(Decoding *s, const float *memory, int first, int sentences, 
         const Attention *a = &m->decoder[l].cross;
         const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->memory->d_out;
         float *kv = s->wide.bytes;
-        if (apply(a->memory, memory, rows, m->d_model, kv, width, 0, &s->scratch)) return -1;
+        if (apply(a->memory, memory, rows, m->d_model, kv, width, NONE, &s->scratch)) return -1;
         for (int i = first; i < first + sentences; i++) {
             const int length = s->lengths[i], wide = rounded(length);
             float *keys = s->cross_k[l] + s->places[i] * k_width, *values = s->cross_v[l] + s->places[i] * v_width;
@@ -223,7 +243,10 @@ static int encode(Decoding *s, const int32_t *pieces, int first, int sentences, 
     int32_t *positions = room(&s->alive, 4 * (int64_t)rows);
     if (!positions) return -1;
     for (int i = first, r = 0; i < first + sentences; i++)
-        for (int t = 0; t < s->lengths[i]; t++) positions[r++] = t;
+        for (int t = 0, counted = 0; t < s->lengths[i]; t++, r++) {
+            positions[r] = counted;
+            counted += pieces[r] != m->source.padding;
+        }
     float *x = s->x.bytes;
     embed(&m->source, pieces, positions, rows, m->d_model, x);
     for (int l = 0; l < m->n_encoder_layers; l++) {

@@ -8,7 +8,8 @@
 #include "products.h"
 
 typedef struct Norm {
-    const float *weight, *bias; /* (d_model); NULL: no norm here */
+    const float *weight; /* (d_model); NULL: no norm here */
+    const float *bias;   /* (d_model); NULL: an RMSNorm, which takes no mean off either */
     float eps;
 } Norm;
 
@@ -20,10 +21,11 @@ typedef struct Attention {
     Norm norm;
 } Attention;
 
-/* 3.3 */
+/* 3.3. A gated network has the gates' outputs before its others in `up`. */
 typedef struct FeedForward {
     const Linear *up, *down;
     Norm norm;
+    Activation activation;
 } FeedForward;
 
 typedef struct Layer {
@@ -31,10 +33,13 @@ typedef struct Layer {
     FeedForward ffn;
 } Layer;
 
-/* 3.4, 3.5: row * scale + position */
+/* 3.4, 3.5: row * scale + position, and the norm of that where there is one. Padding within a text, as some families
+   have it, is not counted and stands before the first position. */
 typedef struct Embeddings {
     const float *rows, *positions;
+    Norm norm;
     float scale;
+    int32_t padding; /* its id; -1: all pieces are counted */
 } Embeddings;
 
 typedef struct Transformer {

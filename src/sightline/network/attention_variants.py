@@ -5,6 +5,7 @@ own attention is in `attention.py`, and what positions do to queries and keys in
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -104,19 +105,22 @@ def sliding_window(width: int) -> Narrowing:
     return narrow
 
 
-def scaled_kernel(scale: float) -> Kernel:
+@dataclass(frozen=True)
+class ScaledKernel:
     """Torch's fused attention with the factor `scale` on the scores; heads of keys and values may be fewer."""
 
-    def attend(
+    scale: float
+
+    def __call__(
+        self,
         q: Float[Tensor, "batch heads queries d_head"],
         k: Float[Tensor, "batch kv_heads keys d_head"],
         v: Float[Tensor, "batch kv_heads keys d_head"],
         mask: Padded,
     ) -> Float[Tensor, "batch heads queries d_head"]:
+        """What the heads attend to."""
         grouped = k.size(1) != q.size(1)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=grouped)
-
-    return attend
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale, enable_gqa=grouped)
 
 
 def capped_kernel(scale: float, cap: float) -> Kernel:

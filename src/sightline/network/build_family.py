@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 
 from sightline.network.attention_variants import (
     GroupedAttention,
+    ScaledKernel,
     capped_kernel,
-    scaled_kernel,
     sliding_window,
     unrestricted,
 )
@@ -197,7 +197,7 @@ def _attention(c: StackConfig, rotate: nn.Module, window: int) -> GroupedAttenti
         k_norm=_norm(c)(c.d_head) if c.normalise_heads else nn.Identity(),
         rotate=rotate,
         narrow=sliding_window(window) if window else unrestricted,
-        kernel=capped_kernel(scale, c.score_cap) if c.score_cap else scaled_kernel(scale),
+        kernel=capped_kernel(scale, c.score_cap) if c.score_cap else ScaledKernel(scale),
     )
 
 

@@ -37,16 +37,18 @@ HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 class PreparedForms:
     """The forms of one model that decoding asks for, each made when first asked for and kept."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: nn.Module, make: Callable[[Any, str], Any] | None = None) -> None:
+        """`make` is `prepare_for_inference` unless another is given."""
         self._model = model
-        self._forms: dict[str, tuple[int, Prepared]] = {}
+        self._make: Callable[[Any, str], Any] = make or prepare_for_inference
+        self._forms: dict[str, tuple[int, Any]] = {}
 
-    def __call__(self, compute: str) -> "Prepared":
-        """The form for `compute`, as `prepare_for_inference` makes it; a new one if the model was changed since."""
+    def __call__(self, compute: str) -> Any:
+        """The form for `compute`, as `make` makes it; a new one if the model was changed since."""
         version = sum(0 if p.is_inference() else p._version for p in self._model.parameters())
         known, form = self._forms.get(compute, (None, None))
         if form is None or known != version:
-            form = prepare_for_inference(self._model, compute)
+            form = self._make(self._model, compute)
             self._forms[compute] = (version, form)
         return form
 

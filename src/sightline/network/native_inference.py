@@ -1,11 +1,15 @@
-"""A trained `Transformer` handed to the compiled library (`sightline.native`): prepared for decoding, like
+"""A trained encoder-decoder handed to the compiled library (`sightline.native`): prepared for decoding, like
 `inference.InferenceTransformer`, and able to search by itself.
 
-Same contract as the model it comes from. What it yields for a hypothesis is the same to the last bit in any batch, in
-float32 and in int8. Not here: what the library does, and whether to use it (`inference.prepare_for_inference`).
+Same contract as the network it comes from, wherever that comes from: the paper's `Transformer`, or a family's
+`EncoderDecoder` (Marian, M2M-100, BART, ...) whose every part the library has. What it yields for a hypothesis is the
+same to the last bit in any batch, in float32 and in int8. Not here: what the library does, and whether to use it
+(`inference.prepare_for_inference`).
 """
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,36 +17,177 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.errors import UserError
 from sightline.native.library import library
+from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from sightline.native.network import LANES, Decoding, Found, Linear, Network, Shape
 from sightline.native.positions import sinusoids
-from sightline.network.embeddings import Embeddings
-from sightline.network.positions import LearnedPositions
-from sightline.network.transformer import Transformer
+from sightline.network.feed_forward import ACTIVATIONS
+
+# --- What the library takes ---
+
+NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"}
+# What a network may be made of, of `sightline.network` and `torch.nn`: known by name, so that nobody has to import what
+# he does not use, and these exactly, for what is derived from them may do something else.
+PARTS = {
+    "Transformer", "EncoderDecoder", "Encoder", "Decoder", "EncoderLayer", "DecoderLayer", "Sublayer", "Everywhere",
+    "Causal", "MultiHeadAttention", "GroupedAttention", "Unrotated", "FeedForward", "GatedFeedForward", "LanguageHead",
+    "Embeddings", "TokenFront", "SinusoidalPositions", "LearnedPositions", "SinusoidalPlaces", "LearnedPlaces",
+    "CountedPlaces", "Dropout", "Embedding", "Linear", "Identity", "ModuleList", *NORMS,
+}  # fmt: skip
+PARAMETERS = re.compile(  # which of their parameters are packed; others would be left out in silence
+    r"(src|tgt)_embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.(positions\.)?table(\.weight)?)"
+    r"|(encoder|decoder)\.layers\.\d+\.((self|cross)_attn\.[qkvo]_proj|ffn\.(gate|up|down)_proj)\.(weight|bias)"
+    r"|(encoder|decoder)\.layers\.\d+\.(self_attn|cross_attn|ffn)_sublayer\.norm\.(weight|bias)"
+    r"|(encoder|decoder)\.norm\.(weight|bias)|(head\.)?output\.(weight|bias)"
+)
 
 
-def native_available(model: Transformer) -> bool:
-    """Whether the library is there and takes a model like this one."""
-    d_model = model.tgt_embeddings.tokens.embedding_dim
-    in_float32 = all(p.dtype == torch.float32 for p in model.parameters())
-    return library() is not None and in_float32 and d_model % LANES == 0
+class Foreign(ValueError):
+    """A network has a part that the library lacks; says which."""
+
+
+def native_available(model: nn.Module) -> bool:
+    """Whether the library is there and takes a network like this one."""
+    return library() is not None and not foreign(model)
+
+
+def foreign(model: nn.Module) -> str:
+    """What of a network the library lacks; nothing if it has everything."""
+    try:
+        shape_of(model)
+    except Foreign as error:
+        return str(error)
+    return ""
+
+
+def prepare_family(network: nn.Module, compute: str = "float32") -> nn.Module:
+    """A family's network for decoding only: in the library's form on a CPU where it takes it, otherwise itself.
+
+    Raises:
+        UserError: `compute` is "int8", and the network is not for the library.
+    """
+    on_cpu = next(network.parameters()).device.type == "cpu"
+    lacks = foreign(network)
+    if on_cpu and library() is not None and not lacks:
+        return NativeTransformer(network, compute)
+    if compute == "int8":
+        why = f"lacks a part of this network ({lacks})" if lacks else "is not here: it is for x86-64 with AVX2"
+        why = why if on_cpu else "is for a CPU"
+        raise UserError(f"compute = int8 is computed by the compiled library, which {why}; leave it out")
+    return network
+
+
+def kind_of(part: Any) -> str:
+    """The name of its class, where that is one of `sightline.network` or torch's; otherwise nothing."""
+    home = type(part).__module__
+    return type(part).__name__ if home.startswith(("sightline.network.", "torch.nn.")) else ""
+
+
+def shape_of(model: Any) -> Shape:
+    """What the network's parameters do not say; `Foreign` for one that is not for the library."""
+    for name, module in model.named_modules():
+        if kind_of(module) not in PARTS:
+            raise Foreign(f"{name or 'the network'} is a {type(module).__name__}")
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if not PARAMETERS.fullmatch(name) or parameter.dtype != torch.float32:
+            raise Foreign(f"{name} of {parameter.dtype}")
+    modules = list(model.modules())
+    attentions = [module for module in modules if kind_of(module) in ("MultiHeadAttention", "GroupedAttention")]
+    networks = [module for module in modules if kind_of(module) in ("FeedForward", "GatedFeedForward")]
+    norms = [module for module in modules if kind_of(module) in NORMS]
+    sides = (model.src_embeddings, model.tgt_embeddings)
+    if _one({side.tokens.embedding_dim for side in sides}, "widths") % LANES:
+        raise Foreign(f"d_model is no multiple of {LANES}")
+    return Shape(
+        tuple(layer.self_attn.n_heads for layer in model.encoder.layers),
+        tuple(layer.self_attn.n_heads for layer in model.decoder.layers),
+        tuple(layer.cross_attn.n_heads for layer in model.decoder.layers),
+        norm_first=_one({bool(module.norm_first) for module in modules if kind_of(module) == "Sublayer"}, "orders"),
+        eps=_one({float(norm.eps) for norm in norms}, "eps of norms"),
+        norm=_one({NORMS[kind_of(norm)] for norm in norms}, "kinds of norms"),
+        activation=_one({_activation(network) for network in networks}, "activations"),
+        embedding_scales=(float(sides[0].scale), float(sides[1].scale)),
+        score_scale=_one({_score_scale(attention) for attention in attentions}, "factors on scores"),
+        logit_scale=float(getattr(getattr(model, "head", None), "scale", 1.0)),
+        padding=_one({_padding(side.positions) for side in sides}, "ids of padding"),
+        limit="model.max_len = {}" if kind_of(model) == "Transformer" else "the model's {} learned positions",
+    )
+
+
+def _one(found: Iterable[Any], what: str) -> Any:
+    """The only one there is."""
+    only, *others = found
+    if others:
+        raise Foreign(f"several {what}")
+    return only
+
+
+def _activation(network: Any) -> str:
+    for name, function in ACTIVATIONS.items():
+        if function is network.activation and name in COMPILED_ACTIVATIONS:
+            return name
+    raise Foreign(f"the activation {getattr(network.activation, '__name__', network.activation)}")
+
+
+def _score_scale(attention: Any) -> float:
+    """0 for the paper's."""
+    widths = attention.q_proj.out_features, attention.k_proj.out_features
+    if widths[0] != widths[1] or attention.v_proj.out_features % attention.n_heads:
+        raise Foreign("fewer heads of keys and values than of queries")
+    if kind_of(attention) == "MultiHeadAttention":
+        return 0.0
+    if attention.narrow.__name__ != "unrestricted" or kind_of(attention.kernel) != "ScaledKernel":
+        raise Foreign("attention with a window or a cap")
+    scale = attention.kernel.scale
+    return 0.0 if math.isclose(scale * scale, attention.n_heads / widths[0]) else scale
+
+
+def _padding(positions: Any) -> int:
+    """What does not count as a position; -1 where everything does."""
+    if kind_of(positions) != "CountedPlaces":
+        return -1
+    if kind_of(positions.positions) != "SinusoidalPlaces":
+        raise Foreign("learned positions that are counted without padding")
+    return positions.pad_id
+
+
+def _codes(positions: Any, length: int) -> Any:
+    """The codes of `length` positions or more, if there are more; all where they were learned."""
+    kind = kind_of(positions)
+    if kind == "CountedPlaces":
+        return _codes(positions.positions, length)
+    if kind == "LearnedPlaces":
+        return positions.table.weight.detach()[positions.offset :].numpy()
+    if kind == "LearnedPositions":
+        return positions.table.detach().numpy()
+    if kind == "SinusoidalPlaces":
+        return positions.codes(length + positions.offset)[positions.offset :].numpy()
+    return sinusoids(0, length, positions.table.size(1))
+
+
+def _parameters(model: nn.Module) -> dict[str, Any]:
+    """By the names of our own model directories."""
+    return {name.removeprefix("head."): value.detach().numpy() for name, value in model.state_dict().items()}
+
+
+# --- The prepared form ---
 
 
 class NativeTransformer(nn.Module):
     """Made by `prepare_for_inference`; decodes, and does nothing else."""
 
-    def __init__(self, model: Transformer, compute: str) -> None:
+    def __init__(self, model: Any, compute: str) -> None:
         super().__init__()
         self.training = False
         self.device_mark = nn.Parameter(torch.zeros(0), requires_grad=False)  # says that this is on a CPU
-        parameters = {name: value.detach().numpy() for name, value in model.state_dict().items()}
-        tables = (model.src_embeddings, model.tgt_embeddings)
+        sides = model.src_embeddings.positions, model.tgt_embeddings.positions
 
         def positions(length: int) -> tuple[Any, Any]:
-            source, target = (_positions(table, length) for table in tables)
+            source, target = (_codes(side, length) for side in sides)
             return source, target
 
-        self.network = Network(parameters, _shape(model), positions, int8=compute == "int8")
+        self.network = Network(_parameters(model), shape_of(model), positions, int8=compute == "int8")
 
     def train(self, mode: bool = True) -> "NativeTransformer":
         """Nothing: there is one mode."""
@@ -127,22 +272,3 @@ class NativeCache:
 
 def _through(layer: Linear, x: Tensor) -> Tensor:
     return torch.from_numpy(layer(x.reshape(-1, layer.d_in).numpy())).view(*x.shape[:-1], layer.d_out)
-
-
-def _positions(embeddings: Embeddings, length: int) -> Any:
-    if isinstance(embeddings.positions, LearnedPositions):
-        return embeddings.positions.table.detach().numpy()
-    return sinusoids(0, length, embeddings.tokens.embedding_dim)
-
-
-def _shape(model: Transformer) -> Shape:
-    encoder: Any = model.encoder.layers
-    decoder: Any = model.decoder.layers
-    sublayer: Any = next(module for module in model.modules() if hasattr(module, "norm_first"))
-    return Shape(
-        tuple(layer.self_attn.n_heads for layer in encoder),
-        tuple(layer.self_attn.n_heads for layer in decoder),
-        tuple(layer.cross_attn.n_heads for layer in decoder),
-        bool(sublayer.norm_first),
-        float(sublayer.norm.eps),
-    )

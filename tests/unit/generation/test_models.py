@@ -25,6 +25,7 @@ from sightline.generation.models import (
 )
 from sightline.generation.settings import settings_from
 from sightline.generation.transcribe import detect_language
+from sightline.native.library import library
 
 Make = Callable[..., Any]
 
@@ -333,8 +334,21 @@ def test_commands_compute_with_what_they_are_told(
     model = make("m2m")
     found = json.loads(run(capsys, "translate", model.path, tmp_path / "lines", *asked, "--compute", "bfloat16"))
     assert found["score"] == pytest.approx(half(model).translate(["a dog"], "de", "fr")[0].score)
-    assert main(["translate", str(model.path), str(tmp_path / "lines"), *asked, "--compute", "int8"]) == 2
-    assert "--compute int8 is for models that Sightline has trained" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+def test_commands_compute_with_int8(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("a dog\n")
+    model = make("m2m")
+    asked = ["--source-language", "de", "--target-language", "fr", "--format", "jsonl", "--compute", "int8"]
+    languages = {"source_language": "de", "target_language": "fr"}
+    exact, rounded = (model.translate(["a dog"], **languages, compute=x)[0].score for x in ("float32", "int8"))
+    found = json.loads(run(capsys, "translate", model.path, tmp_path / "lines", *asked))
+    assert found["score"] == rounded != exact and rounded == pytest.approx(exact, abs=0.05)
+    assert json.loads(run(capsys, "generate", model.path, "a dog", *asked))["score"] == rounded
+    for kind, why in (("t5", "lacks a part of this network"), ("gpt2", "one of: float32|int8")):
+        with pytest.raises(UserError, match=why):
+            make(kind).generate(["a dog"], compute="int8")
 
 
 def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -377,6 +391,8 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
     everything = run(capsys, "info", folder, "--all")
     assert "relative_buckets = 32" in everything
     assert not any(absent in everything for absent in ("patch_size", "n_mels", "rotary", "null"))
+    by = run(capsys, "info", make("m2m").path, "--device", "cpu").splitlines()[-1]
+    assert by == f"computed by    {'the compiled library' if library() else 'torch'}, in float32"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from sightline.inspect.recording import cross_attentions, outputs, recording
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.attention_variants import (
     GroupedAttention,
+    ScaledKernel,
     capped_kernel,
-    scaled_kernel,
     sliding_window,
     unrestricted,
 )
@@ -129,7 +129,7 @@ def test_last_call_of_a_module_is_the_one_kept(model: Transformer) -> None:
                 torch.testing.assert_close(layer, full[name][:, :, step : step + 1])
 
 
-KERNELS = {"scaled": (scaled_kernel(0.3), unrestricted), "capped": (capped_kernel(0.5, 2.0), sliding_window(2))}
+KERNELS = {"scaled": (ScaledKernel(0.3), unrestricted), "capped": (capped_kernel(0.5, 2.0), sliding_window(2))}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -12,6 +12,7 @@ import pytest
 
 from sightline.native import library as c
 from sightline.native.build import ANYWHERE, FLAGS, FOLDER, compiler, flags_of, possible
+from sightline.native.network import ACTIVATIONS, ENDINGS
 
 OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
@@ -65,9 +66,10 @@ def test_structures_are_as_c_lays_them_out(tmp_path: Path) -> None:
     assert "sizeof(Norm) == 16" in judge(layout(wrong), tmp_path)
 
 
-def test_c_and_python_know_as_many_suppressed_ids() -> None:
-    found = re.search(r"#define MOST_SUPPRESSED (\d+)", "".join(p.read_text() for p in FOLDER.glob("*.[ch]")))
-    assert found and int(found[1]) == c.MOST_SUPPRESSED
+@pytest.mark.parametrize(("kind", "names"), [("Activation", ACTIVATIONS), ("Ending", ENDINGS)])
+def test_c_and_python_count_kinds_alike(kind: str, names: tuple[str, ...]) -> None:
+    found = re.search(rf"enum {kind} {{ (.*) }}", "".join(p.read_text() for p in FOLDER.glob("*.[ch]")))
+    assert found and tuple(found[1].lower().split(", ")) == names
 
 
 @pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")

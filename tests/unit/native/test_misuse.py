@@ -15,7 +15,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from sightline.config import DecodeConfig
-from sightline.decode.contract import PlainOptions
+from sightline.decode.contract import PlainOptions, PoolOptions
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
 from sightline.native import library as c
@@ -91,7 +91,12 @@ def limits(sentences: int = 2, **changes: Any) -> Any:
 SEARCHES: dict[str, tuple[Any, Any, Any]] = {
     "a start mark beyond the vocabulary": (limits(), replace(PLAIN, bos_id=12), None),
     "a beam of none": (limits(), replace(PLAIN, beam_size=0), None),
-    "more suppressed than there is room for": (limits(), replace(PLAIN, suppressed=tuple(range(9))), None),
+    "a forced end beyond the vocabulary": (limits(), PoolOptions(forced_end=12), None),
+    "begun with more than the prefix": (limits(prefix=np.full((2, 1), 6)), PoolOptions(begun=2), None),
+    "begun with what is free": (limits(prefix=np.full((2, 1), -1)), PoolOptions(begun=1), None),
+    "nothing left to write": (limits(prefix=np.full((2, 5), 6)), PoolOptions(begun=5), None),
+    "more hypotheses than beams": (limits(), PoolOptions(n_best=5), None),
+    "an unknown ending": (limits(), PoolOptions(ending="early"), None),
     "bounds of other sentences": (limits(3), PLAIN, None),
     "a longest length of 0": (limits(max_length=np.array([5, 0])), PLAIN, None),
     "a prefix of one dimension": (limits(prefix=np.zeros(2, int)), PLAIN, None),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sightline.network.attention import scaled_dot_product_attention
-from sightline.network.attention_variants import capped_kernel, scaled_kernel, sliding_window
+from sightline.network.attention_variants import ScaledKernel, capped_kernel, sliding_window
 from sightline.network.cache import TextCache
 from sightline.network.masks import Causal, Everywhere, causal_mask
 from sightline.network.norms import RMSNorm, ShiftedRMSNorm
@@ -45,7 +45,7 @@ def test_grouped_heads_are_heads_that_repeat(n_heads: int) -> None:
     mask = causal_mask(5, 5, CPU)[None, None]
     repeated = [x.repeat_interleave(n_heads // 3, 1) for x in (k, v)]
     expected = scaled_dot_product_attention(q, *repeated, mask)[0]
-    close(scaled_kernel(0.5)(q, k, v, mask), expected)
+    close(ScaledKernel(0.5)(q, k, v, mask), expected)
     close(capped_kernel(0.5, 1e6)(q, k, v, mask), expected)
 
 

@@ -1,0 +1,17 @@
+/* Section 3.3 and what came after: the function between the two layers of a feed-forward network. */
+
+#ifndef SIGHTLINE_ACTIVATIONS_H
+#define SIGHTLINE_ACTIVATIONS_H
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* In the order of ACTIVATIONS in network.py. Of those behind RELU every output is a function of its input alone. */
+typedef enum Activation { NONE, RELU, GELU, GELU_TANH, QUICK_GELU, SILU } Activation;
+
+/* x becomes f(x). */
+EXPORT void sightline_activate(Activation kind, float *x, int n);
+
+/* x becomes f(x) * by: the gated networks of arXiv:2002.05202. */
+void gate(Activation kind, float *x, const float *by, int n);
+
+#endif

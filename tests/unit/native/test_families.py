@@ -1,0 +1,209 @@
+"""Networks of the families in the library against torch's, a step at a time; and which of them it takes."""
+
+import copy
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sightline.errors import UserError
+from sightline.generation.rewrite import COMPILED, OFF, UNREAD, is_compiled, rewrite
+from sightline.generation.settings import GenerationSettings
+from sightline.native.library import library
+from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
+from sightline.network.build_family import build_family
+from sightline.network.family_config import FamilyConfig, RotaryConfig, StackConfig
+from sightline.network.feed_forward import ACTIVATIONS
+from sightline.network.native_inference import NativeTransformer, foreign, native_available, prepare_family
+from sightline.network.networks import EncoderDecoder
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+
+VOCAB, PAD, END, START = 24, 1, 2, 3
+STACK = StackConfig(16, 2, 2, 24, 8, activation="relu", norm_position="post", positions="sinusoidal", max_len=40)
+SOURCES = [[7, 5, 10, 3, 8, 2], [4, 2], [6, 6, PAD, 9, PAD, 11, 5, 10, 2], [5, 4, 2]]
+STACKS: dict[str, dict[str, Any]] = {
+    "Marian": {"activation": "silu", "embedding_scale": 4.0},
+    "M2M-100": {"norm_position": "pre", "positions": "sinusoidal_tensor2tensor", "position_offset": 2, "count_from": 1},
+    "BART": {"activation": "gelu", "positions": "learned", "position_offset": 2, "embedding_norm": True},
+    "mBART": {"activation": "gelu", "positions": "learned", "embedding_norm": True, "norm_position": "pre"},
+    "other activations": {"activation": "gelu_tanh", "d_ff": 21},
+    "quick GELU": {"activation": "quick_gelu"},
+    "RMSNorm": {"norm": "rms", "norm_position": "pre", "norm_eps": 1e-3},
+    "shifted RMSNorm": {"norm": "rms_shifted", "norm_position": "pre"},
+    "norms without bias": {"norm": "layer_unbiased", "norm_eps": 0.1},
+    "SwiGLU": {"activation": "silu", "gated": True, "ffn_bias": False, "d_ff": 21},
+    "GEGLU": {"activation": "gelu", "gated": True},
+    "ReGLU": {"activation": "relu", "gated": True},
+    "other scores": {"score_scale": 1.0, "attention_bias": "qv", "d_head": 12},
+}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "a bias on the logits": {"head_bias": True},
+    "two vocabularies": {"share_embeddings": False, "tgt_vocab_size": 31, "head_bias": True},
+    "T5's factor on logits": {"logit_scale": 0.25},
+    "a head of its own": {"tie_head": False},
+}
+ALIEN: dict[str, tuple[dict[str, Any], str]] = {
+    "relative positions": ({"relative_buckets": 8}, "RelativeBias"),
+    "rotary positions": ({"rotary": RotaryConfig(8)}, "Rotary"),
+    "no positions": ({"positions": "none"}, "NoPlaces"),
+    "a window": ({"windows": (3, 3)}, "window"),
+    "a cap": ({"score_cap": 5.0}, "cap"),
+    "normalised heads": ({"normalise_heads": True}, "q_norm"),
+    "grouped heads": ({"n_kv_heads": 1}, "fewer heads"),
+    "a sandwich": ({"norm_position": "sandwich"}, "SandwichSublayer"),
+    "narrow embeddings": ({"d_embedding": 8}, "project"),
+    "segments": ({"n_types": 2}, "TypedTokenFront"),
+    "tanh": ({"activation": "tanh"}, "activation tanh"),
+    "a width of 12": ({"d_model": 12}, "multiple of 8"),
+}
+
+
+def build(stack: dict[str, Any] | None = None, **network: Any) -> EncoderDecoder:
+    """Every parameter random."""
+    both = replace(STACK, **(stack or {}))
+    with torch.random.fork_rng():
+        torch.manual_seed(6)
+        made = build_family(FamilyConfig("none", VOCAB, encoder=both, decoder=both, **network))
+        for name, parameter in made.named_parameters():
+            drawn = torch.randn_like(parameter)
+            wide = drawn / parameter.size(-1) ** 0.5
+            parameter.data.copy_(1 + drawn / 4 if name.endswith("norm.weight") else wide)
+    assert isinstance(made, EncoderDecoder)
+    return made
+
+
+def compiled(network: nn.Module, compute: str = "float32") -> NativeTransformer:
+    prepared = prepare_family(network, compute)
+    assert isinstance(prepared, NativeTransformer), foreign(network)
+    return prepared
+
+
+def logits(model: Any, tgt_in: Tensor) -> Tensor:
+    """After every position, a step at a time; two positions at once at first, as what outputs begin with is read."""
+    src = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in SOURCES], batch_first=True)
+    mask = torch.arange(src.size(1)) < torch.tensor([len(row) for row in SOURCES]).unsqueeze(1)
+    with torch.inference_mode():
+        cache = model.start_cache(model.encode(src, mask), mask)
+        parts = [tgt_in[:, :2], *tgt_in[:, 2:].split(1, dim=1)]
+        return torch.cat([model.logits(model.decode(part, cache.memory, mask, cache)) for part in parts], 1)
+
+
+@pytest.mark.parametrize(
+    ("stack", "network"),
+    [*((changes, {}) for changes in STACKS.values()), *(({}, changes) for changes in NETWORKS.values())],
+    ids=[*STACKS, *NETWORKS],
+)
+def test_step_by_step(stack: dict[str, Any], network: dict[str, Any]) -> None:
+    """Padding within a text is where it never stands, but users write what they like."""
+    model, tgt_in = build(stack, **network), torch.randint(1, VOCAB, (4, 9))
+    wanted = logits(copy.deepcopy(model).double(), tgt_in)
+    torch.testing.assert_close(logits(compiled(model), tgt_in).double(), wanted, rtol=0, atol=2e-5)
+    assert (logits(compiled(model, "int8"), tgt_in) - wanted).abs().mean() < 0.05 * wanted.std()
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("name", ["Marian", "M2M-100", "BART", "SwiGLU"])
+def test_an_output_is_the_same_to_the_last_bit_in_any_company(name: str, compute: str) -> None:
+    form = compiled(build(STACKS[name], tie_head=False), compute)
+    settings = GenerationSettings(10, beam_size=3, n_best=3, start_id=START, forced_start_id=9, end_ids=(END, 6, 7))
+    together = rewrite(form, SOURCES, settings)
+    assert together == [rewrite(form, [source], settings)[0] for source in SOURCES]
+    assert together == rewrite(form, SOURCES, replace(settings, batch_size=3))
+    assert len({tuple(one.tokens) for ranked in together for one in ranked}) > 3, "all write the same"
+
+
+@pytest.mark.parametrize("name", ["Marian", "M2M-100", "BART", "mBART"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"beam_size": 1},
+        {"forced_start_id": 9, "min_new_tokens": 6},
+        {"forced_end_id": END, "length_penalty": -0.5, "early_stopping": True},
+        {"early_stopping": "never", "length_penalty": 2.0, "forced_start_id": 9},
+        {"end_ids": (END, 6, 7), "suppressed": tuple(range(8, 19)), "suppressed_first": (20, 21)},
+        {"end_ids": ()},
+        {"max_new_tokens": 1, "forced_start_id": 9, "forced_end_id": 5},
+    ],
+    ids=str,
+)
+def test_searches_find_what_torch_finds(name: str, changes: dict[str, Any]) -> None:
+    network = build(STACKS[name])
+    settings = replace(GenerationSettings(10, beam_size=4, start_id=START, end_ids=(END,)), **changes)
+    settings = replace(settings, n_best=settings.beam_size)
+    assert is_compiled(settings)
+    pairs = zip(rewrite(compiled(network), SOURCES, settings, 9), rewrite(network, SOURCES, settings, 9), strict=True)
+    for found, wanted in pairs:
+        assert [one.tokens for one in found] == [one.tokens for one in wanted]
+        for ours, theirs in zip(found, wanted, strict=True):
+            assert [ours.score, ours.log_prob] == pytest.approx([theirs.score, theirs.log_prob], abs=1e-4)
+            assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-4)
+
+
+def test_what_the_search_cannot_do_goes_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every setting is known to be the search's affair, off, or of no meaning to it."""
+    assert {f.name for f in fields(GenerationSettings)} == {*COMPILED, *OFF, *UNREAD}
+    network = build(STACKS["Marian"])
+    form = compiled(network)
+    monkeypatch.setattr(form, "search", None)
+    settings = GenerationSettings(10, start_id=START, end_ids=(END,))
+    for changes in ({"no_repeat_ngram": 2}, {"sample": True, "top_k": 5}):
+        asked = replace(settings, **changes)
+        assert not is_compiled(asked)
+        for found, wanted in zip(rewrite(form, SOURCES, asked), rewrite(network, SOURCES, asked), strict=True):
+            assert found[0].tokens == wanted[0].tokens
+    assert not is_compiled(replace(settings, stop=("a",)))
+    assert not is_compiled(replace(settings, forced_end_id=4, suppressed=(4,)))
+
+
+@pytest.mark.parametrize(("stack", "part"), ALIEN.values(), ids=ALIEN)
+def test_what_the_library_lacks_is_never_left_out(stack: dict[str, Any], part: str) -> None:
+    network = build(stack)
+    assert not native_available(network) and part in foreign(network)
+    assert prepare_family(network) is network
+    with pytest.raises(UserError, match="compute = int8 is computed by the compiled library, which lacks a part"):
+        prepare_family(network, "int8")
+
+
+def test_sides_that_differ_and_other_numbers() -> None:
+    other = replace(STACK, activation="silu")
+    network = build_family(FamilyConfig("none", VOCAB, encoder=STACK, decoder=other))
+    assert foreign(network) == "several activations"
+    assert "torch.bfloat16" in foreign(build().bfloat16())
+    network = build()
+    network.decoder.layers[0].ffn.activation = lambda x: x
+    assert "the activation <lambda>" in foreign(network)
+    network = build()
+    network.get_submodule("encoder.layers.0").extra = nn.Linear(2, 2)  # type: ignore[assignment]
+    assert "encoder.layers.0.extra" in foreign(network)
+
+
+def test_longer_than_there_are_positions() -> None:
+    form = compiled(build(STACKS["BART"]))
+    settings = GenerationSettings(50, start_id=START, end_ids=())
+    assert len(rewrite(form, [[5] * 40], settings, 40)[0][0].tokens) == 40
+    with pytest.raises(UserError, match="41 pieces is longer than the model's 40 learned positions"):
+        rewrite(form, [[5] * 41], settings, 40)
+
+
+def test_numbers_that_are_none() -> None:
+    network = build(STACKS["BART"])
+    network.get_parameter("encoder.layers.0.ffn.up_proj.weight").data[3, 3] = torch.nan
+    settings = GenerationSettings(10, start_id=START, end_ids=(END,))
+    for beam_size in (1, 3):
+        for compute in ("float32", "int8"):
+            with pytest.raises(UserError, match="not finite"):
+                rewrite(compiled(network, compute), SOURCES, replace(settings, beam_size=beam_size))
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "quick_gelu", "silu"])
+def test_activations_far_out(name: str) -> None:
+    """Where an exponential overflows, or a tail cancels, they are what torch says to six digits."""
+    loaded, x = library(), np.concatenate([-np.logspace(-6, 3, 203), np.logspace(-6, 3, 200)]).astype(np.float32)
+    assert loaded is not None
+    wanted = ACTIVATIONS[name](torch.from_numpy(x).double()).numpy()
+    loaded.sightline_activate(COMPILED_ACTIVATIONS.index(name), x.ctypes.data, len(x))
+    np.testing.assert_allclose(x, wanted, rtol=2e-6, atol=3e-7)
