@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_void_p, cast
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from weakref import finalize
 
 import numpy as np
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from sightline.errors import UserError
 from sightline.native import library as c
+from sightline.native.settings import ENDINGS, Found, PoolSettings, SearchSettings, found_of, options_of
 
 Floats = NDArray[np.float32]
 Ints = NDArray[Any]  # of whole numbers
 LANES = 8  # numbers a register holds: what widths have to be multiples of
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
 NORMS = ("layer", "rms", "rms_shifted")
-ENDINGS = ("unsurpassed", "pool_filled", "pool_filled_early", "pool_filled_patient")  # in the order of search.c
 
 
 class Stopped(Exception):
@@ -284,52 +284,6 @@ class Ensemble:
         return first.search(options, *bounds, few.ids, barred, others)
 
 
-@runtime_checkable
-class SearchSettings(Protocol):
-    """What a search is told; `decode.search.SearchOptions` says what it means."""
-
-    @property
-    def beam_size(self) -> int: ...
-    @property
-    def n_best(self) -> int: ...
-    @property
-    def length_penalty(self) -> float: ...
-    @property
-    def bos_id(self) -> int: ...
-    @property
-    def eos_id(self) -> int: ...
-    @property
-    def suppressed(self) -> tuple[int, ...]: ...
-
-
-@runtime_checkable
-class PoolSettings(SearchSettings, Protocol):
-    """The same where a search ends as those of `transformers`; `decode.contract.PoolOptions` says what it means."""
-
-    @property
-    def other_ends(self) -> tuple[int, ...]: ...
-    @property
-    def suppressed_first(self) -> tuple[int, ...]: ...
-    @property
-    def begun(self) -> int: ...
-    @property
-    def forced_end(self) -> int | None: ...
-    @property
-    def end_at(self) -> int: ...
-    @property
-    def ending(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class Found:
-    """One hypothesis: ids without an end mark, and log-probabilities with it."""
-
-    tokens: list[int]
-    score: float
-    log_prob: float
-    token_log_probs: list[float]
-
-
 class Decoding:
     """Sources that have been encoded, and the keys and values of what is written for them.
 
@@ -383,7 +337,7 @@ class Decoding:
         longest = int(max_length.max())
         for decoding in decodings:
             decoding.network.know_positions(longest)
-        options, kept = _options(settings)
+        options, kept = options_of(settings)
         n = self.sentences * options.pool
         tokens, lengths = np.zeros((n, longest), np.int32), np.zeros(n, np.int32)
         token_log_probs = np.zeros((n, longest), np.float32)
@@ -405,11 +359,9 @@ class Decoding:
             )
         )
         ranked: list[list[Found]] = [[] for _ in range(self.sentences)]
-        ends, begun = kept[0], options.begun
         for i in np.flatnonzero(lengths):
-            written, chances = (rows[i, begun : lengths[i]].tolist() for rows in (tokens, token_log_probs))
-            hypothesis = _found(written, chances, float(log_probs[i]), float(scores[i]), ends)
-            ranked[i // options.pool].append(hypothesis)
+            written, chances = (rows[i, options.begun : lengths[i]].tolist() for rows in (tokens, token_log_probs))
+            ranked[i // options.pool].append(found_of(written, chances, float(log_probs[i]), float(scores[i]), kept[0]))
         return [found[: settings.n_best] for found in ranked]
 
     def _check_search(
@@ -490,30 +442,6 @@ class Decoding:
 
 def _addresses(objects: Sequence[Any]) -> Any:
     return (c_void_p * len(objects))(*(each.address for each in objects))
-
-
-def _options(settings: SearchSettings) -> tuple[c.Options, list[Ints]]:
-    """The settings for C, and the lists of ids they point to, which must outlive them: first the end marks."""
-    pool = settings if isinstance(settings, PoolSettings) else None
-    ends = (settings.eos_id, *(pool.other_ends if pool else ()))
-    kept = [np.array(ids, np.int32) for ids in (ends, settings.suppressed, pool.suppressed_first if pool else ())]
-    forced = pool is not None and pool.forced_end is not None
-    options = c.Options(
-        beam_size=settings.beam_size,
-        pool=settings.beam_size if pool else settings.n_best,
-        bos_id=settings.bos_id,
-        begun=pool.begun if pool else 0,
-        forced_end=pool.forced_end if pool and forced else 0,
-        end_at=pool.end_at if pool and forced else 0,
-        ending=ENDINGS.index(pool.ending if pool else "unsurpassed"),
-        length_penalty=settings.length_penalty,
-    )
-    options.ends, options.suppressed, options.suppressed_first = (c.Ids(_at(ids), len(ids)) for ids in kept)
-    return options, kept
-
-
-def _found(tokens: list[int], token_log_probs: list[float], log_prob: float, score: float, ends: Ints) -> Found:
-    return Found(tokens[:-1] if tokens[-1] in ends else tokens, score, log_prob, token_log_probs)
 
 
 def _wider_heads(weight: Floats, bias: Floats, heads: int) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* When a sentence is done, in the order of ENDINGS in network.py: see decode/ending.py. */
+/* When a sentence is done, in the order of ENDINGS in settings.py: see decode/ending.py. */
 typedef enum Ending { UNSURPASSED, POOL_FILLED, POOL_FILLED_EARLY, POOL_FILLED_PATIENT } Ending;
 
 typedef struct Ids {

@@ -12,7 +12,8 @@ import pytest
 
 from sightline.native import library as c
 from sightline.native.build import ANYWHERE, FLAGS, FOLDER, compiler, flags_of, possible
-from sightline.native.network import ACTIVATIONS, ENDINGS
+from sightline.native.network import ACTIVATIONS
+from sightline.native.settings import ENDINGS
 
 OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
