@@ -1,0 +1,258 @@
+"""An opus-mt checkpoint: ours beside CTranslate2 and transformers, all with the same weights.
+
+    python benchmarks/opus_mt.py [--beams 1 4] [--batches 1 32] [--turns 5] [--cores 0] [--clock cpu]
+
+Six layers a side, d_model 512, d_ff 2,048, 8 heads, SiLU, 58,101 pieces of which the last is the padding that outputs
+start with: the layout of Marian's models on the Hub. Parameters are random, so every output takes 14 steps, and sources
+have the lengths of Multi30k. Before anything is timed ours in float32 must write the ids of transformers' `generate`,
+greedy and with every beam asked for. The shortlist is of 100 pieces drawn at random, to which those of the source come.
+Each contender has one thread in a process of its own. Writes `results/opus-mt_*`.
+"""
+
+import argparse
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+import torch
+from decoders import Tokens, same_share, sorted_batches
+from turns import speed_ratio, spread, take_turns
+from work import draw_lengths
+from workers import Worker
+
+EOS, UNK, VOCABULARY = 0, 1, 58_101
+START = VOCABULARY - 1
+STEPS, CANDIDATES = 14, 100
+SENTENCES = {1: 8, 32: 32}  # by batch; how many are translated in a turn
+SHAPE = {
+    "vocab_size": VOCABULARY, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 2048,
+    "decoder_ffn_dim": 2048, "encoder_attention_heads": 8, "decoder_attention_heads": 8, "scale_embedding": True,
+    "activation_function": "swish", "max_position_embeddings": 512, "pad_token_id": START, "eos_token_id": EOS,
+    "decoder_start_token_id": START, "forced_eos_token_id": None,
+}  # fmt: skip
+Translate = Callable[[list[Tokens], int, int], list[Tokens]]  # of ids, by a beam, so many at once
+
+
+def checkpoint(folder: Path) -> None:
+    """Random parameters as transformers and CTranslate2 read them."""
+    transformers = quiet_transformers()
+    torch.manual_seed(1)
+    network = transformers.MarianMTModel(transformers.MarianConfig(**SHAPE)).eval()
+    for module in network.model.modules():
+        if isinstance(module, torch.nn.Linear):  # with large weights, or it would repeat what it was given
+            torch.nn.init.xavier_uniform_(module.weight)
+    network.save_pretrained(folder)
+    for compute in ("float32", "int8"):
+        write_ctranslate2(
+            transformers.MarianMTModel.from_pretrained(folder), folder / f"ctranslate2-{compute}", compute
+        )
+
+
+def quiet_transformers() -> Any:
+    """transformers without its progress bars."""
+    warnings.simplefilter("ignore")
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def names() -> list[str]:
+    """A name for every id."""
+    return ["</s>", "<unk>", *(f"w{i}" for i in range(2, START)), "<pad>"]
+
+
+def write_ctranslate2(network: Any, folder: Path, compute: str) -> None:
+    """What its converter makes of a Marian network, without a tokenizer's files, and the shortlist."""
+    from ctranslate2.converters.transformers import MarianMTLoader
+
+    spec = MarianMTLoader().get_model_spec(network)
+    pieces = names()[:-1]  # outputs start with no embedding at all, and padding cannot be written
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.config.eos_token, spec.config.unk_token, spec.config.decoder_start_token = "</s>", "<unk>", "</s>"
+    spec.validate()
+    spec.optimize(quantization=None if compute == "float32" else compute)
+    folder.mkdir()
+    spec.save(str(folder))
+    always = " ".join(pieces[i] for i in candidates())
+    (folder / "vmap.txt").write_text("\n".join([f"\t{always}", *(f"{name}\t{name}" for name in pieces)]) + "\n")
+
+
+def candidates() -> list[int]:
+    """What may be written for any source."""
+    return [EOS, *(2 + np.random.default_rng(4).choice(START - 2, CANDIDATES, replace=False)).tolist()]
+
+
+# --- Contenders ---
+
+
+def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
+    """What `sightline.load(folder).translate` calls, with ids."""
+    import sightline
+    from sightline.generation.rewrite import rewrite
+    from sightline.generation.settings import GenerationSettings
+
+    form = sightline.load(folder, "cpu").forms(compute)
+    settings = GenerationSettings(STEPS, STEPS - 1, start_id=START, end_ids=(EOS,), suppressed=(START,), pad_id=START)
+
+    def translate(sources: list[Tokens], beam: int, batch: int) -> list[Tokens]:
+        chosen = replace(settings, beam_size=beam, batch_size=batch)
+        if shortlist:
+            return few_only(form, sources, chosen)
+        return [found[0].tokens for found in rewrite(form, sources, chosen)]
+
+    return translate
+
+
+def few_only(form: Any, sources: list[Tokens], settings: Any) -> list[Tokens]:
+    """The same with the shortlist, which settings of the families do not have yet."""
+    from sightline.decode.candidates import CandidateTable
+    from sightline.decode.engine import Bounds
+    from sightline.generation.rewrite import pool_options
+
+    table = CandidateTable(np.array(candidates()), np.zeros((VOCABULARY, 0), np.int64))
+    outputs: dict[int, Tokens] = {}
+    for rows in sorted_batches(sources, settings.batch_size):
+        batch, n = [sources[i] for i in rows], len(rows)
+        few = table.candidates(batch, [()] * n, [EOS, START])
+        options = replace(pool_options(settings), bos_id=few.place(START), eos_id=few.place(EOS))
+        options = replace(options, suppressed=(few.place(START),))
+        bounds = Bounds(np.full(n, STEPS - 1), np.full(n, STEPS), np.zeros((n, 0), np.int64))
+        found = form.search(batch, bounds, options, few)
+        outputs.update(zip(rows, (few.ids[ranked[0].tokens].tolist() for ranked in found), strict=True))
+    return [outputs[i] for i in range(len(sources))]
+
+
+def ctranslate2(folder: Path, compute: str, shortlist: bool = False) -> Translate:
+    """CTranslate2 with one thread."""
+    import ctranslate2 as library
+
+    path = str(folder / f"ctranslate2-{compute}")
+    translator = library.Translator(path, compute_type=compute, inter_threads=1, intra_threads=1)
+    pieces = names()
+    ids = {name: i for i, name in enumerate(pieces)}
+
+    def translate(sources: list[Tokens], beam: int, batch: int) -> list[Tokens]:
+        found = translator.translate_batch(
+            [[pieces[i] for i in source] for source in sources], beam_size=beam, max_batch_size=batch,
+            batch_type="examples", use_vmap=shortlist, min_decoding_length=STEPS, max_decoding_length=STEPS,
+        )  # fmt: skip
+        return [[ids[name] for name in result.hypotheses[0]] for result in found]
+
+    return translate
+
+
+def theirs(folder: Path) -> Translate:
+    """transformers' `generate`."""
+    network = quiet_transformers().MarianMTModel.from_pretrained(folder, attn_implementation="sdpa").eval()
+
+    @torch.inference_mode()
+    def translate(sources: list[Tokens], beam: int, batch: int) -> list[Tokens]:
+        outputs: dict[int, Tokens] = {}
+        for rows in sorted_batches(sources, batch):
+            longest = max(len(sources[i]) for i in rows)
+            src = torch.tensor([sources[i] + [START] * (longest - len(sources[i])) for i in rows])
+            found = network.generate(
+                src, attention_mask=(src != START).long(), num_beams=beam, do_sample=False, max_new_tokens=STEPS,
+                min_new_tokens=STEPS - 1, suppress_tokens=[START],
+            )  # fmt: skip
+            outputs.update(zip(rows, map(until_end, found[:, 1:].tolist()), strict=True))
+        return [outputs[i] for i in range(len(sources))]
+
+    return translate
+
+
+def until_end(tokens: Tokens) -> Tokens:
+    """Without the end mark and what stands behind it."""
+    return tokens[: next((i for i, token in enumerate(tokens) if token in (EOS, START)), len(tokens))]
+
+
+CONTENDERS: dict[str, tuple[Callable[..., Translate], tuple[Any, ...]]] = {
+    "ours float32": (ours, ("float32",)),
+    "ours int8": (ours, ("int8",)),
+    "ctranslate2 float32": (ctranslate2, ("float32",)),
+    "ctranslate2 int8": (ctranslate2, ("int8",)),
+    "transformers": (theirs, ()),
+    "ours int8 shortlist": (ours, ("int8", True)),
+    "ctranslate2 int8 vmap": (ctranslate2, ("int8", True)),
+}
+PAIRS = [
+    ("ours int8", "ctranslate2 int8"), ("ours float32", "ctranslate2 float32"), ("ours float32", "transformers"),
+    ("ours int8", "transformers"), ("ours int8 shortlist", "ctranslate2 int8 vmap"),
+]  # fmt: skip
+
+
+def sources_of(turn: int, sentences: int) -> list[Tokens]:
+    """Random pieces with an end mark, as long as those of Multi30k."""
+    generator = np.random.default_rng(100 + turn)
+    lengths = draw_lengths(sentences)[:, 0]
+    return [[*generator.integers(2, START, max(1, length - 1)).tolist(), EOS] for length in lengths]
+
+
+def measured(workers: dict[str, Worker], beam: int, batch: int, turns: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Seconds of each contender in each turn, and the share of its outputs of the first turn that are transformers'."""
+    sentences, outputs = SENTENCES[batch], dict[str, list[Tokens]]()
+
+    def run(name: str, turn: int) -> float:
+        reply = workers[name](sources_of(turn, sentences), beam, batch)
+        if turn == 0:
+            outputs[name] = reply.value
+        return reply.seconds
+
+    seconds = take_turns({name: (lambda turn, name=name: run(name, turn)) for name in workers}, turns, warm_up=1)
+    same = {name: same_share(found, outputs["transformers"], last=STEPS - 1) for name, found in outputs.items()}
+    if same["ours float32"] < 1:
+        raise SystemExit(f"only {same['ours float32']:.1%} of our outputs are those of transformers")
+    return seconds, same
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=5, help="(default: %(default)s)")
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="(default: 1 4)")
+    parser.add_argument("--batches", type=int, nargs="+", choices=SENTENCES, default=[1, 32], help="(default: 1 32)")
+    machine.add_machine_options(parser)
+    options = parser.parse_args()
+    machine.prepare(options)
+    torch.set_num_threads(1)
+    about, sections, data = machine.description(1), [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint(Path(folder))
+        workers = {
+            name: Worker(make, Path(folder), *arguments, keep_memory=make is ours)
+            for name, (make, arguments) in CONTENDERS.items()
+        }
+        for beam in options.beams:
+            for batch in options.batches:
+                seconds, same = measured(workers, beam, batch, options.turns)
+                sections.append(section(beam, batch, seconds, same))
+                data[f"beam {beam}, batch {batch}"] = {"seconds": seconds, "same as transformers": same}
+                print(sections[-1], flush=True)
+        for worker in workers.values():
+            worker.close()
+    path = machine.result_path("opus-mt")
+    head = __doc__.split("\n\n", 2)[2].strip()
+    machine.write_result(
+        path, "An opus-mt checkpoint beside CTranslate2 and transformers", about, [head, *sections], data
+    )
+    print(f"written to {path}.md")
+
+
+def section(beam: int, batch: int, seconds: dict[str, Any], same: dict[str, float]) -> str:
+    """One table, and what it comes to."""
+    rows = [[name, spread([SENTENCES[batch] / s for s in took]), f"{same[name]:.0%}"] for name, took in seconds.items()]
+    header = ["contender", "sentences/s (quartiles)", "outputs equal to transformers'"]
+    ratios = [f"- {a} / {b}: {speed_ratio(seconds[a], seconds[b])}" for a, b in PAIRS]
+    return "\n".join([f"## beam {beam}, batch {batch}\n", machine.table(header, rows), "", *ratios])
+
+
+if __name__ == "__main__":
+    main()
