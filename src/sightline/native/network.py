@@ -120,8 +120,7 @@ class Network:
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
         heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
         decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
-        output = parameters["output.weight"]
-        output = output if shape.logit_scale == 1 else output * np.float32(shape.logit_scale)
+        output = parameters["output.weight"] * np.float32(shape.logit_scale)
         self.output = Linear(output, parameters.get("output.bias"), int8)
         self._positions = positions
         self._known = 0  # positions in the table
@@ -205,8 +204,8 @@ class Network:
             return c.Norm(None, None, 0.0)
         assert weight.shape == (self.d_model,) and self._shape.norm in NORMS
         if self._shape.norm != "layer":
-            shifted = self._shape.norm == "rms_shifted"
-            return c.Norm(self._address(weight + 1 if shifted else weight), None, self._shape.eps)
+            weight = weight + 1 if self._shape.norm == "rms_shifted" else weight
+            return c.Norm(self._address(weight), None, self._shape.eps)
         bias = self._parameters.get(f"{name}.bias", np.zeros_like(weight))
         assert bias.shape == weight.shape
         return c.Norm(self._address(weight), self._address(bias), self._shape.eps)
@@ -220,7 +219,7 @@ class Network:
 
     def _feed_forward(self, name: str) -> c.FeedForward:
         up, gated = self._projection(f"{name}.up_proj"), f"{name}.gate_proj.weight" in self._parameters
-        down, kind = self._projection(f"{name}.down_proj"), ACTIVATIONS.index(self._shape.activation)
+        down = self._projection(f"{name}.down_proj")
         assert (up[0].shape[1], *down[0].shape) == (self.d_model, self.d_model, len(up[0])), f"{name}: widths that fit"
         gate = [self._projection(f"{name}.gate_proj")] if gated else []
         assert all(projection[0].shape == up[0].shape for projection in gate), f"{name}: as many gates as there are"
@@ -228,7 +227,7 @@ class Network:
             self._joint([*gate, up]),
             self._linear(*down, after_relu=self._shape.activation == "relu" and not gated),
             self._norm(f"{name}_sublayer.norm"),
-            kind,
+            ACTIVATIONS.index(self._shape.activation),
         )
 
     def _attention(self, name: str, heads: int, cross: bool) -> c.Attention:

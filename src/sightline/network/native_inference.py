@@ -67,8 +67,7 @@ def prepare_family(network: nn.Module, compute: str = "float32") -> nn.Module:
     Raises:
         UserError: `compute` is "int8", and the network is not for the library.
     """
-    on_cpu = next(network.parameters()).device.type == "cpu"
-    lacks = foreign(network)
+    on_cpu, lacks = next(network.parameters()).device.type == "cpu", foreign(network)
     if on_cpu and library() is not None and not lacks:
         return NativeTransformer(network, compute)
     if compute == "int8":
@@ -80,8 +79,7 @@ def prepare_family(network: nn.Module, compute: str = "float32") -> nn.Module:
 
 def kind_of(part: Any) -> str:
     """The name of its class, where that is one of `sightline.network` or torch's; otherwise nothing."""
-    home = type(part).__module__
-    return type(part).__name__ if home.startswith(("sightline.network.", "torch.nn.")) else ""
+    return type(part).__name__ if type(part).__module__.startswith(("sightline.network.", "torch.nn.")) else ""
 
 
 def shape_of(model: Any) -> Shape:
@@ -154,9 +152,8 @@ def _padding(positions: Any) -> int:
 
 def _codes(positions: Any, length: int) -> Any:
     """The codes of `length` positions or more, if there are more; all where they were learned."""
+    positions = getattr(positions, "positions", positions)  # of those that are counted without padding
     kind = kind_of(positions)
-    if kind == "CountedPlaces":
-        return _codes(positions.positions, length)
     if kind == "LearnedPlaces":
         return positions.table.weight.detach()[positions.offset :].numpy()
     if kind == "LearnedPositions":
@@ -181,13 +178,9 @@ class NativeTransformer(nn.Module):
         super().__init__()
         self.training = False
         self.device_mark = nn.Parameter(torch.zeros(0), requires_grad=False)  # says that this is on a CPU
-        sides = model.src_embeddings.positions, model.tgt_embeddings.positions
-
-        def positions(length: int) -> tuple[Any, Any]:
-            source, target = (_codes(side, length) for side in sides)
-            return source, target
-
-        self.network = Network(_parameters(model), shape_of(model), positions, int8=compute == "int8")
+        src, tgt = model.src_embeddings.positions, model.tgt_embeddings.positions
+        shape, int8 = shape_of(model), compute == "int8"
+        self.network = Network(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), int8)
 
     def train(self, mode: bool = True) -> "NativeTransformer":
         """Nothing: there is one mode."""
