@@ -201,7 +201,7 @@ def agreement(folder: Path) -> Callable[[], dict[str, float]]:
         targets[:, 0] = BOS
         src, src_mask = pad_sources(sources, SpecialIds(PAD, BOS, EOS, UNK))
         with torch.inference_mode():
-            logits = network.logits(network(src, targets, src_mask))
+            logits = network(src, targets, src_mask)
             model = load_transformers(folder / "transformers")
             theirs = model(input_ids=src, attention_mask=src_mask.long(), decoder_input_ids=targets).logits
         job = Job(beam=1, batch=8, length=14)

@@ -28,7 +28,7 @@ from workers import Worker, peak_memory
 
 from sightline.families.export import write_checkpoint
 from sightline.families.registry import FAMILIES
-from sightline.network.build_family import build_family
+from sightline.network.build import build
 
 ROOT = Path(__file__).parents[1]
 LLAMA = {
@@ -150,7 +150,7 @@ def loading(turns: int, threads: int) -> tuple[list[list[object]], dict[str, Any
 def write_random(folder: Path, settings: dict[str, Any]) -> None:
     """A checkpoint with random weights."""
     config = FAMILIES[settings["model_type"]].config_from_hf(settings)
-    write_checkpoint(folder, build_family(config), config, settings)
+    write_checkpoint(folder, build(config), config, settings)
 
 
 def loading_row(kind: str, name: str, size: int, loads: list[Loaded]) -> list[object]:

@@ -84,7 +84,7 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
 
     from sightline.config import DecodeConfig
     from sightline.decode.engine import SpecialIds, decode_tokens
-    from sightline.network.build import build_model
+    from sightline.families.sightline import build_model
 
     torch.manual_seed(1)
     model = prepare(build_model(MODEL.config()).eval(), "float32")

@@ -12,6 +12,7 @@ number of a batch to the loss per target piece.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,9 +22,9 @@ from work import BOS, DROPOUT, EOS, PAD, SIZES, SMOOTHING, UNK, Size, training_b
 
 from sightline.config import TrainConfig
 from sightline.data.batch import Batch
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.training.optimizer import gradient_norm, make_optimizer
-from sightline.training.step import batch_loss
+from sightline.training.step import batch_loss, real_states
 
 Step = Callable[[Batch], float]
 LEARNING_RATE = 1e-4
@@ -42,12 +43,12 @@ def ours(size: Size) -> Step:
     """What `training/trainer.py` does for one update, with its functions, the check of the gradients included."""
     train = TrainConfig(label_smoothing=SMOOTHING)
     model = build_model(size.config()).train()
-    weight = model.get_parameter("output.weight")
+    weight, states = model.get_parameter("output.weight"), partial(real_states, model)
     optimizer = make_optimizer(model, train)
 
     def step(batch: Batch) -> float:
         model.zero_grad(set_to_none=True)
-        loss = batch_loss(model, weight, batch, PAD, train.label_smoothing, train.r_drop)
+        loss = batch_loss(states, weight, batch, PAD, train.label_smoothing, train.r_drop)
         (loss.objective / batch.n_target_tokens).backward()
         value = loss.objective.item() / batch.n_target_tokens
         assert math.isfinite(value) and gradient_norm(model).isfinite()

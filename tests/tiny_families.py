@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from sightline.families.export import write_checkpoint
 from sightline.families.registry import FAMILIES
-from sightline.network.build_family import build_family
+from sightline.network.build import build
 
 MARKS = ["<s>", "<pad>", "</s>", "<mask>", "<user>", "__de__", "__fr__", ">>fr<<", "<|0.00|>"]
 GPT2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 60}
@@ -67,7 +67,7 @@ def write_tiny(
     config = FAMILIES[values["model_type"]].config_from_hf(values)
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        network = build_family(config)
+        network = build(config)
         for parameter in network.parameters():
             if parameter.dim() > 1:
                 torch.nn.init.normal_(parameter, std=0.3)

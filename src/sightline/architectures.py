@@ -1,7 +1,7 @@
 """Every architecture by its name: the one table between a configuration and the packages that hold modules.
 
-`network/build.py` and `baselines/build.py` say how each is put together; a builder is imported when a configuration
-asks for it. Whoever trains, searches or saves a network gets it from here and knows no name.
+`families/sightline.py` and `baselines/build.py` say how each is put together; a builder is imported when a
+configuration asks for it. Whoever trains, searches or saves a network gets it from here and knows no name.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,27 +13,27 @@ from torch import nn
 
 from sightline.config import ModelConfig
 from sightline.errors import UserError, unknown
-from sightline.network.inference import Prepared, PreparedForms
 from sightline.network.parameters import load_parameters
+from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
 
 if TYPE_CHECKING:
     from sightline.baselines.conv import Convolutional
     from sightline.baselines.recurrent import Recurrent
-    from sightline.network.heads import PooledEncoder
+    from sightline.network.pooled import PooledEncoder
 
     Network = Transformer | Recurrent | Convolutional
 
 Kind = TypeVar("Kind", bound=nn.Module)
 
 ARCHITECTURES = {  # name -> module:function, from a ModelConfig to a network
-    "transformer": "sightline.network.build:build_model",
+    "transformer": "sightline.families.sightline:build_model",
     "recurrent": "sightline.baselines.build:build_recurrent",
     "conv": "sightline.baselines.build:build_conv",
 }
 
 POOLED = {  # the same for the encoder alone
-    "transformer": "sightline.network.build:build_pooled_transformer",
+    "transformer": "sightline.families.sightline:build_pooled_transformer",
     "recurrent": "sightline.baselines.build:build_pooled_recurrent",
     "conv": "sightline.baselines.build:build_pooled_conv",
 }
@@ -69,7 +69,7 @@ def with_parameters(
     return network.eval()
 
 
-def decoding_forms(network: "Network") -> "Callable[[str], Network | Prepared]":
+def decoding_forms(network: "Network") -> Callable[[str], Any]:
     """What gives the network in the form for `DecodeConfig.compute`; only the Transformer has others than itself."""
     if isinstance(network, Transformer):
         return PreparedForms(network)

@@ -14,9 +14,11 @@ from sightline.config import ModelConfig, heads_of_layers
 from sightline.native.library import library
 from sightline.native.network import LANES, Network, Shape
 from sightline.native.positions import sinusoids
+from sightline.network.names import todays_names
 
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
-SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "output.weight"
+SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
+LEARNED = "embeddings.positions.table.weight"  # of either side
 COMPUTES = ("float32", "int8")  # what the library computes with
 
 
@@ -27,23 +29,24 @@ def is_for_library(c: ModelConfig) -> bool:
 
 def fits(c: ModelConfig, weights: Weights) -> bool:
     """Whether these are all the parameters of that Transformer, in their shapes."""
-    in_float32 = all(array.dtype == np.float32 for array in weights.values())
-    return in_float32 and {name: array.shape for name, array in weights.items()} == parameter_shapes(c)
+    in_float32, shapes = all(array.dtype == np.float32 for array in weights.values()), parameter_shapes(c)
+    return in_float32 and {name: array.shape for name, array in todays_names(weights, shapes).items()} == shapes
 
 
 def compiled(c: ModelConfig, weights: Weights, compute: str) -> Network:
     """The network packed to compute with `compute`, one of COMPUTES."""
-    parameters = dict(weights)
-    parameters.setdefault(TARGET, weights[SOURCE])  # what is shared is in the file once
+    parameters = todays_names(weights, parameter_shapes(c))
+    parameters.setdefault(TARGET, parameters[SOURCE])  # what is shared is in the file once
     parameters.setdefault(OUTPUT, parameters[TARGET])
     heads = [heads_of_layers(c, part) for part in ("encoder", "decoder", "cross")]
 
     def positions(length: int) -> tuple[Any, Any]:
         if c.positions == "learned":
-            return weights["src_embeddings.positions.table"], weights["tgt_embeddings.positions.table"]
+            return parameters[f"src_{LEARNED}"], parameters[f"tgt_{LEARNED}"]
         table = sinusoids(0, length, c.d_model)
         return table, table
 
+    parameters["output.weight"] = parameters.pop(OUTPUT)
     return Network(parameters, Shape(*heads, norm_first=c.norm_position == "pre"), positions, compute == "int8")
 
 
@@ -56,7 +59,7 @@ def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
     if c.tied_embeddings == "none":
         shapes[OUTPUT] = table
     if c.positions == "learned":
-        shapes |= {f"{side}_embeddings.positions.table": (c.max_len, d_model) for side in ("src", "tgt")}
+        shapes |= {f"{side}_{LEARNED}": (c.max_len, d_model) for side in ("src", "tgt")}
     for i, own in enumerate(heads_of_layers(c, "encoder")):
         shapes |= _attention(f"encoder.layers.{i}.self_attn", c, own) | _feed_forward(f"encoder.layers.{i}.ffn", c)
     for i, (own, cross) in enumerate(zip(heads_of_layers(c, "decoder"), heads_of_layers(c, "cross"), strict=True)):

@@ -16,7 +16,7 @@ from sightline.data.series import Scaling
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.model_directory import CONFIG, WEIGHTS, read_tokenizer, read_weights, settings_for
-from sightline.network.heads import PooledEncoder
+from sightline.network.pooled import PooledEncoder
 
 
 @dataclass(frozen=True)

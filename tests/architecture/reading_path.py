@@ -24,7 +24,7 @@ ASKED_FOR = (
     "sightline.decode.steps",
     "sightline.families.hub",
     "sightline.families.layout",
-    "sightline.network.build",
+    "sightline.families.sightline",
     "sightline.network.inference",
     "sightline.network.parameters",
     "sightline.tasks.translation",

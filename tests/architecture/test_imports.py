@@ -29,22 +29,24 @@ GRAPH: dict[str, frozenset[str]] = {
     "statistics": frozenset(),
     "figures": frozenset({"statistics"}),
     "native": frozenset(),
-    "compiled": frozenset({"config", "native"}),
-    "network": frozenset({"config", "native"}),
+    "compiled": frozenset({"config", "native", "network.names"}),
+    "network": frozenset({"native"}),
     "baselines": frozenset({"network", "config"}),
     "relatives": frozenset({"network"}),
     "aside": frozenset(),
     "aside.evoformer": frozenset(),
     "relatives.xlnet_checkpoint": frozenset({"network", "families.keys"}),
     "relatives.folder": frozenset({"families"}),
-    "architectures": frozenset({"network", "baselines", "config"}),
+    "architectures": frozenset({"network", "baselines", "config", "families.sightline"}),
     "data": frozenset({"config"}),
     "decode": frozenset({"config"}),
     "decode.translator": frozenset({"config", "data"}),
     "decode.streaming": frozenset({"config"}),
     "training": frozenset({"data", "decode", "config", "native"}),
+    "training.packed": frozenset({"native", "network"}),
     "evaluate": frozenset({"data", "decode", "config"}),
-    "families": frozenset({"config", "network.build", "network.build_family", "network.family_config"}),
+    "families": frozenset({"config", "network.build", "network.axes", "network.axes_file", "network.unfilled"}),
+    "families.sightline": frozenset({"config", "network"}),
     "generation": frozenset({"families", "relatives", "network", "data", "decode"}),
     "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
     "inspect.explorer": frozenset({"api", "config"}),
@@ -113,7 +115,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "": EVERYTHING,
 }
 
-CONFIG_READERS = ("network.build", "network.build_family", "network.family_config", "baselines.build")
+CONFIG_READERS = ("baselines.build",)
 NETWORKS = ("network", "baselines", "relatives", "aside.evoformer")
 CONFIG_BLIND = (*NETWORKS, "data", "decode", "training", "evaluate", "inspect")
 COMPUTATIONS = frozenset({"forward", "encode", "decode", "logits", "start_cache", "step"})
@@ -350,12 +352,12 @@ SOUND: list[tuple[Rule, str, str]] = [
     (
         forbidden_imports,
         "network.layers",
-        "from . import attention\nfrom .attention import x\nfrom ..config import y",
+        "from . import attention\nfrom .attention import x\nfrom ..native import y",
     ),
     (
         forbidden_imports,
         "network.layers",
-        "import sightline.config\nimport torch\nfrom sightline.errors import UserError",
+        "import sightline.native\nimport torch\nfrom sightline.errors import UserError",
     ),
     (forbidden_imports, "decode.translator", "from sightline.data.tokenizer import Tokenizer"),
     (
@@ -366,7 +368,7 @@ SOUND: list[tuple[Rule, str, str]] = [
     (forbidden_imports, "cli", "from sightline import train\nfrom sightline.network import build"),
     (forbidden_imports, "cli", "from sightline.aside.study.run import study"),
     (forbidden_imports, "", "from sightline.config import RunConfig\nfrom . import network"),
-    (config_readers, "network.build", "from sightline.config import ModelConfig"),
+    (config_readers, "baselines.build", "from sightline.config import ModelConfig"),
     (
         config_readers,
         "network.layers",

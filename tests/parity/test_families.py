@@ -29,8 +29,9 @@ from sightline.families.export import write_checkpoint
 from sightline.families.folder import FamilyModel
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
-from sightline.network.build_family import build_unfilled
-from sightline.network.networks import DecoderOnly, EncoderDecoder, EncoderOnly
+from sightline.network.halves import DecoderOnly, EncoderOnly
+from sightline.network.transformer import Transformer
+from sightline.network.unfilled import build_unfilled
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -290,7 +291,7 @@ def test_logits_of_padded_rows(pair: Pair, side: str) -> None:
     inputs["input_ids"] = inputs["input_ids"].masked_fill(~mask, pair.theirs.config.pad_token_id or 0)
     ours = pair.network(*inputs.values(), mask)
     theirs = their_logits(pair.theirs, **inputs, attention_mask=mask.long())
-    if isinstance(pair.network, EncoderDecoder) or (ours.dim() == 2 and ours.size(1) != mask.size(1)):
+    if isinstance(pair.network, Transformer) or (ours.dim() == 2 and ours.size(1) != mask.size(1)):
         close(ours, theirs)
     else:
         close(ours[mask], theirs[mask])
@@ -317,7 +318,7 @@ def test_hidden_states_of_every_layer(pair: Pair) -> None:
     with layer_outputs(pair.network) as ours:
         pair.network(*pair.inputs.values())
     theirs = pair.theirs(**pair.inputs, output_hidden_states=True)
-    stacks = ("encoder", "decoder") if isinstance(pair.network, EncoderDecoder) else tuple(ours)
+    stacks = ("encoder", "decoder") if isinstance(pair.network, Transformer) else tuple(ours)
     for stack in stacks:
         states = theirs.get(f"{stack}_hidden_states") or theirs["hidden_states"]
         assert len(states) == len(ours[stack]) + 1

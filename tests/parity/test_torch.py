@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from sightline.config import ModelConfig
+from sightline.families.sightline import build_model
 from sightline.network.attention import MultiHeadAttention
-from sightline.network.build import build_model
 from sightline.network.layers import DecoderLayer, EncoderLayer
 from sightline.network.masks import causal_mask, padding_mask
 from sightline.network.transformer import Transformer
@@ -153,7 +153,7 @@ def torch_forward(ours: Transformer, theirs: nn.Transformer) -> Tensor:
 
 def test_transformer(ours: Transformer) -> None:
     expected = torch_forward(ours, torch_transformer(ours))
-    torch.testing.assert_close(ours(SRC, TGT, SRC_MASK)[TGT_REAL], expected[TGT_REAL], **TIGHT)
+    torch.testing.assert_close(ours.states(SRC, TGT, SRC_MASK)[TGT_REAL], expected[TGT_REAL], **TIGHT)
 
 
 def test_gradients(ours: Transformer) -> None:
@@ -162,5 +162,5 @@ def test_gradients(ours: Transformer) -> None:
     table = ours.src_embeddings.tokens.weight
     direction = torch.randn(2, 5, D_MODEL) * TGT_REAL.unsqueeze(-1)
     expected = torch.autograd.grad((torch_forward(ours, theirs) * direction).sum(), table)
-    gradient = torch.autograd.grad((ours(SRC, TGT, SRC_MASK) * direction).sum(), table)
+    gradient = torch.autograd.grad((ours.states(SRC, TGT, SRC_MASK) * direction).sum(), table)
     torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-10)

@@ -19,7 +19,7 @@ import sys
 import torch
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.engine import decode_tokens
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.network.native_inference import NativeTransformer
 
 threads, compute = int(sys.argv[1]), sys.argv[2]

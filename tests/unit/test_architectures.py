@@ -7,7 +7,7 @@ import pytest
 from sightline.architectures import ARCHITECTURES, build_network, decoding_forms
 from sightline.config import SETTINGS, ModelConfig, longest_sequence
 from sightline.errors import UserError
-from sightline.network.inference import PreparedForms
+from sightline.network.prepared import PreparedForms
 
 CONFIG = ModelConfig(vocab_size=11, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
 

@@ -22,13 +22,13 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode import engine
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
+from sightline.families.sightline import build_model
 from sightline.model_directory import write_settings, write_shortlist, write_weights
 from sightline.native.library import library
 from sightline.native.positions import sinusoids
-from sightline.network.build import build_model
-from sightline.network.inference import prepare_for_inference
 from sightline.network.parameters import parameters_of
 from sightline.network.positions import SinusoidalPositions
+from sightline.network.prepared import prepare_for_inference
 from sightline.workers import CHUNK_LINES
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
@@ -87,7 +87,9 @@ def test_weights_of_another_network_or_in_other_numbers_do_not_fit() -> None:
 @pytest.mark.parametrize("d_model", [8, 128, 256, 384, 512])
 def test_all_that_computes_takes_one_table_of_positions(d_model: int) -> None:
     """To the last bit, whichever sine numpy and torch take on a processor: their own differ in some."""
-    assert np.array_equal(sinusoids(0, 4096, d_model), SinusoidalPositions(d_model)(0, 4096).numpy())
+    assert np.array_equal(
+        sinusoids(0, 4096, d_model), SinusoidalPositions(d_model)(torch.arange(4096)[None], 4096)[0].numpy()
+    )
 
 
 @needs_library

@@ -19,6 +19,7 @@ from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
+from sightline.families.sightline import build_model
 from sightline.model_directory import (
     read_model_directory,
     read_shortlist,
@@ -26,7 +27,6 @@ from sightline.model_directory import (
     write_shortlist,
     write_weights,
 )
-from sightline.network.build import build_model
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
 

@@ -10,10 +10,10 @@ from sightline.api import Model
 from sightline.config import DataConfig, ModelConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
+from sightline.families.sightline import build_model
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, listed
 from sightline.model_directory import read_settings, write_alignment, write_settings, write_weights
-from sightline.network.build import build_model
 from sightline.pruning import parse_count, write_pruned
 
 TEXTS = ["a little dog runs", "two cats", "", "the old sofa sleeps"]

@@ -31,8 +31,8 @@ from sightline.baselines.recurrent_decoders import (
 )
 from sightline.config import ModelConfig
 from sightline.network.embeddings import SeriesEmbeddings
-from sightline.network.heads import POOLINGS, PooledEncoder, final_states
-from sightline.network.positions import LearnedPositions
+from sightline.network.pooled import POOLINGS, PooledEncoder, final_states
+from sightline.network.positions import LearnedPositions, NoPositions
 
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
@@ -50,7 +50,7 @@ def build_pooled_recurrent(c: ModelConfig) -> PooledEncoder:
     """A recurrent encoder, pooled: of texts, or of a series where `n_inputs` says so."""
     width = c.d_model * (2 if c.bidirectional else 1)
     embeddings = (
-        SeriesEmbeddings(c.n_inputs, c.d_model, None, c.dropout)
+        SeriesEmbeddings(c.n_inputs, c.d_model, NoPositions(), c.dropout)
         if c.n_inputs
         else RecurrentEmbeddings(_table(c, std=c.d_model**-0.5), c.dropout)
     )
@@ -144,7 +144,7 @@ def _linear(c: ModelConfig) -> NormalizedLinear:
 
 def _positions(c: ModelConfig) -> LearnedPositions:
     positions = LearnedPositions(c.d_model, c.max_len)
-    nn.init.normal_(positions.table, std=0.1)
+    nn.init.normal_(positions.table.weight, std=0.1)
     return positions
 
 

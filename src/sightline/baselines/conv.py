@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from sightline.baselines.attention import DotAttention
 from sightline.network.dropout import Dropout
-from sightline.network.positions import LearnedPositions
+from sightline.network.positions import LearnedPositions, in_order
 
 HALF_VARIANCE = math.sqrt(0.5)  # a sum of two inputs times this has the variance of one (section 3.4)
 
@@ -69,7 +69,7 @@ class ConvEmbeddings(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
         """Vectors of `tokens`, the first of which stands at position `start`."""
-        return self.dropout(self.tokens(tokens) + self.positions(start, tokens.size(1)))
+        return self.dropout(self.tokens(tokens) + self.positions(*in_order(tokens, start)))
 
 
 class ConvEncoderLayer(nn.Module):
@@ -270,11 +270,20 @@ class Convolutional(nn.Module):
         nothing = memory.keys.new_zeros(batch, self.n_kept, d_model)
         return ConvCache(memory, src_mask, [nothing] * len(self.decoder.layers))
 
-    def forward(
+    def states(
         self,
         src: Int[Tensor, "batch src_len"],
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"],
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """Hidden states of a teacher-forced pass; `logits` of them are the predictions."""
+        """Hidden states of a teacher-forced pass."""
         return self.decode(tgt_in, self.encode(src, src_mask), src_mask)
+
+    def forward(
+        self,
+        src: Int[Tensor, "batch src_len"],
+        tgt_in: Int[Tensor, "batch tgt_len"],
+        src_mask: Bool[Tensor, "batch src_len"],
+    ) -> Float[Tensor, "batch tgt_len vocab"]:
+        """Logits of the piece after each of `tgt_in`."""
+        return self.logits(self.states(src, tgt_in, src_mask))

@@ -188,14 +188,23 @@ class Recurrent(nn.Module):
         """The cache to decode these sources with, before the first step."""
         return RecurrentCache(memory, src_mask, memory.start)
 
-    def forward(
+    def states(
         self,
         src: Int[Tensor, "batch src_len"],
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"],
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """Hidden states of a teacher-forced pass; `logits` of them are the predictions."""
+        """Hidden states of a teacher-forced pass."""
         return self.decode(tgt_in, self.encode(src, src_mask), src_mask)
+
+    def forward(
+        self,
+        src: Int[Tensor, "batch src_len"],
+        tgt_in: Int[Tensor, "batch tgt_len"],
+        src_mask: Bool[Tensor, "batch src_len"],
+    ) -> Float[Tensor, "batch tgt_len vocab"]:
+        """Logits of the piece after each of `tgt_in`."""
+        return self.logits(self.states(src, tgt_in, src_mask))
 
     def _embed(self, table: nn.Embedding, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
         return self.dropout(table(tokens) * self.scale)

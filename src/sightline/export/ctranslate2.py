@@ -83,7 +83,7 @@ def write_model(
             _norm(theirs.layer_norm, tensors, f"{side}.norm")
         for i, layer in enumerate(theirs.layer):
             _layer(layer, tensors, f"{side}.layers.{i}")
-    spec.decoder.projection.weight = tensors["output.weight"]
+    spec.decoder.projection.weight = tensors["head.output.weight"]
     if suppressed:
         spec.decoder.projection.bias = np.zeros(c.vocab_size, np.float32)
         spec.decoder.projection.bias[list(suppressed)] = NEVER

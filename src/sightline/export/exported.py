@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -17,7 +18,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.errors import UserError
 from sightline.model_directory import read_model_directory
-from sightline.network.embeddings import Embeddings
+from sightline.network.positions import LearnedPositions
 from sightline.network.transformer import Transformer
 
 POSITIONS = 1024  # exported; formats need a number
@@ -80,12 +81,12 @@ def has_uneven_heads(config: ModelConfig) -> bool:
     return pruned or {config.d_k or d_head, config.d_v or d_head} != {d_head}
 
 
-def position_table(embeddings: Embeddings) -> Float[Tensor, "positions d_model"]:
+def position_table(embeddings: Any) -> Float[Tensor, "positions d_model"]:
     """The positions of one side, POSITIONS of them; fewer where the model has learnt fewer."""
     positions = embeddings.positions
-    learned = dict(positions.named_parameters()).get("table")
+    length = min(POSITIONS, positions.max_len) if isinstance(positions, LearnedPositions) else POSITIONS
     with torch.no_grad():
-        return (positions(0, POSITIONS) if learned is None else learned[:POSITIONS]).clone()
+        return positions(torch.arange(length).unsqueeze(0), length)[0].clone()
 
 
 def sample_texts(tokenizer: Tokenizer, count: int = TEXTS, seed: int = 1) -> list[str]:

@@ -106,7 +106,7 @@ def hf_name(name: str, c: ModelConfig) -> str:
     'model.decoder.layers.3.encoder_attn.out_proj.bias'
     """
     side, *rest = name.split(".")
-    if side == "output":
+    if side == "head":
         return "lm_head.weight" if c.tied_embeddings == "none" else ""
     if side in ("src_embeddings", "tgt_embeddings"):
         if c.tied_embeddings != "all":

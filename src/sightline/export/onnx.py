@@ -27,7 +27,6 @@ from torch.nn import functional as F
 from sightline.errors import UserError
 from sightline.export.exported import LENGTH, Exported, position_table
 from sightline.network.cache import LayerCache
-from sightline.network.embeddings import Embeddings
 from sightline.network.transformer import Transformer
 
 INSTALL = "pip install 'sightline[onnx]'"
@@ -164,7 +163,7 @@ def _quiet() -> Iterator[None]:
 class PositionedEmbedding(nn.Module):
     """Section 3.4 with positions from a table, and no dropout."""
 
-    def __init__(self, embeddings: Embeddings) -> None:
+    def __init__(self, embeddings: Any) -> None:
         super().__init__()
         self.tokens = embeddings.tokens
         self.scale = embeddings.scale
@@ -217,7 +216,7 @@ class DecoderGraph(nn.Module):
         super().__init__()
         self.embed = PositionedEmbedding(network.tgt_embeddings)
         self.decoder = network.decoder
-        self.output = network.output
+        self.head = network.head
 
     def forward(
         self,
@@ -235,7 +234,7 @@ class DecoderGraph(nn.Module):
         for i, layer in enumerate(self.decoder.layers):
             source = GivenCache(cross[2 * i], cross[2 * i + 1], grows=False)
             x = layer(x, x, tgt_mask, src_mask[:, None, None, :], caches[i], source)
-        logits = self.output(self.decoder.norm(x))
+        logits = self.head(self.decoder.norm(x))
         return logits, *(values for cache in caches for values in (cache._k, cache._v) if values is not None)
 
 

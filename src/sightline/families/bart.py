@@ -9,7 +9,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"BartForConditionalGeneration": "language", "BartModel": "language"}
 LAYER = {  # of either stack, here and in mBART, Marian, M2M-100 and Whisper
@@ -48,7 +48,7 @@ SAME = {f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in
 IGNORED = r"^model\.shared\.weight$"  # where either stack has embeddings of its own
 
 
-def embedding_names(config: FamilyConfig) -> dict[str, str]:
+def embedding_names(config: NetworkConfig) -> dict[str, str]:
     """One table of embeddings, or one for each stack."""
     if config.share_embeddings:
         return {"model.shared": "src_embeddings.tokens"}
@@ -76,7 +76,7 @@ def stack_from_hf(k: Keys, side: str) -> StackConfig:
     )
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("normalize_before", False)
@@ -85,7 +85,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     return network_from_hf("bart", k, HEADS, norm_position="post")
 
 
-def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_position: str) -> FamilyConfig:
+def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_position: str) -> NetworkConfig:
     """What BART and mBART have in common."""
     max_len = k.size("max_position_embeddings", default=1024)
     encoder, decoder = (
@@ -99,7 +99,7 @@ def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_positio
         )
         for side in ("encoder", "decoder")
     )
-    config = FamilyConfig(
+    config = NetworkConfig(
         family,
         vocab_size=k.size("vocab_size"),
         encoder=encoder,

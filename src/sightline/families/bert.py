@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {
     "BertForMaskedLM": "masked",
@@ -36,7 +36,7 @@ NAMES = {f"bert.{key}": name for key, name in LAYERS.items()} | {
 }
 
 
-def head_names(config: FamilyConfig) -> dict[str, str]:
+def head_names(config: NetworkConfig) -> dict[str, str]:
     """The names of the head a network has."""
     heads = {
         "masked": {
@@ -51,7 +51,7 @@ def head_names(config: FamilyConfig) -> dict[str, str]:
     return heads.get(config.head, {})
 
 
-def output_names(config: FamilyConfig, bias: str, output: str) -> dict[str, str]:
+def output_names(config: NetworkConfig, bias: str, output: str) -> dict[str, str]:
     """The projection to the vocabulary: a bias alone where the matrix is that of the embeddings."""
     return {bias: "head.output.bias"} if config.tie_head else {output: "head.output"}
 
@@ -78,11 +78,11 @@ def stack_from_hf(k: Keys) -> StackConfig:
     )
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     stack, head = stack_from_hf(k), k.head(HEADS)
-    config = FamilyConfig(
+    config = NetworkConfig(
         "bert",
         vocab_size=k.size("vocab_size"),
         encoder=stack,

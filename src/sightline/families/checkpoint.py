@@ -23,8 +23,9 @@ from sightline.families.layout import CONFIG, read_json, weight_files
 from sightline.families.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
-from sightline.network.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
+from sightline.network.build import Network, tie_head
+from sightline.network.unfilled import build_unfilled, replace_parameter
 
 ARCHIVE = b"PK\x03\x04"  # how a zip file begins
 
@@ -33,8 +34,8 @@ ARCHIVE = b"PK\x03\x04"  # how a zip file begins
 class Checkpoint:
     """What a folder holds, read and checked."""
 
-    network: FamilyNetwork  # in evaluation mode, on no device but the CPU
-    config: FamilyConfig
+    network: Network  # in evaluation mode, on no device but the CPU
+    config: NetworkConfig
     hf_config: dict[str, Any]  # config.json as it was: tokenizers, generation and export need more than the network
 
 
@@ -69,8 +70,8 @@ def _kind_of(values: Mapping[str, Any]) -> str:
 
 
 def _assembled(
-    family: Family, config: FamilyConfig, tensors: dict[str, Tensor], folder: Path, dtype: torch.dtype | None
-) -> tuple[FamilyNetwork, FamilyConfig]:
+    family: Family, config: NetworkConfig, tensors: dict[str, Tensor], folder: Path, dtype: torch.dtype | None
+) -> tuple[Network, NetworkConfig]:
     refuse_quantised(folder, {key: tensor for key, tensor in tensors.items() if not re.search(family.ignored, key)})
     tensors = _with_todays_names(tensors, family)
     config = _as_saved(config, tensors, family)
@@ -97,7 +98,7 @@ def _with_todays_names(tensors: Mapping[str, Tensor], family: Family) -> dict[st
     return {new: tensors[old] for new, old in renamed.items()}
 
 
-def _as_saved(config: FamilyConfig, tensors: Mapping[str, Tensor], family: Family) -> FamilyConfig:
+def _as_saved(config: NetworkConfig, tensors: Mapping[str, Tensor], family: Family) -> NetworkConfig:
     """What a configuration says to be one matrix, but the file holds as two different ones, is two; and a bias on the
     logits that the file lacks does not exist: networks saved without their head are loaded with it.
     """
@@ -114,7 +115,7 @@ def _as_saved(config: FamilyConfig, tensors: Mapping[str, Tensor], family: Famil
     return config
 
 
-def _keys_of(family: Family, config: FamilyConfig, name: str) -> str:
+def _keys_of(family: Family, config: NetworkConfig, name: str) -> str:
     """The key in a file of the matrix called `name`; "" where the family has none."""
     for key, ours in family.table(replace(config, tie_head=False)).items():
         if ours.removesuffix(".weight") == name:
@@ -130,7 +131,7 @@ def _differ(tensors: Mapping[str, Tensor], one: str, other: str) -> bool:
     return first.dtype != second.dtype or not torch.equal(first, second)
 
 
-def _without_repeats(tensors: dict[str, Tensor], family: Family, config: FamilyConfig) -> dict[str, Tensor]:
+def _without_repeats(tensors: dict[str, Tensor], family: Family, config: NetworkConfig) -> dict[str, Tensor]:
     """Without the tensors that only repeat another one; where just the repetition is there, it takes its place."""
     table, kept = family.table(config), dict(tensors)
     for repeat, key in family.same.items():

@@ -7,21 +7,21 @@ from typing import Any
 from sightline.families import vit
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 WITH_TEACHER = "DeiTForImageClassificationWithTeacher"
 HEADS = {"DeiTForImageClassification": "image_class", WITH_TEACHER: "image_class", "DeiTModel": "none"}
 NAMES = {**vit.names("deit"), "deit.embeddings.distillation_token": "+embeddings.prefix.1"}
 
 
-def _head_names(config: FamilyConfig) -> dict[str, str]:
+def _head_names(config: NetworkConfig) -> dict[str, str]:
     """One head on the first state, or one on each of the first two."""
     if config.n_class_states == 1:
         return {"classifier": "head.outputs.0"}
     return {"cls_classifier": "head.outputs.0", "distillation_classifier": "head.outputs.1"}
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     config = vit.network_from_hf("deit", Keys(values), HEADS, n_prefix=2)
     with_teacher = WITH_TEACHER in (values.get("architectures") or ())

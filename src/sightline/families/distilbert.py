@@ -5,7 +5,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {
     "DistilBertForMaskedLM": "masked",
@@ -41,7 +41,7 @@ HEAD_NAMES = {
 }
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     (d_model, n_heads, d_head), head = k.heads("dim", "n_heads"), k.head(HEADS)
@@ -58,7 +58,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         max_len=k.size("max_position_embeddings", default=512),
         embedding_norm=True,
     )
-    config = FamilyConfig(
+    config = NetworkConfig(
         "distilbert",
         vocab_size=k.size("vocab_size"),
         encoder=stack,

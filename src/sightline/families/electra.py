@@ -10,7 +10,7 @@ from typing import Any
 from sightline.families import bert
 from sightline.families.family import Family
 from sightline.families.keys import WIDEST, Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 HEADS = {
     "ElectraForPreTraining": "replaced",  # the discriminator; the generator is a BERT
@@ -41,11 +41,11 @@ HEAD_NAMES = {
 }
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     stack, head = bert.stack_from_hf(k), k.head(HEADS)
-    config = FamilyConfig(
+    config = NetworkConfig(
         "electra",
         vocab_size=k.size("vocab_size"),
         encoder=replace(stack, d_embedding=k.size("embedding_size", default=stack.d_model, most=WIDEST)),

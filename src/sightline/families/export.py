@@ -11,10 +11,10 @@ from torch import nn
 from sightline.families.layout import CONFIG, WEIGHTS
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 
-def write_checkpoint(folder: Path, network: nn.Module, config: FamilyConfig, hf_config: Mapping[str, Any]) -> None:
+def write_checkpoint(folder: Path, network: nn.Module, config: NetworkConfig, hf_config: Mapping[str, Any]) -> None:
     """`config.json` and `model.safetensors` that transformers loads as the same network.
 
     `hf_config` is the configuration the network came with; its numbers must be those of `config`.

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 
-def _none(config: FamilyConfig) -> Mapping[str, str]:
+def _none(config: NetworkConfig) -> Mapping[str, str]:
     return {}
 
 
@@ -15,13 +15,13 @@ def _none(config: FamilyConfig) -> Mapping[str, str]:
 class Family:
     """One family of checkpoints in the Hugging Face layout."""
 
-    config_from_hf: Callable[[Mapping[str, Any]], FamilyConfig]  # from the values of config.json
+    config_from_hf: Callable[[Mapping[str, Any]], NetworkConfig]  # from the values of config.json
     names: Mapping[str, str]  # see `table`
-    more_names: Callable[[FamilyConfig], Mapping[str, str]] = _none  # those that not all its networks have
+    more_names: Callable[[NetworkConfig], Mapping[str, str]] = _none  # those that not all its networks have
     prefix: str = ""  # of the keys in a file; a file saved without a head lacks it
     ignored: str = "$^"  # keys in a file that mean nothing to the network: regular expression
     same: Mapping[str, str] = field(default_factory=dict)  # keys in a file that may repeat another one
 
-    def table(self, config: FamilyConfig) -> dict[str, str]:
+    def table(self, config: NetworkConfig) -> dict[str, str]:
         """All names of one network."""
         return {**self.names, **self.more_names(config)}

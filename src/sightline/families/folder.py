@@ -22,8 +22,10 @@ from sightline.families.modules import module_files
 from sightline.families.precision import refuse_quantised, widest
 from sightline.families.vocabulary import FILES as VOCABULARY_FILES
 from sightline.families.vocabulary import Vocabulary, read_vocabulary
-from sightline.network.build_family import FamilyNetwork, build_unfilled, replace_parameter, tie_head
-from sightline.network.family_config import FamilyConfig, family_config, meaningful
+from sightline.network.axes import NetworkConfig
+from sightline.network.axes_file import meaningful, network_config
+from sightline.network.build import Network, tie_head
+from sightline.network.unfilled import build_unfilled, replace_parameter
 
 FORMAT = 1  # as in `model_directory`
 KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jinja")  # for whoever generates
@@ -33,8 +35,8 @@ KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jin
 class FamilyModel:
     """A network of one of the families, with what came with it; made by `sightline.load`."""
 
-    network: FamilyNetwork  # the torch module
-    config: FamilyConfig
+    network: Network  # the torch module
+    config: NetworkConfig
     hf_config: dict[str, Any]  # config.json of the checkpoint
     path: Path
     device: torch.device
@@ -82,7 +84,7 @@ def write_family(folder: Path, model: FamilyModel) -> None:
 def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> Checkpoint:
     if values.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
-    config = family_config(values["family"], str(folder / CONFIG))
+    config = network_config(values["family"], str(folder / CONFIG))
     try:
         network = build_unfilled(config)
     except (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 from sightline.families import llama
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"GemmaForCausalLM": "language", "GemmaModel": "none", "Gemma2ForCausalLM": "language", "Gemma2Model": "none"}
 NAMES_2 = {
@@ -36,7 +36,7 @@ def stack_from_hf(k: Keys) -> StackConfig:
     )
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys({"head_dim": 256, **values})
     key = "hidden_activation" if values.get("hidden_activation") else "hidden_act"
@@ -44,7 +44,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     return _config("gemma", k, stack, "hidden_act hidden_activation")
 
 
-def config_from_hf_2(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf_2(values: Mapping[str, Any]) -> NetworkConfig:
     """The same of Gemma 2."""
     k = Keys({"head_dim": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, **values})
     stack, window = stack_from_hf(k), k.size("sliding_window", "sliding_window_size", default=4096)
@@ -69,9 +69,9 @@ def config_from_hf_2(values: Mapping[str, Any]) -> FamilyConfig:
     return config
 
 
-def _config(family: str, k: Keys, stack: StackConfig, ignored: str, cap: float = 0.0) -> FamilyConfig:
+def _config(family: str, k: Keys, stack: StackConfig, ignored: str, cap: float = 0.0) -> NetworkConfig:
     head = k.head(HEADS)
-    config = FamilyConfig(
+    config = NetworkConfig(
         family,
         vocab_size=k.size("vocab_size"),
         decoder=stack,

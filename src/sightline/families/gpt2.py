@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"GPT2LMHeadModel": "language", "GPT2Model": "language"}
 NAMES = {
@@ -26,7 +26,7 @@ NAMES = {
 }
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("add_cross_attention", False)
@@ -45,7 +45,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         positions="learned",
         max_len=k.size("n_positions", "n_ctx", default=1024),
     )
-    config = FamilyConfig(
+    config = NetworkConfig(
         "gpt2",
         vocab_size=k.size("vocab_size"),
         decoder=stack,

@@ -5,7 +5,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"GPTNeoXForCausalLM": "language", "GPTNeoXModel": "none"}
 _LAYER, _OURS = "gpt_neox.layers.{i}.", "decoder.layers.{i}."
@@ -22,7 +22,7 @@ NAMES = {
 }
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("is_decoder", False)
@@ -40,7 +40,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         rotary=k.rotary(d_head, part=0.25),
     )
     head = k.head(HEADS)
-    config = FamilyConfig(
+    config = NetworkConfig(
         "gpt_neox",
         vocab_size=k.size("vocab_size"),
         decoder=stack,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.network.family_config import RotaryConfig
+from sightline.network.axes import RotaryConfig
 
 # Of no consequence for what the network computes: how it was trained, saved, is called or generated with.
 IGNORED = """

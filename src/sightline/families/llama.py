@@ -10,7 +10,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"LlamaForCausalLM": "language", "LlamaModel": "none"}
 NAMES = {  # shared by Mistral, Qwen and Gemma
@@ -54,7 +54,7 @@ def stack_from_hf(k: Keys) -> StackConfig:
     )
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("rope_interleaved", False)
@@ -65,7 +65,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         ffn_bias=k.flag("mlp_bias", default=False),
     )
     head = k.head(HEADS)
-    config = FamilyConfig(
+    config = NetworkConfig(
         "llama",
         vocab_size=k.size("vocab_size"),
         decoder=stack,

@@ -11,13 +11,13 @@ from typing import Any
 from sightline.families import bart
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 HEADS = {"M2M100ForConditionalGeneration": "language", "M2M100Model": "language"}
 NAMES = {**bart.STACKS, "lm_head": "head.output"}
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     pad_id = k.size("pad_token_id", default=1, least=0)
@@ -30,7 +30,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         )
         for side in ("encoder", "decoder")
     )
-    config = FamilyConfig(
+    config = NetworkConfig(
         "m2m_100",
         vocab_size=k.size("vocab_size"),
         encoder=encoder,

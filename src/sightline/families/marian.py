@@ -10,13 +10,13 @@ from typing import Any
 from sightline.families import bart
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 HEADS = {"MarianMTModel": "language", "MarianModel": "language"}
 NAMES = {**bart.STACKS, "final_logits_bias": "+head.output.bias", "lm_head.weight": "head.output.weight"}
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("normalize_before", False)
@@ -26,7 +26,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         replace(bart.stack_from_hf(k, side), norm_position="post", positions="sinusoidal")
         for side in ("encoder", "decoder")
     )
-    config = FamilyConfig(
+    config = NetworkConfig(
         "marian",
         vocab_size=k.size("vocab_size"),
         encoder=encoder,

@@ -6,12 +6,12 @@ from typing import Any
 
 from sightline.families import bart
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 HEADS = {"MBartForConditionalGeneration": "language", "MBartModel": "language"}
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("normalize_before", True)

@@ -7,18 +7,18 @@ from typing import Any
 from sightline.families import llama
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 HEADS = {"MistralForCausalLM": "language", "MistralModel": "none"}
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys({"sliding_window": 4096, **values})  # what a file means that does not say it; null is none
     k.only("attention_bias", False)
     stack, window = llama.stack_from_hf(k), k.size("sliding_window", default=0)
     head = k.head(HEADS)
-    config = FamilyConfig(
+    config = NetworkConfig(
         "mistral",
         vocab_size=k.size("vocab_size"),
         decoder=replace(

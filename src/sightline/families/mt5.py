@@ -6,10 +6,10 @@ from typing import Any
 
 from sightline.families import t5
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     return t5.network_from_hf("mt5", Keys({"feed_forward_proj": "gated-gelu", **values}), scaled=False)
 

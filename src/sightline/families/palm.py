@@ -5,10 +5,10 @@ heads of queries, a gated feed-forward network with SiLU, rotary positions, tied
 larger closed models (GPT-4, Claude) are known as decoders of this kind, and to no greater detail.
 """
 
-from sightline.network.family_config import FamilyConfig, RotaryConfig, StackConfig
+from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 
 
-def palm_config(vocab_size: int, d_model: int, n_layers: int, n_heads: int, d_head: int = 256) -> FamilyConfig:
+def palm_config(vocab_size: int, d_model: int, n_layers: int, n_heads: int, d_head: int = 256) -> NetworkConfig:
     """A decoder of PaLM's blocks; PaLM 540B is (256000, 18432, 118, 48)."""
     stack = StackConfig(
         d_model=d_model,
@@ -25,4 +25,4 @@ def palm_config(vocab_size: int, d_model: int, n_layers: int, n_heads: int, d_he
         parallel="one_norm",
         rotary=RotaryConfig(d_head),
     )
-    return FamilyConfig("palm", vocab_size=vocab_size, decoder=stack, tie_head=True)
+    return NetworkConfig("palm", vocab_size=vocab_size, decoder=stack, tie_head=True)

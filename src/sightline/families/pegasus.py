@@ -10,19 +10,19 @@ from typing import Any
 
 from sightline.families import bart, marian
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 HEADS = {"PegasusForConditionalGeneration": "language", "PegasusModel": "language"}
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("normalize_before", True)
     k.only("add_final_layer_norm", True)
     k.only("normalize_embedding", False)
     encoder, decoder = (replace(bart.stack_from_hf(k, side), positions="sinusoidal") for side in ("encoder", "decoder"))
-    config = FamilyConfig(
+    config = NetworkConfig(
         "pegasus",
         vocab_size=k.size("vocab_size"),
         encoder=encoder,

@@ -9,7 +9,7 @@ from typing import Any
 from sightline.families import llama
 from sightline.families.family import Family
 from sightline.families.keys import LAYER_KINDS, Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"Qwen2ForCausalLM": "language", "Qwen2Model": "none", "Qwen3ForCausalLM": "language", "Qwen3Model": "none"}
 NAMES = {
@@ -19,24 +19,24 @@ NAMES = {
 }
 
 
-def config_from_hf_2(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf_2(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json` of Qwen 2; `UserError` for a key that is not understood."""
     k = Keys(values)
     return _config("qwen2", k, replace(llama.stack_from_hf(k), attention_bias="qkv"))
 
 
-def config_from_hf_3(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf_3(values: Mapping[str, Any]) -> NetworkConfig:
     """The same of Qwen 3."""
     k = Keys({"head_dim": 128, **values})  # what an older file means that does not say it
     bias = "qkvo" if k.flag("attention_bias", default=False) else ""
     return _config("qwen3", k, replace(llama.stack_from_hf(k), attention_bias=bias, normalise_heads=True))
 
 
-def _config(family: str, k: Keys, stack: StackConfig) -> FamilyConfig:
+def _config(family: str, k: Keys, stack: StackConfig) -> NetworkConfig:
     k.only("use_mrope", False)
     stack = replace(stack, activation=k.activation("hidden_act", "silu"), windows=_windows(k, stack.n_layers))
     head = k.head(HEADS)
-    config = FamilyConfig(
+    config = NetworkConfig(
         family,
         vocab_size=k.size("vocab_size"),
         decoder=stack,

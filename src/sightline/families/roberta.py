@@ -10,7 +10,7 @@ from typing import Any
 from sightline.families import bert
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 KINDS = {
     "ForMaskedLM": "masked",
@@ -21,11 +21,11 @@ KINDS = {
 }
 HEADS = {name + kind: head for name in ("Roberta", "XLMRoberta", "Camembert") for kind, head in KINDS.items()}
 NAMES = {f"roberta.{key}": name for key, name in bert.LAYERS.items()} | {
-    "roberta.embeddings.position_embeddings": "embeddings.positions.positions.table",
+    "roberta.embeddings.position_embeddings": "embeddings.positions.table",
 }
 
 
-def head_names(config: FamilyConfig) -> dict[str, str]:
+def head_names(config: NetworkConfig) -> dict[str, str]:
     """The names of the head a network has."""
     heads = {
         "masked": {
@@ -40,7 +40,7 @@ def head_names(config: FamilyConfig) -> dict[str, str]:
     return heads.get(config.head, {})
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     stack, head, pad_id = bert.stack_from_hf(k), k.head(HEADS), k.size("pad_token_id", default=1, least=0)
@@ -48,7 +48,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
         stack.max_len <= pad_id + 1,
         f"max_position_embeddings = {stack.max_len} leaves none behind pad_token_id = {pad_id}",
     )
-    config = FamilyConfig(
+    config = NetworkConfig(
         "roberta",
         vocab_size=k.size("vocab_size"),
         encoder=replace(stack, max_len=stack.max_len - pad_id - 1, position_offset=pad_id + 1, count_from=pad_id),

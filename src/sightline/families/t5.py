@@ -10,7 +10,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import WIDEST, Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {
     "T5ForConditionalGeneration": "language",
@@ -38,7 +38,7 @@ def _stack_names(stack: str) -> dict[str, str]:
     }
 
 
-def _more_names(config: FamilyConfig) -> dict[str, str]:
+def _more_names(config: NetworkConfig) -> dict[str, str]:
     """The feed-forward network, gated or not; one table of embeddings, or one for each stack."""
     assert config.encoder
     shared = {"shared": "src_embeddings.tokens" if config.decoder else "embeddings.tokens"}
@@ -63,7 +63,7 @@ NAMES = {
 }
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     # v1.1 says that nothing is tied and does not scale; newer files say the latter outright.
@@ -71,7 +71,7 @@ def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
     return network_from_hf("t5", k, scaled)
 
 
-def network_from_hf(family: str, k: Keys, scaled: bool) -> FamilyConfig:
+def network_from_hf(family: str, k: Keys, scaled: bool) -> NetworkConfig:
     """What T5 and mT5 have in common; `scaled`: the last hidden states are scaled before the head.
 
     Whether the head is tied the file decides by having a matrix for it or not (see `checkpoint`).
@@ -103,7 +103,7 @@ def network_from_hf(family: str, k: Keys, scaled: bool) -> FamilyConfig:
     )
     decoder = replace(stack, n_layers=k.layers("num_decoder_layers", default=stack.n_layers))
     head = k.head(HEADS)
-    config = FamilyConfig(
+    config = NetworkConfig(
         family,
         vocab_size=k.size("vocab_size"),
         encoder=stack,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 Shape = tuple[int, ...]
 
@@ -64,7 +64,7 @@ class Entry:
         return (tensor.unsqueeze(0) if "+" in self.marks else tensor).contiguous()
 
 
-def entries(table: Mapping[str, str], config: FamilyConfig, shapes: Mapping[str, Shape]) -> list[Entry]:
+def entries(table: Mapping[str, str], config: NetworkConfig, shapes: Mapping[str, Shape]) -> list[Entry]:
     """The table written out for a network: one entry for each tensor of its file.
 
     `shapes` are those of the network's parameters; every one of them must have its place.
@@ -75,7 +75,7 @@ def entries(table: Mapping[str, str], config: FamilyConfig, shapes: Mapping[str,
     return found
 
 
-def _expand(key: str, ours: str, config: FamilyConfig, shapes: Mapping[str, Shape]) -> Iterator[Entry]:
+def _expand(key: str, ours: str, config: NetworkConfig, shapes: Mapping[str, Shape]) -> Iterator[Entry]:
     names = ours.lstrip("^%+")
     marks = ours[: len(ours) - len(names)]
     stack = config.decoder if names.startswith("decoder.") else config.encoder

@@ -9,7 +9,7 @@ from typing import Any
 
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig, StackConfig
+from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"ViTForImageClassification": "image_class", "ViTModel": "none"}
 
@@ -36,12 +36,12 @@ def names(network: str) -> dict[str, str]:
 NAMES = {**names("vit"), "classifier": "head.outputs.0"}
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     return network_from_hf("vit", Keys(values), HEADS, n_prefix=1)
 
 
-def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: int) -> FamilyConfig:
+def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: int) -> NetworkConfig:
     """What ViT and DeiT have in common; `n_prefix` vectors stand before the patches."""
     (d_model, n_heads, d_head), head = k.heads("hidden_size", "num_attention_heads"), k.head(heads)
     stack = StackConfig(
@@ -56,7 +56,7 @@ def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: in
     )
     size, patch = k.sides("image_size", default=224), k.size("patch_size", default=16)
     k.refuse(patch > min(size), f"patch_size = {patch} is larger than a picture of image_size = {size}")
-    config = FamilyConfig(
+    config = NetworkConfig(
         family,
         encoder=stack,
         front="patches",

@@ -11,7 +11,7 @@ from typing import Any
 from sightline.families import bart
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
 
 HEADS = {"WhisperForConditionalGeneration": "language", "WhisperModel": "language"}
 NAMES = {
@@ -31,14 +31,14 @@ alignment_heads lang_ids lang_to_id no_timestamps_token_id return_timestamps lan
 """
 
 
-def config_from_hf(values: Mapping[str, Any]) -> FamilyConfig:
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
     k = Keys(values)
     k.only("scale_embedding", False)
     k.only("is_decoder", False)
     k.only("use_weighted_layer_sum", False)
     encoder, decoder = (replace(bart.stack_from_hf(k, side), attention_bias="qvo") for side in ("encoder", "decoder"))
-    config = FamilyConfig(
+    config = NetworkConfig(
         "whisper",
         vocab_size=k.size("vocab_size"),
         encoder=replace(encoder, max_len=k.size("max_source_positions", default=1500)),

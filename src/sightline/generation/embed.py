@@ -98,7 +98,7 @@ class Dense:
 
 @runtime_checkable
 class Encoder(Protocol):
-    """A network with a state for every token: `EncoderOnly`, `EncoderDecoder`, or what reads as one."""
+    """A network with a state for every token: `EncoderOnly`, `Transformer`, or what reads as one."""
 
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
     def encode(self, src: Tensor, src_mask: Tensor, /) -> Tensor: ...

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sightline.network.networks import EncoderOnly
+from sightline.network.halves import EncoderOnly
 
 
 @dataclass(frozen=True)

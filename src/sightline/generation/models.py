@@ -41,10 +41,11 @@ from sightline.generation.transcribe import (
     windows,
 )
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
-from sightline.network.family_config import FamilyConfig, StackConfig
-from sightline.network.inference import PreparedForms
-from sightline.network.native_inference import native_available, prepare_family
-from sightline.network.networks import DecoderOnly, EncoderDecoder, EncoderOnly
+from sightline.network.axes import NetworkConfig, StackConfig
+from sightline.network.halves import DecoderOnly, EncoderOnly
+from sightline.network.native_inference import native_available
+from sightline.network.prepared import PreparedForms
+from sightline.network.transformer import Transformer
 
 PREPROCESSOR = "preprocessor_config.json"
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
@@ -231,7 +232,7 @@ class TextModel(TextVerbs, ForwardModel, Writer):
 class RewritingModel(Writer):
     """An encoder and a decoder (T5, BART, Marian, M2M-100, NLLB, ...): it translates, summarises, answers."""
 
-    network: EncoderDecoder
+    network: Transformer
 
     def generate(
         self,
@@ -280,7 +281,7 @@ class RewritingModel(Writer):
     @cached_property
     def forms(self) -> PreparedForms:
         """The network in the form to decode with, on a CPU the compiled library's where that has all its parts."""
-        return PreparedForms(self.network, prepare_family)
+        return PreparedForms(self.network)
 
     @property
     def compiled(self) -> bool:
@@ -365,7 +366,7 @@ class PictureModel(FamilyModel):
 class SpeechModel(Writer):
     """Whisper: it writes down what it hears, or translates it into English."""
 
-    network: EncoderDecoder
+    network: Transformer
 
     def transcribe(
         self, sound: str | Path, language: str = "", task: str = "transcribe", timestamps: bool = True, **settings: Any
@@ -435,7 +436,7 @@ def with_verbs(model: FamilyModel) -> FamilyModel:
     return kind(model.network, model.config, model.hf_config, model.path, model.device)
 
 
-def kind_of(c: FamilyConfig) -> type[FamilyModel]:
+def kind_of(c: NetworkConfig) -> type[FamilyModel]:
     """The class whose verbs suit a network."""
     if c.front == "patches":
         return PictureModel

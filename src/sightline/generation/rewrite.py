@@ -1,7 +1,7 @@
 """An encoder and a decoder write a text anew: a translation, a summary, an answer.
 
 Sources to outputs, ids only. What a decoder is to begin with (its start mark, a forced language code) is read before
-the search begins. A network in the compiled library's form (`network.inference`) searches by itself, in threads, where
+the search begins. A network in the compiled library's form (`network.prepared`) searches by itself, in threads, where
 the settings ask for no more than it can do; anything else is searched step by step. Not here: languages and prefixes
 (`languages`), sound (`transcribe`).
 """
@@ -62,7 +62,7 @@ def rewrite(
     """What the network makes of each source, best first, in the order of the sources.
 
     Args:
-        network: with the contract of an `EncoderDecoder`; by itself where it has an `OwnSearch` and that can do it.
+        network: with the contract of a `Transformer`; by itself where it has an `OwnSearch` and that can do it.
         sources: token ids with all marks of their family, at least one each.
         max_len: the longest output the decoder can write, where it has a limit (learned positions).
         stop: says which rows are to end.

@@ -21,7 +21,7 @@ from sightline.errors import UserError
 from sightline.families.vocabulary import Vocabulary
 from sightline.generation.decoding import begin, limits_of, not_first, search
 from sightline.generation.settings import GenerationSettings
-from sightline.network.networks import EncoderDecoder
+from sightline.network.transformer import Transformer
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
 FRAMES = 2  # of the spectrogram in a STEP
@@ -143,7 +143,7 @@ def never(ids: Sequence[int]) -> Rule:
 
 @torch.inference_mode()
 def hear(
-    network: EncoderDecoder,
+    network: Transformer,
     mel: Float[Tensor, "n_mels frames"],
     beginning: Sequence[int],
     marks: Marks,
@@ -164,7 +164,7 @@ def hear(
 
 
 @torch.inference_mode()
-def detect_language(network: EncoderDecoder, mel: Float[Tensor, "n_mels frames"], marks: Marks) -> str:
+def detect_language(network: Transformer, mel: Float[Tensor, "n_mels frames"], marks: Marks) -> str:
     """The likeliest language of what is said; "" where the model knows only one."""
     if not marks.languages:
         return ""

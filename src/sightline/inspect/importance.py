@@ -63,7 +63,7 @@ def _gate_gradients(
     size, device = len(batch.src), batch.src.device
     gates = {place: torch.ones(size, a.n_heads, device=device, requires_grad=True) for place, a in there.items()}
     with evaluating(model), torch.enable_grad(), _gated(there, gates):
-        logits = model.logits(model(batch.src, batch.tgt_in, batch.src_mask))
+        logits = model(batch.src, batch.tgt_in, batch.src_mask)
         # Sentences do not know each other, so the gradient of the sum holds that of each.
         loss = F.cross_entropy(
             logits.flatten(0, 1).float(), batch.tgt_out.flatten(), reduction="sum", ignore_index=pad_id

@@ -15,10 +15,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.baselines.attention import DotAttention
-from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
-from sightline.network.attention_variants import GroupedAttention
+from sightline.network.attention import MultiHeadAttention
 from sightline.network.cache import LayerCache
-from sightline.network.masks import Padded
+from sightline.network.masks import Mask
 
 Attention = MultiHeadAttention | DotAttention
 STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
@@ -53,9 +52,7 @@ def recording(modules: Mapping[str, Attention]) -> Iterator[dict[str, Tensor]]:
 
     def record(name: str, module: Any, inputs: tuple[Any, ...], _: Tensor) -> None:
         with torch.no_grad():
-            if isinstance(module, GroupedAttention):
-                weights[name] = _grouped_weights(module, *inputs)
-            elif isinstance(module, MultiHeadAttention):
+            if isinstance(module, MultiHeadAttention):
                 weights[name] = _multi_head_weights(module, *inputs)
             else:
                 query, keys, _, src_mask = inputs
@@ -95,21 +92,8 @@ def _named(hook: Any, name: str) -> Any:
 
 
 def _multi_head_weights(
-    module: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None = None
+    module: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Mask, cache: LayerCache | None = None
 ) -> Float[Tensor, "batch heads queries keys"]:
-    q = module.split_heads(module.q_proj(x))
-    k, v = module.keys_and_values(memory, None) if cache is None else cache.read()
-    return scaled_dot_product_attention(q, k, v, mask)[1]
-
-
-def _grouped_weights(
-    module: GroupedAttention, x: Tensor, memory: Tensor, mask: Padded, cache: LayerCache | None = None
-) -> Float[Tensor, "batch heads queries keys"]:
-    """Whatever the kernel does to scores: of values that are unit vectors, attention is the weights themselves."""
     k, _ = module.keys_and_values(memory, None) if cache is None else cache.read()
     start = k.size(2) - x.size(1) if cache is not None and cache.grows else 0
-    q = module.rotate(module.q_norm(module.split_heads(module.q_proj(x))), start)
-    n_keys, mask = k.size(2), module.narrow(mask, q.size(2), k.size(2), k.device)
-    units = torch.eye(n_keys, n_keys + -n_keys % module.d_head, dtype=k.dtype, device=k.device)
-    values = units.expand(*k.shape[:2], -1, -1).split(module.d_head, -1)  # as wide as the kernel knows them
-    return torch.cat([module.kernel(q, k, some, mask) for some in values], -1)[..., :n_keys]
+    return module.kernel.weights(module.queries(x, start), k, mask)

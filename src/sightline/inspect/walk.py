@@ -100,7 +100,7 @@ class _Walk:
         self.here = f"{stack}.layers.{layer}"
         self.module: Any = network.get_submodule(self.here)
         self.table = "src_embeddings" if stack == "encoder" else "tgt_embeddings"
-        src, tgt_in, _ = pair.tensors(network.output.weight.device)
+        src, tgt_in, _ = pair.tensors(next(network.parameters()).device)
         self.ids = src[0] if stack == "encoder" else tgt_in[0]
         self.src, self.rows = pair.tokenizer.pieces(pair.src), pair.tokenizer.pieces(self.ids.tolist())
 
@@ -118,8 +118,9 @@ class _Walk:
     def embeddings(self) -> Iterator[Stop]:
         """Sections 3.4 and 3.5."""
         table: Any = self.network.get_submodule(self.table)
+        codes = table.positions(*table.numbering(self.ids.unsqueeze(0)))[0]
         yield self.stop("embedding", "Embeddings", "E · √d_model", table.tokens(self.ids) * table.scale)
-        yield self.stop("positions", "Positional encoding", "PE", table.positions(0, len(self.rows)))
+        yield self.stop("positions", "Positional encoding", "PE", codes)
         yield self.stop("positions", "Embedded pieces", "E · √d_model + PE", self.numbers[self.table])
 
     def attention(self, place: str) -> Iterator[Stop]:

@@ -41,7 +41,6 @@ class Shape:
     score_scale: float = 0.0  # factor on the scores; 0 = d_k^-1/2
     logit_scale: float = 1.0  # factor on the hidden states before the output
     padding: int = -1  # an id that is not counted by positions and has their code before the first; -1 = none
-    limit: str = "model.max_len = {}"  # how an error names the positions there are
 
 
 class Linear:
@@ -172,7 +171,7 @@ class Network:
             tables = self._positions(max(length, 2 * self._known))
             known = min(map(len, tables))
             if length > known:
-                raise UserError(f"a sequence of {length} pieces is longer than {self._shape.limit.format(known)}")
+                raise UserError(f"a sequence of {length} pieces is longer than the model's {known} learned positions")
             assert all(table.shape[1] == self.d_model for table in tables)
             self._known = known
             for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):

@@ -1,10 +1,11 @@
 """Section 3.2: scaled dot-product attention and multi-head attention.
 
-Two kernels compute the same function. `scaled_dot_product_attention` is the formula written out and returns the
-weights; `fused_attention` is torch's kernel, which never materialises them. Masks are made in `masks.py`.
+`scaled_dot_product_attention` is the formula written out and returns the weights; `DotProduct` is the same function
+through torch's fused kernel, which never materialises them. Masks are made in `masks.py`; other kernels, and what the
+descendants do to queries and keys, in `kernels.py` and `rotary.py`.
 """
 
-import math
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,7 +14,6 @@ from torch.nn import functional as F
 
 from sightline.network.cache import LayerCache
 from sightline.network.masks import Mask
-from sightline.network.packing import Packing, packed_attention
 
 
 def scaled_dot_product_attention(
@@ -27,56 +27,106 @@ def scaled_dot_product_attention(
     `mask` is True where a query may attend. A query that may attend to nothing gets weights and output of zero,
     where the bare formula would give NaN.
     """
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-    if mask is None:
-        weights = scores.softmax(-1)
-    else:
-        # The lowest finite number, not -inf: a row of -inf has no softmax, and the multiplication clears it anyway.
-        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1) * mask
+    weights = masked_softmax(q @ k.transpose(-2, -1) * q.size(-1) ** -0.5, mask)
     return weights @ v, weights
 
 
-def fused_attention(
-    q: Float[Tensor, "batch heads queries d_k"],
-    k: Float[Tensor, "batch heads keys d_k"],
-    v: Float[Tensor, "batch heads keys d_v"],
-    mask: Bool[Tensor, "#batch #heads #queries keys"] | Float[Tensor, "#batch #heads #queries keys"] | None = None,
-) -> Float[Tensor, "batch heads queries d_v"]:
-    """The same function through torch's fused kernel, without the weights."""
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+def masked_softmax(scores: Float[Tensor, "batch heads queries keys"], mask: Mask) -> Float[Tensor, "..."]:
+    """Scores to weights; a mask of numbers is added (relative positions), one of truth values leaves keys out."""
+    if mask is None:
+        return scores.softmax(-1)
+    if mask.dtype != torch.bool:
+        return (scores + mask).softmax(-1)
+    # The lowest finite number, not -inf: a row of -inf has no softmax, and the multiplication clears it anyway.
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1) * mask
 
 
-def project(x: Float[Tensor, "... d_model"], *projections: nn.Linear) -> tuple[Float[Tensor, "... _"], ...]:
-    """Each of `projections` of `x`; where gradients are wanted, by one matrix product.
+@runtime_checkable
+class Kernel(Protocol):
+    """An attention function: what multi-head attention is given to compare queries and keys with."""
 
-    Joining the weights costs a copy of them; having the gradient of `x` from one product instead of a sum of several
-    saves more than that. Without gradients it does not pay.
-    """
-    if not torch.is_grad_enabled():
-        return tuple(projection(x) for projection in projections)
-    return project_jointly(x, *projections).split([projection.out_features for projection in projections], -1)
+    def __call__(
+        self,
+        q: Float[Tensor, "batch heads queries d_k"],
+        k: Float[Tensor, "batch kv_heads keys d_k"],
+        v: Float[Tensor, "batch kv_heads keys d_v"],
+        mask: Mask,
+    ) -> Float[Tensor, "batch heads queries d_v"]:
+        """The heads' outputs; heads of keys and values may be fewer than those of queries, each serving as many."""
+        ...
+
+    def weights(
+        self, q: Float[Tensor, "batch heads queries d_k"], k: Float[Tensor, "batch kv_heads keys d_k"], mask: Mask
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """What the values are weighted with, written out for whoever looks."""
+        ...
 
 
-def project_jointly(x: Float[Tensor, "... d_model"], *projections: nn.Linear) -> Float[Tensor, "... _"]:
-    """What each of `projections` makes of `x`, side by side, by one matrix product."""
-    weight = torch.cat([projection.weight for projection in projections])
-    bias = torch.cat([projection.bias for projection in projections])
-    return F.linear(x, weight, bias)
+class DotProduct:
+    """softmax(scale Q K^T) V through torch's fused kernel; a scale of 0 is the paper's d_k^-1/2."""
+
+    def __init__(self, scale: float = 0.0) -> None:
+        self.scale = scale
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """As `Kernel`."""
+        grouped = k.size(1) != q.size(1)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale or None, enable_gqa=grouped)
+
+    def weights(self, q: Tensor, k: Tensor, mask: Mask) -> Tensor:
+        """As `Kernel`."""
+        k = k.repeat_interleave(q.size(1) // k.size(1), 1)
+        return masked_softmax(q @ k.transpose(-2, -1) * (self.scale or q.size(-1) ** -0.5), mask)
+
+
+class AsItIs(nn.Module):
+    """Queries and keys as they are: what `rotary.Rotary` takes the place of."""
+
+    def forward(
+        self, x: Float[Tensor, "batch heads length d_k"], start: int
+    ) -> Float[Tensor, "batch heads length d_k"]:
+        """`x` itself."""
+        return x
 
 
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (3.2.2).
 
     Deviation, shared with every implementation we know: the projections carry biases, of which the paper is silent.
+
+    Args:
+        d_k, d_v: width of a head's queries and keys, and of its values.
+        n_kv_heads: heads of keys and values, which heads of queries share (arXiv:2305.13245); 0 = `n_heads`, as in
+            the paper; 1 is multi-query attention (arXiv:1911.02150).
+        biased: which of the projections have a bias, of "qkvo".
+        kernel: the attention function; None is the paper's.
+        q_norm, k_norm: what every head's queries and keys go through first (Qwen3 normalises them).
+        rotate: turns queries and keys by their position (`rotary.Rotary`); called with the first one's position.
     """
 
-    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_k: int,
+        d_v: int,
+        n_kv_heads: int = 0,
+        biased: str = "qkvo",
+        kernel: Kernel | None = None,
+        q_norm: nn.Module | None = None,
+        k_norm: nn.Module | None = None,
+        rotate: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.n_heads = n_heads
-        self.q_proj = nn.Linear(d_model, n_heads * d_k)
-        self.k_proj = nn.Linear(d_model, n_heads * d_k)
-        self.v_proj = nn.Linear(d_model, n_heads * d_v)
-        self.o_proj = nn.Linear(n_heads * d_v, d_model)
+        self.n_kv_heads = n_kv_heads or n_heads
+        self.q_proj = nn.Linear(d_model, n_heads * d_k, bias="q" in biased)
+        self.k_proj = nn.Linear(d_model, self.n_kv_heads * d_k, bias="k" in biased)
+        self.v_proj = nn.Linear(d_model, self.n_kv_heads * d_v, bias="v" in biased)
+        self.o_proj = nn.Linear(n_heads * d_v, d_model, bias="o" in biased)
+        self.kernel = kernel or DotProduct()
+        self.q_norm, self.k_norm = q_norm or nn.Identity(), k_norm or nn.Identity()
+        self.rotate = rotate or AsItIs()
 
     def forward(
         self,
@@ -86,39 +136,34 @@ class MultiHeadAttention(nn.Module):
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
         """Queries from `x`, keys and values from `memory` (the same tensor in self-attention) and from `cache`."""
-        if isinstance(mask, Packing):
-            return self.o_proj(self._packed(x, memory, mask))
-        if memory is x and cache is None:
-            q, k, v = map(self.split_heads, project(x, self.q_proj, self.k_proj, self.v_proj))
-        else:
-            q = self.split_heads(self.q_proj(x))
-            k, v = self.keys_and_values(memory, cache)
-        heads = fused_attention(q, k, v, mask)
-        return self.o_proj(self.merge_heads(heads))
+        start = cache.length if cache else 0
+        q = self.queries(x, start)
+        k, v = self.keys_and_values(memory, cache)
+        return self.o_proj(merge_heads(self.kernel(q, k, v, mask)))
 
-    def _packed(
-        self, x: Float[Tensor, "1 queries d_model"], memory: Float[Tensor, "1 keys d_model"], packing: Packing
-    ) -> Float[Tensor, "1 queries width"]:
-        widths = self.q_proj.out_features // self.n_heads, self.v_proj.out_features // self.n_heads
-        if memory is x:
-            q, kv = project_jointly(x[0], self.q_proj, self.k_proj, self.v_proj), None
-        else:
-            q, kv = self.q_proj(x[0]), project_jointly(memory[0], self.k_proj, self.v_proj)
-        return packed_attention(q, kv, self.n_heads, widths, packing)[None]
+    def queries(
+        self, x: Float[Tensor, "batch queries d_model"], start: int
+    ) -> Float[Tensor, "batch heads queries d_k"]:
+        """The queries of every head; the first one stands at position `start`."""
+        return self.rotate(self.q_norm(split_heads(self.q_proj(x), self.n_heads)), start)
 
     def keys_and_values(
         self, memory: Float[Tensor, "batch keys d_model"], cache: LayerCache | None
-    ) -> tuple[Float[Tensor, "batch heads all_keys d_k"], Float[Tensor, "batch heads all_keys d_v"]]:
-        """Keys and values of `memory`, joined with those `cache` holds already."""
+    ) -> tuple[Float[Tensor, "batch kv_heads all_keys d_k"], Float[Tensor, "batch kv_heads all_keys d_v"]]:
+        """Keys and values of `memory`, joined with those `cache` holds already; keys are kept as they are turned."""
         if cache is not None and cache.complete:
             return cache.read()
-        k, v = map(self.split_heads, project(memory, self.k_proj, self.v_proj))
+        k = self.k_norm(split_heads(self.k_proj(memory), self.n_kv_heads))
+        k = self.rotate(k, cache.length if cache else 0)
+        v = split_heads(self.v_proj(memory), self.n_kv_heads)
         return (k, v) if cache is None else cache.append(k, v)
 
-    def split_heads(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch heads length d_head"]:
-        """(batch, length, heads * d_head) -> (batch, heads, length, d_head)."""
-        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
-    def merge_heads(self, x: Float[Tensor, "batch heads length d_head"]) -> Float[Tensor, "batch length width"]:
-        """(batch, heads, length, d_head) -> (batch, length, heads * d_head)."""
-        return x.transpose(1, 2).flatten(2)
+def split_heads(x: Float[Tensor, "batch length width"], n_heads: int) -> Float[Tensor, "batch heads length d_head"]:
+    """(batch, length, heads * d_head) -> (batch, heads, length, d_head)."""
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Float[Tensor, "batch heads length d_head"]) -> Float[Tensor, "batch length width"]:
+    """(batch, heads, length, d_head) -> (batch, length, heads * d_head)."""
+    return x.transpose(1, 2).flatten(2)

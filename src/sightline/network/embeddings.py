@@ -1,47 +1,100 @@
 """Section 3.4: token embeddings, scaled by sqrt(d_model), plus positions; for numbers a projection in their place."""
 
-import math
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.network.dropout import Dropout
-from sightline.network.positions import LearnedPositions, SinusoidalPositions
+from sightline.network.positions import Numbering, Places, in_order
+
+
+@runtime_checkable
+class Front(Protocol):
+    """What stands before the first layer: tokens here, pictures and sound in `fronts.py`."""
+
+    def __call__(self, src: Any, start: Any = 0) -> Tensor:
+        """Vectors (batch, positions, d_model) of what is read."""
+        ...
+
+    def real(self, mask: Bool[Tensor, "rows length"] | None) -> Bool[Tensor, "rows length"] | None:
+        """Which positions of the output are real, where `mask` says it of the input; None = all."""
+        ...
 
 
 class Embeddings(nn.Module):
-    """dropout(E[token] * sqrt(d_model) + PE[position]) (sections 3.4, 3.5, 5.4).
+    """dropout(E[token] * scale + PE[place]) (sections 3.4, 3.5, 5.4); the paper's scale is sqrt(d_model).
 
     The table `tokens` may be the very module another `Embeddings` or the output projection uses.
+
+    Args:
+        positions: gives the codes of places; `positions.NoPositions` where they enter elsewhere.
+        norm: of the sum (BERT, BART); None = none.
+        project: to the width of the layers, where that of the table is another (ELECTRA); None = none.
+        numbering: which places tokens have; fairseq's models do not count padding.
     """
 
-    def __init__(self, tokens: nn.Embedding, positions: SinusoidalPositions | LearnedPositions, dropout: float) -> None:
+    def __init__(
+        self,
+        tokens: nn.Embedding,
+        positions: nn.Module,
+        scale: float,
+        dropout: float = 0.0,
+        norm: nn.Module | None = None,
+        project: nn.Module | None = None,
+        numbering: Numbering = in_order,
+    ) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
+        self.scale = scale
+        self.norm = norm or nn.Identity()
+        self.project = project or nn.Identity()
+        self.numbering = numbering
         self.dropout = Dropout(dropout)
-        self.scale = math.sqrt(tokens.embedding_dim)
 
-    def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
-        """Vectors of `tokens`, the first of which stands at position `start`."""
-        embedded = self.tokens(tokens) * self.scale
-        return self.dropout(embedded + self.positions(start, tokens.size(1)))
+    def forward(
+        self, tokens: Int[Tensor, "rows length"], start: int | Places = 0
+    ) -> Float[Tensor, "rows length d_model"]:
+        """Vectors of `tokens`, which stand at the places from `start` on, or at those that it names."""
+        return self.finish(self.sum(tokens, *self.numbering(tokens, start)))
 
-    def packed(
-        self, tokens: Int[Tensor, "batch length"], mask: Bool[Tensor, "batch length"]
-    ) -> Float[Tensor, "1 rows d_model"]:
-        """The same of the tokens that `mask` is True for, one below the other."""
-        position = mask.nonzero()[:, 1]
-        embedded = self.tokens(tokens[mask]) * self.scale
-        return self.dropout(embedded + self.positions(0, tokens.size(1))[position])[None]
+    def sum(self, tokens: Int[Tensor, "rows length"], places: Places, end: int) -> Float[Tensor, "rows length width"]:
+        """The embeddings added up, in the numbers of the table: computed positions are float32."""
+        x = self.tokens(tokens) * self.scale
+        return (x + self.positions(places, end)).to(x.dtype)
+
+    def finish(self, x: Float[Tensor, "rows length width"]) -> Float[Tensor, "rows length d_model"]:
+        """From the sum to what the first layer reads."""
+        return self.dropout(self.project(self.norm(x)))
+
+    def real(self, mask: Bool[Tensor, "rows length"] | None) -> Bool[Tensor, "rows length"] | None:
+        """Which positions of the output are real, where `mask` says it of the input."""
+        return mask
+
+
+class TypedEmbeddings(Embeddings):
+    """`Embeddings` with one more table in the sum: which of two texts a token belongs to (BERT's segments)."""
+
+    def __init__(self, types: nn.Embedding, tokens: nn.Embedding, positions: nn.Module, scale: float, **parts: object):
+        super().__init__(tokens, positions, scale, **parts)  # pyright: ignore[reportArgumentType] its arguments
+        self.types = types
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "rows length"],
+        start: int | Places = 0,
+        types: Int[Tensor, "rows length"] | None = None,
+    ) -> Float[Tensor, "rows length d_model"]:
+        """As `Embeddings.forward`; None = every token is of type 0."""
+        added = self.types.weight[0] if types is None else self.types(types)
+        return self.finish(self.sum(tokens, *self.numbering(tokens, start)) + added)
 
 
 class SeriesEmbeddings(nn.Module):
-    """dropout(W x + b + PE[position]) for a series of vectors x; without positions where an encoder reads in order."""
+    """dropout(W x + b + PE[place]) for a series of vectors x; without positions where an encoder reads in order."""
 
-    def __init__(
-        self, n_columns: int, d_model: int, positions: SinusoidalPositions | LearnedPositions | None, dropout: float
-    ) -> None:
+    def __init__(self, n_columns: int, d_model: int, positions: nn.Module, dropout: float) -> None:
         super().__init__()
         self.proj = nn.Linear(n_columns, d_model)
         self.positions = positions
@@ -49,5 +102,5 @@ class SeriesEmbeddings(nn.Module):
 
     def forward(self, values: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length d_model"]:
         """One vector for each step of the series."""
-        x = self.proj(values)
-        return self.dropout(x if self.positions is None else x + self.positions(0, values.size(1)))
+        places, end = in_order(values[..., 0].long())
+        return self.dropout(self.proj(values) + self.positions(places, end))

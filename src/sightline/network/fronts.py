@@ -1,72 +1,15 @@
-"""What stands before the first layer in the families: tokens, patches of a picture, frames of sound.
+"""What stands before the first layer where it is no text: patches of a picture, frames of sound.
 
-The paper's own (section 3.4) is in `embeddings.py`. Every front knows which positions of its output are real.
+That of tokens (section 3.4) is in `embeddings.py`. Every front knows which positions of its output are real.
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import UserError
-
-
-class TokenFront(nn.Module):
-    """project(norm(scale * E[token] + P[place])): each part may be the identity.
-
-    The table `tokens` may be the very module another front or the output projection uses.
-    """
-
-    def __init__(
-        self, tokens: nn.Embedding, scale: float, positions: nn.Module, norm: nn.Module, project: nn.Module
-    ) -> None:
-        super().__init__()
-        self.tokens = tokens
-        self.scale = scale
-        self.positions = positions
-        self.norm = norm
-        self.project = project
-
-    def forward(
-        self, tokens: Int[Tensor, "rows length"], places: Int[Tensor, "#rows length"] | None = None
-    ) -> Float[Tensor, "rows length d_model"]:
-        """Vectors of `tokens`, which stand at `places`; None = 0, 1, 2 ..."""
-        return self.project(self.norm(self.sum(tokens, from_zero(tokens) if places is None else places)))
-
-    def sum(
-        self, tokens: Int[Tensor, "rows length"], places: Int[Tensor, "#rows length"]
-    ) -> Float[Tensor, "rows length width"]:
-        """The embeddings added up, in the numbers of the table: computed positions are float32."""
-        x = self.tokens(tokens) * self.scale
-        return (x + self.positions(tokens, places)).to(x.dtype)
-
-    def real(self, mask: Bool[Tensor, "rows length"] | None) -> Bool[Tensor, "rows length"] | None:
-        """Which positions of the output are real, where `mask` says it of the input."""
-        return mask
-
-
-def from_zero(tokens: Int[Tensor, "rows length"]) -> Int[Tensor, "1 length"]:
-    """0, 1, 2 ... for every row."""
-    return torch.arange(tokens.size(1), device=tokens.device).unsqueeze(0)
-
-
-class TypedTokenFront(TokenFront):
-    """`TokenFront` with one more table in the sum: which of two texts a token belongs to (BERT's segments)."""
-
-    def __init__(self, types: nn.Embedding, *parts: object) -> None:
-        super().__init__(*parts)  # pyright: ignore[reportArgumentType] its arguments, handed on
-        self.types = types
-
-    def forward(
-        self,
-        tokens: Int[Tensor, "rows length"],
-        places: Int[Tensor, "#rows length"] | None = None,
-        types: Int[Tensor, "rows length"] | None = None,
-    ) -> Float[Tensor, "rows length d_model"]:
-        """As `TokenFront.forward`; None = every token is of type 0."""
-        added = self.types.weight[0] if types is None else self.types(types)
-        x = self.sum(tokens, from_zero(tokens) if places is None else places)
-        return self.project(self.norm(x + added))
+from sightline.network.embeddings import Embeddings
 
 
 class PatchFront(nn.Module):
@@ -122,4 +65,4 @@ class AudioFront(nn.Module):
         return None
 
 
-Front = TokenFront | PatchFront | AudioFront
+Front = Embeddings | PatchFront | AudioFront

@@ -1,86 +1,113 @@
-"""Many to one: an encoder, its states pooled into one vector, and a linear map to classes or to values to come.
+"""From the last hidden states to logits.
 
-The paper has nothing of this; pooling is what the literature on recurrent and convolutional classifiers uses, and
-"first" is BERT's way (arXiv:1810.04805). The decoder's head is in `transformer`.
+The paper's head is `LanguageHead`; pooling for our own classifiers and forecasters is in `pooled.py`.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from sightline.network.dropout import Dropout
-
-Pooling = Callable[[Tensor, Tensor], Tensor]  # states and mask to one vector a row; see `mean_state`
+from sightline.network.feed_forward import Activation
 
 
-def mean_state(
-    states: Float[Tensor, "batch length width"], mask: Bool[Tensor, "batch length"]
-) -> Float[Tensor, "batch width"]:
-    """The mean over real positions."""
-    real = mask.unsqueeze(-1)
-    return (states * real).sum(1) / real.sum(1)
+class LanguageHead(nn.Module):
+    """W h (+ b), a score for each piece of the vocabulary (section 3.4): the paper's output projection."""
 
-
-def first_state(
-    states: Float[Tensor, "batch length width"], mask: Bool[Tensor, "batch length"]
-) -> Float[Tensor, "batch width"]:
-    """The state at the first position."""
-    return states[:, 0]
-
-
-def last_state(
-    states: Float[Tensor, "batch length width"], mask: Bool[Tensor, "batch length"]
-) -> Float[Tensor, "batch width"]:
-    """The state at the last real position; real ones stand first."""
-    return states[torch.arange(len(states), device=states.device), mask.sum(1) - 1]
-
-
-def final_states(
-    states: Float[Tensor, "batch length width"], mask: Bool[Tensor, "batch length"]
-) -> Float[Tensor, "batch width"]:
-    """Of an encoder in two directions, side by side: where each of them ended. The backward one ends at the start."""
-    half = states.size(-1) // 2
-    return torch.cat([last_state(states, mask)[:, :half], first_state(states, mask)[:, half:]], -1)
-
-
-POOLINGS: dict[str, Pooling] = {"mean": mean_state, "first": first_state, "last": last_state}
-
-
-class PooledEncoder(nn.Module):
-    """W dropout(pool(encoder(embeddings(src)))) + b.
-
-    `states` takes the states to be pooled out of what the encoder returns, which is each architecture's own affair.
-    Build one with `sightline.architectures.build_pooled`.
-    """
-
-    def __init__(
-        self,
-        embeddings: nn.Module,
-        encoder: nn.Module,
-        states: Callable[[Any], Tensor],
-        pool: Pooling,
-        output: nn.Linear,
-        dropout: float,
-    ) -> None:
+    def __init__(self, output: nn.Linear) -> None:
         super().__init__()
-        self.embeddings = embeddings
-        self.encoder = encoder
         self.output = output
-        self.dropout = Dropout(dropout)
-        self._states = states
-        self._pool = pool
 
-    def forward(
-        self,
-        src: Int[Tensor, "batch length"] | Float[Tensor, "batch length columns"],
-        src_mask: Bool[Tensor, "batch length"],
-    ) -> Float[Tensor, "batch outputs"]:
-        """Unnormalised scores of the classes, or values to come.
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
+        """Unnormalised scores."""
+        return self.output(hidden)
 
-        `src_mask` is True on what is real, which stands first; nothing else has an influence.
-        """
-        states = self._states(self.encoder(self.embeddings(src), src_mask))
-        return self.output(self.dropout(self._pool(states, src_mask)))
+
+class ScaledLanguageHead(LanguageHead):
+    """W (scale * h): T5 scales by d_model^-1/2 where head and embeddings are one matrix."""
+
+    def __init__(self, output: nn.Linear, scale: float) -> None:
+        super().__init__(output)
+        self.scale = scale
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
+        """Unnormalised scores."""
+        return self.output(hidden * self.scale)
+
+
+class CappedLanguageHead(LanguageHead):
+    """cap * tanh(logits / cap): no score beyond the cap (Gemma 2, arXiv:2408.00118, section 2.2)."""
+
+    def __init__(self, output: nn.Linear, cap: float) -> None:
+        super().__init__(output)
+        self.cap = cap
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
+        """Unnormalised scores."""
+        return self.cap * torch.tanh(super().forward(hidden) / self.cap)
+
+
+class MaskedLanguageHead(nn.Module):
+    """W norm(act(W_t h + b_t)) + b: what stood where a token is masked (BERT, arXiv:1810.04805)."""
+
+    def __init__(self, dense: nn.Linear, activation: Activation, norm: nn.Module, output: nn.Linear) -> None:
+        super().__init__()
+        self.dense = dense
+        self.activation = activation
+        self.norm = norm
+        self.output = output
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
+        """Unnormalised scores."""
+        return self.output(self.norm(self.activation(self.dense(hidden))))
+
+
+class ReplacedTokenHead(nn.Module):
+    """w act(W_t h + b_t) + b: one number for each token, above 0 for replaced ones (ELECTRA, arXiv:2003.10555)."""
+
+    def __init__(self, dense: nn.Linear, activation: Activation, output: nn.Linear) -> None:
+        super().__init__()
+        self.dense = dense
+        self.activation = activation
+        self.output = output
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any"]:
+        """Unnormalised scores."""
+        return self.output(self.activation(self.dense(hidden))).squeeze(-1)
+
+
+class TextClassHead(nn.Module):
+    """W act(W_p h_0 + b_p) + b: classes of a text, from the state at its first token."""
+
+    def __init__(self, pool: nn.Linear, activation: Activation, classes: nn.Linear) -> None:
+        super().__init__()
+        self.pool = pool
+        self.activation = activation
+        self.classes = classes
+
+    def forward(self, hidden: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch classes"]:
+        """Unnormalised scores."""
+        return self.classes(self.activation(self.pool(hidden[:, 0])))
+
+
+class TokenClassHead(nn.Module):
+    """W h + b: classes of each token."""
+
+    def __init__(self, classes: nn.Linear) -> None:
+        super().__init__()
+        self.classes = classes
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any classes"]:
+        """Unnormalised scores."""
+        return self.classes(hidden)
+
+
+class FirstStateHead(nn.Module):
+    """The mean of W_i h_i + b_i over the first states: classes of a picture, one state for ViT and two for DeiT."""
+
+    def __init__(self, outputs: list[nn.Linear]) -> None:
+        super().__init__()
+        self.outputs = nn.ModuleList(outputs)
+
+    def forward(self, hidden: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch classes"]:
+        """Unnormalised scores."""
+        return torch.stack([output(hidden[:, i]) for i, output in enumerate(self.outputs)]).mean(0)

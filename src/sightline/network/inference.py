@@ -10,7 +10,6 @@ Not here: training, batches, search.
 
 import copy
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +18,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.errors import UserError
-from sightline.network.attention import MultiHeadAttention
+from sightline.network.attention import MultiHeadAttention, merge_heads, split_heads
 from sightline.network.beam_cache import BeamCache, padding_bias
-from sightline.network.embeddings import Embeddings
-from sightline.network.native_inference import NativeTransformer, native_available
-from sightline.network.quantized import ChosenOutputs, fuse, int8_available
+from sightline.network.positions import in_order
+from sightline.network.quantized import ChosenOutputs, fuse
 from sightline.network.stacks import Decoder
 from sightline.network.tracing import Traced
 from sightline.network.transformer import Transformer
@@ -32,54 +29,6 @@ from sightline.network.transformer import Transformer
 # Positions that the encoder takes at once: what a layer makes of more of them does not stay in the processor's cache.
 _AT_ONCE = 512
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-class PreparedForms:
-    """The forms of one model that decoding asks for, each made when first asked for and kept."""
-
-    def __init__(self, model: nn.Module, make: Callable[[Any, str], Any] | None = None) -> None:
-        """`make` is `prepare_for_inference` unless another is given."""
-        self._model = model
-        self._make: Callable[[Any, str], Any] = make or prepare_for_inference
-        self._forms: dict[str, tuple[int, Any]] = {}
-
-    def __call__(self, compute: str) -> Any:
-        """The form for `compute`, as `make` makes it; a new one if the model was changed since."""
-        version = sum(0 if p.is_inference() else p._version for p in self._model.parameters())
-        known, form = self._forms.get(compute, (None, None))
-        if form is None or known != version:
-            form = self._make(self._model, compute)
-            self._forms[compute] = (version, form)
-        return form
-
-
-def prepare_for_inference(model: Transformer, compute: str = "float32") -> "Prepared":
-    """The same model for decoding only, a snapshot: later changes to `model` need a new one.
-
-    Args:
-        model: whichever of our Transformers; stays as it is and shares what it can.
-        compute: "float32", equal to the model but for rounding; "int8", on a CPU only, faster and smaller;
-            "bfloat16" or "float16", a copy of the model in these numbers. On a CPU the first two are for the compiled
-            library where there is one, for torch where not; without the instructions for int8, torch gets float32 and
-            a warning. On CUDA float32 is the model itself.
-
-    Raises:
-        UserError: int8 for a model that is not on a CPU.
-    """
-    on_cpu = next(model.parameters()).device.type == "cpu"
-    if compute in HALF:
-        return copy.deepcopy(model).to(HALF[compute]).requires_grad_(False).eval()
-    if compute == "int8" and not on_cpu:
-        raise UserError("decode.compute = int8 is for a CPU: choose --device cpu, or bfloat16 to stay on this device")
-    if on_cpu and native_available(model):
-        return NativeTransformer(model, compute)
-    if compute == "int8" and not int8_available():
-        warnings.warn("this processor or this torch has no int8 matrix products: float32 is used", stacklevel=2)
-        compute = "float32"
-    if not on_cpu:
-        return model
-    with torch.no_grad():
-        return InferenceTransformer(model, compute)
 
 
 class InferenceTransformer(nn.Module):
@@ -157,20 +106,17 @@ class InferenceTransformer(nn.Module):
         return self.chosen_outputs(ids)
 
 
-Prepared = Transformer | InferenceTransformer | NativeTransformer
-
-
 class _EmbeddingLookup(nn.Module):
     """Section 3.4 without dropout; table and positions are those of the model."""
 
-    def __init__(self, embeddings: Embeddings) -> None:
+    def __init__(self, embeddings: Any) -> None:
         super().__init__()
         self.table = nn.Parameter(embeddings.tokens.weight.detach(), requires_grad=False)
         self.positions = embeddings.positions
         self.scale = embeddings.scale
 
     def forward(self, tokens: Int[Tensor, "rows length"], start: int) -> Float[Tensor, "rows length d_model"]:
-        return F.embedding(tokens, self.table) * self.scale + self.positions(start, tokens.size(1))
+        return F.embedding(tokens, self.table) * self.scale + self.positions(*in_order(tokens, start))
 
 
 class _Sublayer(nn.Module):
@@ -229,11 +175,11 @@ class _SelfAttention(nn.Module):
         self, x: Float[Tensor, "batch length d_model"]
     ) -> tuple[Float[Tensor, "batch heads length d_head"], ...]:
         """Queries, keys and values of each head."""
-        return tuple(_split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, -1))
+        return tuple(split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, -1))
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         q, k, v = self.project(x)
-        return self.out(_merge_heads(_attend(q, k, v, bias)))
+        return self.out(merge_heads(_attend(q, k, v, bias)))
 
 
 class _FeedForward(nn.Module):
@@ -301,11 +247,11 @@ class _DecoderLayer(nn.Module):
         values.narrow(2, start, x.size(1)).copy_(v)
         slots = bias.size(-1)
         keys, values = keys.narrow(2, 0, slots), values.narrow(2, 0, slots)
-        return self.self_attn.out(_merge_heads(_attend(q, keys, values, bias)))
+        return self.self_attn.out(merge_heads(_attend(q, keys, values, bias)))
 
     def _attend_to_source(self, x: Tensor, bias: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        q = _split_heads(self.cross_q(x), self.self_attn.n_heads)
-        return self.cross_out(_merge_heads(_attend(q, keys, values, bias)))
+        q = split_heads(self.cross_q(x), self.self_attn.n_heads)
+        return self.cross_out(merge_heads(_attend(q, keys, values, bias)))
 
 
 def _with_even_heads(decoder: Decoder) -> Decoder:
@@ -334,6 +280,7 @@ def _add_empty_heads(attention: MultiHeadAttention, count: int) -> None:
     attention.o_proj.weight = nn.Parameter(F.pad(attention.o_proj.weight, (0, columns)))
     attention.o_proj.in_features += columns
     attention.n_heads += count
+    attention.n_kv_heads += count
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
@@ -342,22 +289,15 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
     return scores.softmax(-1) @ v
 
 
-def _split_heads(x: Tensor, n_heads: int) -> Tensor:
-    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
-
-
-def _merge_heads(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).flatten(2)
-
-
 def _score_scale(attention: Any) -> float:
     return 1 / math.sqrt(attention.q_proj.out_features // attention.n_heads)
 
 
 def _norm(norm: nn.Module) -> nn.Module:
     """A copy of a norm that shares its parameters' values but not their training."""
-    if not isinstance(norm, nn.LayerNorm):
-        return nn.Identity()
+    if isinstance(norm, nn.Identity):
+        return norm
+    assert isinstance(norm, nn.LayerNorm), f"{type(norm).__name__} has no prepared form; see `is_plain`"
     copy = nn.LayerNorm(list(norm.normalized_shape), norm.eps)
     copy.weight, copy.bias = (nn.Parameter(p.detach(), requires_grad=False) for p in (norm.weight, norm.bias))
     return copy

@@ -10,7 +10,6 @@ from sightline.network.cache import LayerCache
 from sightline.network.dropout import Dropout
 from sightline.network.feed_forward import FeedForward, GatedFeedForward
 from sightline.network.masks import Mask
-from sightline.network.packing import Packing
 
 
 class Sublayer(nn.Module):
@@ -80,7 +79,7 @@ class DecoderLayer(nn.Module):
         x: Float[Tensor, "batch tgt_len d_model"],
         memory: Float[Tensor, "batch src_len d_model"],
         tgt_mask: Mask,
-        src_mask: Bool[Tensor, "#batch 1 1 src_len"] | Packing | None,
+        src_mask: Bool[Tensor, "#batch 1 1 src_len"] | None,
         self_cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:

@@ -4,11 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.network.packing import Packing
-
 # What attention takes: a mask, or what is added to the scores where positions are part of them (T5); None = all may.
-Padded = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | None
-Mask = Padded | Packing  # the paper's attention also takes sentences without padding
+Mask = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | None
 
 
 def padding_mask(tokens: Int[Tensor, "batch length"], pad_id: int) -> Bool[Tensor, "batch length"]:

@@ -1,10 +1,9 @@
 """A trained encoder-decoder handed to the compiled library (`sightline.native`): prepared for decoding, like
 `inference.InferenceTransformer`, and able to search by itself.
 
-Same contract as the network it comes from, wherever that comes from: the paper's `Transformer`, or a family's
-`EncoderDecoder` (Marian, M2M-100, BART, ...) whose every part the library has. What it yields for a hypothesis is the
-same to the last bit in any batch, in float32 and in int8. Not here: what the library does, and whether to use it
-(`inference.prepare_for_inference`).
+Same contract as the network it comes from, wherever that comes from (a recipe, Marian, M2M-100, BART, ...), if the
+library has its every part. What it yields for a hypothesis is the same to the last bit in any batch, in float32 and in
+int8. Not here: what the library does, and whether to use it (`prepared.prepare_for_inference`).
 """
 
 import math
@@ -17,12 +16,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.errors import UserError
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from sightline.native.network import LANES, Decoding, Found, Linear, Network, Shape
-from sightline.native.positions import sinusoids
+from sightline.network.attention import DotProduct, MultiHeadAttention
+from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
+from sightline.network.positions import LearnedPositions, WithoutPadding, in_order
 
 # --- What the library takes ---
 
@@ -30,16 +30,16 @@ NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"
 # What a network may be made of, of `sightline.network` and `torch.nn`: known by name, so that nobody has to import what
 # he does not use, and these exactly, for what is derived from them may do something else.
 PARTS = {
-    "Transformer", "EncoderDecoder", "Encoder", "Decoder", "EncoderLayer", "DecoderLayer", "Sublayer", "Everywhere",
-    "Causal", "MultiHeadAttention", "GroupedAttention", "Unrotated", "FeedForward", "GatedFeedForward", "LanguageHead",
-    "Embeddings", "TokenFront", "SinusoidalPositions", "LearnedPositions", "SinusoidalPlaces", "LearnedPlaces",
-    "CountedPlaces", "Dropout", "Embedding", "Linear", "Identity", "ModuleList", *NORMS,
+    "Transformer", "Encoder", "Decoder", "EncoderLayer", "DecoderLayer", "Sublayer", "Everywhere", "Causal",
+    "MultiHeadAttention", "AsItIs", "FeedForward", "GatedFeedForward", "LanguageHead", "ScaledLanguageHead",
+    "Embeddings", "SinusoidalPositions", "LearnedPositions", "Dropout", "Embedding", "Linear", "Identity", "ModuleList",
+    *NORMS,
 }  # fmt: skip
 PARAMETERS = re.compile(  # which of their parameters are packed; others would be left out in silence
-    r"(src|tgt)_embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.(positions\.)?table(\.weight)?)"
+    r"(src|tgt)_embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.table\.weight)"
     r"|(encoder|decoder)\.layers\.\d+\.((self|cross)_attn\.[qkvo]_proj|ffn\.(gate|up|down)_proj)\.(weight|bias)"
     r"|(encoder|decoder)\.layers\.\d+\.(self_attn|cross_attn|ffn)_sublayer\.norm\.(weight|bias)"
-    r"|(encoder|decoder)\.norm\.(weight|bias)|(head\.)?output\.(weight|bias)"
+    r"|(encoder|decoder)\.norm\.(weight|bias)|head\.output\.(weight|bias)"
 )
 
 
@@ -61,22 +61,6 @@ def foreign(model: nn.Module) -> str:
     return ""
 
 
-def prepare_family(network: nn.Module, compute: str = "float32") -> nn.Module:
-    """A family's network for decoding only: in the library's form on a CPU where it takes it, otherwise itself.
-
-    Raises:
-        UserError: `compute` is "int8", and the network is not for the library.
-    """
-    on_cpu, lacks = next(network.parameters()).device.type == "cpu", foreign(network)
-    if on_cpu and library() is not None and not lacks:
-        return NativeTransformer(network, compute)
-    if compute == "int8":
-        why = f"lacks a part of this network ({lacks})" if lacks else "is not here: it is for x86-64 with AVX2"
-        why = why if on_cpu else "is for a CPU"
-        raise UserError(f"compute = int8 is computed by the compiled library, which {why}; leave it out")
-    return network
-
-
 def kind_of(part: Any) -> str:
     """The name of its class, where that is one of `sightline.network` or torch's; otherwise nothing."""
     return type(part).__name__ if type(part).__module__.startswith(("sightline.network.", "torch.nn.")) else ""
@@ -91,7 +75,7 @@ def shape_of(model: Any) -> Shape:
         if not PARAMETERS.fullmatch(name) or parameter.dtype != torch.float32:
             raise Foreign(f"{name} of {parameter.dtype}")
     modules = list(model.modules())
-    attentions = [module for module in modules if kind_of(module) in ("MultiHeadAttention", "GroupedAttention")]
+    attentions = [module for module in modules if kind_of(module) == "MultiHeadAttention"]
     networks = [module for module in modules if kind_of(module) in ("FeedForward", "GatedFeedForward")]
     norms = [module for module in modules if kind_of(module) in NORMS]
     sides = (model.src_embeddings, model.tgt_embeddings)
@@ -107,9 +91,8 @@ def shape_of(model: Any) -> Shape:
         activation=_one({_activation(network) for network in networks}, "activations"),
         embedding_scales=(float(sides[0].scale), float(sides[1].scale)),
         score_scale=_one({_score_scale(attention) for attention in attentions}, "factors on scores"),
-        logit_scale=float(getattr(getattr(model, "head", None), "scale", 1.0)),
-        padding=_one({_padding(side.positions) for side in sides}, "ids of padding"),
-        limit="model.max_len = {}" if kind_of(model) == "Transformer" else "the model's {} learned positions",
+        logit_scale=float(getattr(model.head, "scale", 1.0)),
+        padding=_one({_padding(side) for side in sides}, "ids of padding"),
     )
 
 
@@ -128,39 +111,30 @@ def _activation(network: Any) -> str:
     raise Foreign(f"the activation {getattr(network.activation, '__name__', network.activation)}")
 
 
-def _score_scale(attention: Any) -> float:
+def _score_scale(attention: MultiHeadAttention) -> float:
     """0 for the paper's."""
-    widths = attention.q_proj.out_features, attention.k_proj.out_features
-    if widths[0] != widths[1] or attention.v_proj.out_features % attention.n_heads:
+    if attention.n_kv_heads != attention.n_heads:
         raise Foreign("fewer heads of keys and values than of queries")
-    if kind_of(attention) == "MultiHeadAttention":
-        return 0.0
-    if attention.narrow.__name__ != "unrestricted" or kind_of(attention.kernel) != "ScaledKernel":
+    if type(attention.kernel) is not DotProduct:
         raise Foreign("attention with a window or a cap")
-    scale = attention.kernel.scale
-    return 0.0 if math.isclose(scale * scale, attention.n_heads / widths[0]) else scale
+    scale, d_k = attention.kernel.scale, attention.q_proj.out_features // attention.n_heads
+    return 0.0 if math.isclose(scale * scale * d_k, 1.0) else scale
 
 
-def _padding(positions: Any) -> int:
+def _padding(embeddings: Embeddings) -> int:
     """What does not count as a position; -1 where everything does."""
-    if kind_of(positions) != "CountedPlaces":
+    if embeddings.numbering is in_order:
         return -1
-    if kind_of(positions.positions) != "SinusoidalPlaces":
+    if not isinstance(embeddings.numbering, WithoutPadding) or kind_of(embeddings.positions) != "SinusoidalPositions":
         raise Foreign("learned positions that are counted without padding")
-    return positions.pad_id
+    return embeddings.numbering.pad_id
 
 
 def _codes(positions: Any, length: int) -> Any:
     """The codes of `length` positions or more, if there are more; all where they were learned."""
-    positions = getattr(positions, "positions", positions)  # of those that are counted without padding
-    kind = kind_of(positions)
-    if kind == "LearnedPlaces":
+    if isinstance(positions, LearnedPositions):
         return positions.table.weight.detach()[positions.offset :].numpy()
-    if kind == "LearnedPositions":
-        return positions.table.detach().numpy()
-    if kind == "SinusoidalPlaces":
-        return positions.codes(length + positions.offset)[positions.offset :].numpy()
-    return sinusoids(0, length, positions.table.size(1))
+    return positions.codes(length + positions.offset, positions.d_model)[positions.offset :].numpy()
 
 
 def _parameters(model: nn.Module) -> dict[str, Any]:

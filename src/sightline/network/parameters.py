@@ -1,4 +1,4 @@
-"""Parameters by name: what `model.safetensors` holds. The names are a file format."""
+"""Parameters by name: what `model.safetensors` holds. The names are a file format, older ones are in `names.py`."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.errors import UserError
+from sightline.network.names import todays_names
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
@@ -16,6 +17,7 @@ def parameters_of(model: nn.Module) -> dict[str, Tensor]:
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
     """Copy `tensors` into `model`; all misfits are named in one `UserError`, and then nothing is copied."""
     own = parameters_of(model)
+    tensors = todays_names(tensors, own)
     problems = [f"missing {name}" for name in own if name not in tensors]
     problems += [f"unexpected {name}" for name in tensors if name not in own]
     problems += [

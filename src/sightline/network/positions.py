@@ -1,45 +1,126 @@
-"""Section 3.5: where a token stands in its sequence."""
+"""Section 3.5: where a token stands in its sequence, added to its embedding.
+
+Sinusoids need no parameters and know no end; a table of learned vectors (Table 3, row E) has one. Positions that enter
+elsewhere are in `rotary.py` (turning queries and keys) and `relative.py` (added to scores).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sightline.errors import UserError
 from sightline.native import positions
 
+Places = Int[Tensor, "#rows length"]  # where tokens stand, from 0
 
-def sinusoids(start: int, length: int, d_model: int) -> Float[Tensor, "length d_model"]:
-    """The table of `native.positions` as a tensor: there is one, so all that computes has the same codes."""
-    return torch.from_numpy(positions.sinusoids(start, length, d_model))
+
+def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
+    """The paper's codes: sin and cos in turns. One table (`native.positions`) serves all that computes."""
+    return torch.from_numpy(positions.sinusoids(0, length, d_model))
+
+
+def halved_sinusoids(
+    length: int, d_model: int, rate_steps: float | None = None, dtype: torch.dtype = torch.float64
+) -> Float[Tensor, "length d_model"]:
+    """All sines, then all cosines, of pos / 10000^(i / rate_steps), where the paper has them in turns.
+
+    `rate_steps` is d_model / 2 in the paper (None), and one less in tensor2tensor, in fairseq and in what was trained
+    with them. `dtype` is what the angles are computed in: a model knows those it was trained with.
+    """
+    rate_steps = d_model / 2 if rate_steps is None else rate_steps
+    rate = torch.exp(torch.arange((d_model + 1) // 2, dtype=dtype) * -(math.log(10000.0) / rate_steps))
+    angle = torch.arange(length, dtype=dtype).unsqueeze(1) * rate
+    return torch.cat([angle.sin(), angle[:, : d_model // 2].cos()], 1).float()
+
+
+class NoPositions(nn.Module):
+    """Nothing is added: positions enter elsewhere."""
+
+    def forward(self, places: Places, end: int) -> float:
+        """Zero."""
+        return 0.0
 
 
 class SinusoidalPositions(nn.Module):
-    """The paper's fixed encoding; any length, no parameters. The table grows when a longer sequence comes."""
+    """Fixed codes of any length; the table grows when a longer sequence comes.
 
-    def __init__(self, d_model: int, length: int = 512) -> None:
+    Codes are float32 whatever the network computes with: who adds them rounds the sum.
+
+    Args:
+        codes: makes the table of so many positions, such as `sinusoids`, given the width.
+        offset: the first place has the code of this position (M2M-100); place -1, which is padding's, zeros.
+    """
+
+    def __init__(
+        self, d_model: int, codes: Callable[[int, int], Float[Tensor, "length d_model"]] = sinusoids, offset: int = 0
+    ) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoids(0, length, d_model), persistent=False)
+        self.codes = codes
+        self.d_model = d_model
+        self.offset = offset
+        self.register_buffer("table", self._rows(512), persistent=False)
 
-    def forward(self, start: int, length: int) -> Float[Tensor, "length d_model"]:
-        """Encodings of positions start ... start + length - 1."""
-        have, d_model = self.table.shape
-        if start + length > have:
+    def _rows(self, length: int) -> Float[Tensor, "rows d_model"]:
+        """The code of place p in row p + 1."""
+        codes = self.codes(length + self.offset, self.d_model)[self.offset :]
+        return torch.cat([torch.zeros_like(codes[:1]), codes])
+
+    def forward(self, places: Places, end: int) -> Float[Tensor, "#rows length d_model"]:
+        """The codes of `places`, all of them less than `end`."""
+        if end >= len(self.table):
             with torch.inference_mode(False):  # or a table grown while decoding could not be trained with
-                more = sinusoids(have, max(have, start + length - have), d_model)
-                self.table = torch.cat([self.table, more.to(self.table)])
-        return self.table[start : start + length]
+                self.table = self._rows(2 * end).to(self.table)
+        return F.embedding(places + 1, self.table)
 
 
 class LearnedPositions(nn.Module):
-    """A trained vector per position (Table 3, row E); sequences beyond `max_len` are an error."""
+    """A trained vector per place; row `offset` of the table is that of the first (BART keeps two rows free)."""
 
-    def __init__(self, d_model: int, max_len: int) -> None:
+    def __init__(self, d_model: int, max_len: int, offset: int = 0) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.empty(max_len, d_model))
-        nn.init.normal_(self.table, std=d_model**-0.5)
+        self.table = nn.Embedding(max_len + offset, d_model)
+        self.offset = offset
+        nn.init.normal_(self.table.weight, std=d_model**-0.5)
 
-    def forward(self, start: int, length: int) -> Float[Tensor, "length d_model"]:
-        """Encodings of positions start ... start + length - 1."""
-        if start + length > len(self.table):
-            raise UserError(f"a sequence of {start + length} pieces is longer than model.max_len = {len(self.table)}")
-        return self.table[start : start + length]
+    @property
+    def max_len(self) -> int:
+        """How many places there are."""
+        return self.table.num_embeddings - self.offset
+
+    def forward(self, places: Places, end: int) -> Float[Tensor, "#rows length d_model"]:
+        """The vectors of `places`, all of them less than `end`; `UserError` where there is none any more."""
+        if end > self.max_len:
+            raise UserError(f"a sequence of {end} pieces is longer than the model's {self.max_len} learned positions")
+        return self.table(places + self.offset)
+
+
+# --- Which places tokens have ---
+
+Numbering = Callable[[Int[Tensor, "rows length"], int | Places], tuple[Places, int]]
+
+
+def in_order(tokens: Int[Tensor, "rows length"], start: int | Places = 0) -> tuple[Places, int]:
+    """Places of tokens from `start` on, all rows alike, and their end; or the places that `start` names."""
+    if isinstance(start, int):
+        end = start + tokens.size(1)
+        return torch.arange(start, end, device=tokens.device).unsqueeze(0), end
+    return start, int(start.max()) + 1
+
+
+@dataclass(frozen=True)
+class WithoutPadding:
+    """Places that count only what is no padding, as models made with fairseq do; padding stands at place -1."""
+
+    pad_id: int
+
+    def __call__(self, tokens: Int[Tensor, "rows length"], start: int | Places = 0) -> tuple[Places, int]:
+        """As `in_order`."""
+        real = tokens != self.pad_id
+        first = start if isinstance(start, int) else start[:, :1]
+        places = (real.cumsum(1) + first) * real - 1
+        return places, int(places.max()) + 1

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sightline.network.cache import DecoderCache
+from sightline.network.cache import DecoderCache, TextCache
 from sightline.network.layers import DecoderLayer, EncoderLayer
-from sightline.network.masks import Causal, Everywhere, Mask, over_keys
-from sightline.network.packing import Packing
+from sightline.network.masks import Causal, Everywhere, over_keys
 
 
 class Encoder(nn.Module):
@@ -24,12 +23,7 @@ class Encoder(nn.Module):
         self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
     ) -> Float[Tensor, "batch length d_model"]:
         """`mask` is True on real tokens; None where all are."""
-        return self.attend_to(x, self.reach(mask, 0, x.size(1), x.device))
-
-    def attend_to(
-        self, x: Float[Tensor, "batch length d_model"], visible: Mask
-    ) -> Float[Tensor, "batch length d_model"]:
-        """The same where it is known who may attend to whom."""
+        visible = self.reach(mask, 0, x.size(1), x.device)
         for layer in self.layers:
             x = layer(x, visible)
         return self.norm(x)
@@ -62,14 +56,27 @@ class Decoder(nn.Module):
             cache.length += new
         return self.norm(x)
 
-    def attend_to(
+
+class CausalStack(nn.Module):
+    """A decoder without attention to a source, which is all that GPT kept of it: N layers, a final norm."""
+
+    def __init__(self, layers: Sequence[nn.Module], norm: nn.Module | None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm or nn.Identity()
+        self.reach = Causal()
+
+    def forward(
         self,
-        x: Float[Tensor, "batch tgt_len d_model"],
-        memory: Float[Tensor, "batch src_len d_model"],
-        visible: Mask,
-        visible_memory: Packing | None,
-    ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """The same without a cache where it is known who may attend to whom."""
-        for layer in self.layers:
-            x = layer(x, memory, visible, visible_memory)
+        x: Float[Tensor, "batch new d_model"],
+        mask: Bool[Tensor, "batch positions"] | None,
+        cache: TextCache | None = None,
+    ) -> Float[Tensor, "batch new d_model"]:
+        """`mask` is True on real tokens, new and cached ones. With a cache `x` holds the new positions only."""
+        seen, new = cache.length if cache else 0, x.size(1)
+        visible = self.reach(mask, seen, new, x.device)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, visible, cache.self_attn[i] if cache else None)
+        if cache:
+            cache.length += new
         return self.norm(x)

@@ -31,8 +31,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import clean_text
 from sightline.errors import UserError
 from sightline.evaluate.classes import LabelReport, label_report
-from sightline.network.heads import PooledEncoder
 from sightline.network.parameters import count_parameters
+from sightline.network.pooled import PooledEncoder
 from sightline.pooled_directory import ClassifierDirectory
 from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import Loss

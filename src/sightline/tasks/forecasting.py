@@ -24,8 +24,8 @@ from sightline.data.batching import EndlessStream, walk_epochs
 from sightline.data.series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
 from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
-from sightline.network.heads import PooledEncoder
 from sightline.network.parameters import count_parameters
+from sightline.network.pooled import PooledEncoder
 from sightline.pooled_directory import ForecasterDirectory
 from sightline.tasks.job import TrainRequest, file_names, say
 from sightline.training.loss import Loss

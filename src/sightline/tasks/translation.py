@@ -22,11 +22,11 @@ from sightline.device import device_name
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
 from sightline.model_directory import CONFIG, ModelDirectory, read_model_directory, read_settings
-from sightline.network.packing import packs
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.tasks.validation import shown, validation_bleu
+from sightline.training.packed import packs
 from sightline.training.step import Objective, translation_objective, validation_loss
 
 

@@ -5,23 +5,35 @@ a translator; classifiers and forecasters have theirs in `sightline.tasks`.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.config import TrainConfig
 from sightline.data.batch import Batch
 from sightline.training.loss import Loss, sequence_loss
+from sightline.training.packed import can_pack, packed_states
 
 Objective = Callable[[Any], Loss]  # of one kind of batch
+States = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # see `real_states`, which is one
 
 
-@runtime_checkable
-class WithoutPadding(Protocol):
-    """A model that can do without padding: hidden states (rows, d_model) of real target positions only."""
+def real_states(
+    network: Any, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
+) -> Float[Tensor, "rows d_model"]:
+    """Hidden states at the positions that `tgt_mask` is True for; without padding where that is possible."""
+    if can_pack(network, src_mask, tgt_mask):
+        return packed_states(network, src, tgt_in, src_mask, tgt_mask)
+    return _padded_states(network.states, src, tgt_in, src_mask, tgt_mask)
 
-    def without_padding(self, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor) -> Tensor: ...
+
+def _padded_states(
+    states: Callable[..., Tensor], src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
+) -> Float[Tensor, "rows d_model"]:
+    return _at(tgt_mask, states(src, tgt_in, src_mask))
 
 
 def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, padded: bool = False) -> Objective:
@@ -29,20 +41,22 @@ def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, pad
 
     `padded`: whoever looks at the model's layers meanwhile finds sentences one beside the other, with padding.
     """
-    forward = model.__call__ if padded else model
-    if train.compile:  # for shapes, of which there are fewer with padding
-        forward = torch.compile(model.forward)
+    states = partial(real_states, model)
+    if padded or train.compile:  # compiled for shapes, of which there are fewer with padding
+        network: Any = model
+        states = partial(_padded_states, torch.compile(network.states) if train.compile else network.states)
 
     def objective(batch: Batch) -> Loss:
-        weight = model.get_parameter("output.weight")
-        return batch_loss(forward, weight, batch, pad_id, train.label_smoothing, train.r_drop)
+        return batch_loss(
+            states, model.get_parameter("output.weight"), batch, pad_id, train.label_smoothing, train.r_drop
+        )
 
     return objective
 
 
 def batch_loss(
-    forward: Callable[..., Tensor],
-    weight: Tensor,
+    states: States,
+    weight: Float[Tensor, "vocab d_model"],
     batch: Batch,
     pad_id: int,
     label_smoothing: float = 0.0,
@@ -50,24 +64,15 @@ def batch_loss(
 ) -> Loss:
     """Loss of a batch, summed over its target pieces; with `r_drop` every pair passes twice, in one batch.
 
-    `forward(src, tgt_in, src_mask)` gives hidden states, or its `without_padding` does; `weight` (vocab, d_model)
-    projects them to logits.
+    `states` gives hidden states as `real_states` does; `weight` projects them to logits.
     """
     real = batch.tgt_out != pad_id
     inputs = batch.src, batch.tgt_in, batch.src_mask, real
     passes = 2 if r_drop else 1
     if passes == 2:
         inputs = tuple(torch.cat([t, t]) for t in inputs)
-    rows = _real_states(forward, *inputs).unflatten(0, (passes, -1))
+    rows = states(*inputs).unflatten(0, (passes, -1))
     return sequence_loss(rows, weight, _at(real, batch.tgt_out), label_smoothing, r_drop)
-
-
-def _real_states(
-    forward: Callable[..., Tensor], src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
-) -> Tensor:
-    if isinstance(forward, WithoutPadding):
-        return forward.without_padding(src, tgt_in, src_mask, tgt_mask)
-    return _at(tgt_mask, forward(src, tgt_in, src_mask))
 
 
 def _at(mask: Tensor, x: Tensor) -> Tensor:
@@ -78,8 +83,9 @@ def _at(mask: Tensor, x: Tensor) -> Tensor:
 def validation_loss(model: nn.Module, batches: Iterable[Batch], pad_id: int, device: torch.device) -> float:
     """Negative log-likelihood per target piece, in nats, without smoothing; the model is in evaluation mode."""
     nll, tokens = 0.0, 0
+    states, weight = partial(real_states, model), model.get_parameter("output.weight")
     with torch.inference_mode():
         for batch in batches:
-            nll += batch_loss(model, model.get_parameter("output.weight"), batch.to(device), pad_id).nll.item()
+            nll += batch_loss(states, weight, batch.to(device), pad_id).nll.item()
             tokens += batch.n_target_tokens
     return nll / max(1, tokens)

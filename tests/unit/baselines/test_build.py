@@ -64,7 +64,7 @@ FLIPS: dict[tuple[str, str], tuple[dict[str, Any], Reader, Any, Any]] = {
         6,
     ),
     ("conv", "kernel_width"): ({"kernel_width": 5}, lambda m: m.encoder.layers[1].conv.proj.direction.size(1), 18, 30),
-    ("conv", "max_len"): ({"max_len": 9}, lambda m: m.tgt_embeddings.positions.table.shape, (24, 6), (9, 6)),
+    ("conv", "max_len"): ({"max_len": 9}, lambda m: m.tgt_embeddings.positions.table.weight.shape, (24, 6), (9, 6)),
     ("conv", "d_model"): ({"d_model": 8}, lambda m: m.output.in_features, 6, 8),
     ("conv", "n_encoder_layers"): ({"n_encoder_layers": 3}, lambda m: len(m.encoder.layers), 2, 3),
     ("conv", "n_decoder_layers"): ({"n_decoder_layers": 1}, lambda m: len(m.decoder.layers), 2, 1),
@@ -192,8 +192,8 @@ NAMES = {
     "conv": [
         *normalized("encoder.in_proj", "encoder.layers.0.conv.proj", "encoder.out_proj"),
         *normalized("decoder.in_proj", "decoder.layers.0.conv.proj", "decoder.layers.0.q_proj", "decoder.out_proj"),
-        "src_embeddings.positions.table",
-        "tgt_embeddings.positions.table",
+        "src_embeddings.positions.table.weight",
+        "tgt_embeddings.positions.table.weight",
     ],
 }
 

@@ -20,7 +20,7 @@ TIGHT = {"rtol": 0, "atol": 1e-12}
 
 def hidden_states(model: Network, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
     src, tgt = (pad_sequence([torch.tensor(row) for row in rows], batch_first=True) for rows in (sources, targets))
-    return model(src, tgt, padding_mask(src, 0))
+    return model.states(src, tgt, padding_mask(src, 0))
 
 
 def targets(rows: int, length: int) -> Tensor:
@@ -57,7 +57,9 @@ def test_a_sentence_is_the_same_alone_and_in_a_padded_batch(model: Network, row:
 
 def test_what_stands_in_the_padding_is_never_read(model: Network) -> None:
     tgt = targets(3, 5)
-    torch.testing.assert_close(model(SRC.masked_fill(~SRC_MASK, 9), tgt, SRC_MASK), model(SRC, tgt, SRC_MASK), **TIGHT)
+    torch.testing.assert_close(
+        model.states(SRC.masked_fill(~SRC_MASK, 9), tgt, SRC_MASK), model.states(SRC, tgt, SRC_MASK), **TIGHT
+    )
 
 
 def test_a_permuted_batch_gives_permuted_states(model: Network) -> None:
@@ -91,7 +93,7 @@ def test_incremental_decoding_is_the_full_forward(model: Network, chunks: list[i
     tgt_in = targets(3, 12)
     cache = model.start_cache(model.encode(SRC, SRC_MASK), SRC_MASK)
     hidden = torch.cat([advance(model, cache, chunk) for chunk in tgt_in.split(chunks, dim=1)], dim=1)
-    torch.testing.assert_close(hidden, model(SRC, tgt_in, SRC_MASK), **TIGHT)
+    torch.testing.assert_close(hidden, model.states(SRC, tgt_in, SRC_MASK), **TIGHT)
     assert cache.length == 12
 
 
@@ -104,7 +106,7 @@ def test_select_is_a_fresh_start_with_those_rows(model: Network, index: list[int
     if prefix_length:
         advance(model, cache, prefix)
     cache.select(chosen)
-    expected = model(SRC[chosen], torch.cat([prefix[chosen], new], dim=1), SRC_MASK[chosen])[:, prefix_length:]
+    expected = model.states(SRC[chosen], torch.cat([prefix[chosen], new], dim=1), SRC_MASK[chosen])[:, prefix_length:]
     torch.testing.assert_close(advance(model, cache, new), expected, **TIGHT)
 
 
@@ -120,7 +122,7 @@ def test_rows_move_as_in_search(model: Network) -> None:
     cache.select(keep)
     history = torch.cat([tokens[0][order][keep], tokens[1][keep], tokens[2]], dim=1)
     rows = expand[keep]
-    expected = model(SRC[rows], history, SRC_MASK[rows])[:, -1:]
+    expected = model.states(SRC[rows], history, SRC_MASK[rows])[:, -1:]
     torch.testing.assert_close(advance(model, cache, tokens[2]), expected, **TIGHT)
 
 

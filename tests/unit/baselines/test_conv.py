@@ -36,7 +36,7 @@ def test_receptive_field_of_the_decoder(n_layers: int, kernel_width: int, build_
     mask = torch.ones_like(src, dtype=torch.bool)
     changed = tgt.clone()
     changed[0, 3] = 3
-    difference = model(src, tgt, mask) - model(src, changed, mask)
+    difference = model.states(src, tgt, mask) - model.states(src, changed, mask)
     reached = difference[0].abs().amax(-1).nonzero().squeeze(1).tolist()
     assert reached == [*range(3, 3 + 1 + n_layers * (kernel_width - 1))]
 
@@ -95,7 +95,7 @@ def test_parameters_start_as_section_3_5_has_them(build_small, configure) -> Non
     assert conv.direction.std().item() == pytest.approx(math.sqrt(4 * 0.8 / (3 * 64)), rel=0.05)
     assert model.encoder.in_proj.direction.std().item() == pytest.approx(math.sqrt(0.8 / 64), rel=0.05)
     assert model.encoder.out_proj.direction.std().item() == pytest.approx(math.sqrt(1 / 64), rel=0.05)
-    for table in (model.src_embeddings.tokens.weight, model.tgt_embeddings.positions.table):
+    for table in (model.src_embeddings.tokens.weight, model.tgt_embeddings.positions.table.weight):
         assert table.std().item() == pytest.approx(0.1, rel=0.05)
     for module in model.modules():
         if isinstance(module, NormalizedLinear):
@@ -120,7 +120,7 @@ def test_gradient_into_the_encoder_is_divided_by_the_number_of_attentions(
 
     def gradients() -> tuple[torch.Tensor, torch.Tensor]:
         model.zero_grad()
-        model(src, torch.tensor([[1, 7]]), mask).square().sum().backward()
+        model.states(src, torch.tensor([[1, 7]]), mask).square().sum().backward()
         return model.encoder.out_proj.bias.grad.clone(), model.decoder.in_proj.bias.grad.clone()
 
     scaled, decoder = gradients()

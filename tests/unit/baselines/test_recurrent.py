@@ -146,7 +146,7 @@ def starts(model: Recurrent, row: int, memory) -> list[tuple[Tensor, ...]]:
 @pytest.mark.parametrize("variant", ["rnn", "lstm-reversed", "gru-summary"])
 def test_a_decoder_without_attention_is_its_cells(variant: str, build_small: Callable[..., Network]) -> None:
     model = build_small(variant)
-    memory, hidden = model.encode(SRC, SRC_MASK), model(SRC, TGT_IN, SRC_MASK)
+    memory, hidden = model.encode(SRC, SRC_MASK), model.states(SRC, TGT_IN, SRC_MASK)
     for row in range(3):
         states = starts(model, row, memory)
         for i, x in enumerate(embed(model, model.tgt_embeddings, TGT_IN[row])):
@@ -158,7 +158,7 @@ def test_a_decoder_without_attention_is_its_cells(variant: str, build_small: Cal
 def test_luongs_decoder_is_the_papers(variant: str, build_small: Callable[..., Network]) -> None:
     """Section 3.1 and 3.3: state, then attention, then tanh(W_c [c; h]), which joins the next input if it is fed."""
     model = build_small(variant)
-    decoder, memory, hidden = model.decoder, model.encode(SRC, SRC_MASK), model(SRC, TGT_IN, SRC_MASK)
+    decoder, memory, hidden = model.decoder, model.encode(SRC, SRC_MASK), model.states(SRC, TGT_IN, SRC_MASK)
     for row, length in enumerate(SRC_MASK.sum(1).tolist()):
         states, annotations, fed = starts(model, row, memory), memory.states[row, :length], torch.zeros(6).double()
         for i, x in enumerate(embed(model, model.tgt_embeddings, TGT_IN[row])):
@@ -173,7 +173,7 @@ def test_luongs_decoder_is_the_papers(variant: str, build_small: Callable[..., N
 def test_bahdanaus_decoder_is_the_papers(build_small: Callable[..., Network]) -> None:
     """Appendix A.2.2 in numpy: alignment with s_{i-1}, the gated unit with the context, the maxout readout."""
     model = build_small("bahdanau")
-    memory, hidden = model.encode(SRC, SRC_MASK), model(SRC, TGT_IN, SRC_MASK).detach().numpy()
+    memory, hidden = model.encode(SRC, SRC_MASK), model.states(SRC, TGT_IN, SRC_MASK).detach().numpy()
     p = {name: value.detach().numpy() for name, value in model.decoder.named_parameters()}
     for row, length in enumerate(SRC_MASK.sum(1).tolist()):
         s, h = memory.start[0][0, row].detach().numpy(), memory.states[row, :length].detach().numpy()
@@ -203,5 +203,5 @@ def test_maxout_by_hand(build_small: Callable[..., Network]) -> None:
     with torch.no_grad():
         model.decoder.readout_proj.weight.zero_()
         model.decoder.readout_proj.bias.copy_(torch.tensor([1, 2, -1, -3, 0, 5, 4, 4, 7, -7, -2, -1.0]))
-    hidden = model(SRC[:1], TGT_IN[:1], SRC_MASK[:1])
+    hidden = model.states(SRC[:1], TGT_IN[:1], SRC_MASK[:1])
     assert hidden[0, 0].tolist() == [2, -1, 5, 4, 7, -1]

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from sightline.data.batch import collate
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 NAMES = (
@@ -101,7 +101,7 @@ def test_operations_are_those_torch_counts(scripts: dict[str, ModuleType]) -> No
     batch = collate([([5] * (s - 1), [6] * (t - 1))] * pairs, work.PAD, work.BOS, work.EOS)
     model = build_model(size.config()).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad(), nn.attention.sdpa_kernel(MATH):
-        model.logits(model(batch.src, batch.tgt_in, batch.src_mask))
+        model.logits(model.states(batch.src, batch.tgt_in, batch.src_mask))
     masked_half = 2 * pairs * size.n_layers * t * (t - 1) * size.d_model
     assert 3 * (counter.get_total_flops() - masked_half) == work.training_operations(size, batch)
 

@@ -10,8 +10,8 @@ from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import FREE
 from sightline.decode.engine import decode_tokens
-from sightline.network.build import build_model
-from sightline.network.inference import prepare_for_inference
+from sightline.families.sightline import build_model
+from sightline.network.prepared import prepare_for_inference
 from sightline.network.quantized import int8_available
 
 VOCAB = 90  # more than one block of the selection

@@ -28,8 +28,8 @@ from sightline.decode.engine import (
 )
 from sightline.decode.steps import to_limits
 from sightline.errors import UserError
-from sightline.network.build import build_model
-from sightline.network.inference import prepare_for_inference
+from sightline.families.sightline import build_model
+from sightline.network.prepared import prepare_for_inference
 
 VOCAB = 10
 EOS = 2

@@ -11,8 +11,8 @@ from sightline.decode.speculative import speculate, speculative_search
 from sightline.decode.streaming import stream_text
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
-from sightline.network.build import build_model
-from sightline.network.inference import prepare_for_inference
+from sightline.families.sightline import build_model
+from sightline.network.prepared import prepare_for_inference
 
 SPECIAL = SpecialIds()
 SOURCES = [[5, 9, 4], [7], [4, 4, 8, 10, 6, 5, 11], [11, 9, 6]]

@@ -10,7 +10,7 @@ from sightline.config import DataConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.evaluate.score import PairScore, corpus_perplexity, score_pairs, score_texts
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.network.transformer import Transformer
 
 PAD, BOS, EOS = 0, 1, 2

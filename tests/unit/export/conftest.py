@@ -8,8 +8,8 @@ import torch
 
 from sightline.config import DataConfig, ModelConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
+from sightline.families.sightline import build_model
 from sightline.model_directory import write_settings, write_weights
-from sightline.network.build import build_model
 from sightline.network.parameters import parameters_of
 
 LINES = ["A dog runs over the meadow.", "Ein Hund rennt über die Wiese.", "Two men are playing with it!"]

@@ -35,7 +35,7 @@ def teacher_forced(exported: Exported) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     src, src_mask = pad_sources(exported.tokenizer.encode_batch(TEXTS), SpecialIds())
     tgt_in = torch.randint(4, exported.tokenizer.vocab_size, (len(TEXTS), 7))
     with torch.inference_mode():
-        return src, src_mask, tgt_in, exported.network.logits(exported.network(src, tgt_in, src_mask))
+        return src, src_mask, tgt_in, exported.network.logits(exported.network.states(src, tgt_in, src_mask))
 
 
 def run_example(folder: Path) -> str:
@@ -96,7 +96,7 @@ def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     tgt_in[:, 0] = exported.tokenizer.bos_id
     with torch.inference_mode():
-        logits = exported.network.logits(exported.network(src, tgt_in, src_mask))
+        logits = exported.network.logits(exported.network.states(src, tgt_in, src_mask))
     names = exported.pieces
     scores = library.Translator(str(folder)).score_batch(
         [[names[i] for i in row[mask]] for row, mask in zip(src, src_mask, strict=True)],

@@ -141,6 +141,6 @@ def test_every_parameter_has_a_name_there() -> None:
     c = ModelConfig(tied_embeddings="none")
     assert hf.hf_name("src_embeddings.tokens.weight", c) == "model.encoder.embed_tokens.weight"
     assert hf.hf_name("tgt_embeddings.tokens.weight", c) == "model.decoder.embed_tokens.weight"
-    assert hf.hf_name("output.weight", c) == "lm_head.weight"
-    assert hf.hf_name("output.weight", ModelConfig()) == ""
+    assert hf.hf_name("head.output.weight", c) == "lm_head.weight"
+    assert hf.hf_name("head.output.weight", ModelConfig()) == ""
     assert hf.hf_name("encoder.norm.bias", c) == "model.encoder.layer_norm.bias"

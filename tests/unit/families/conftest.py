@@ -10,7 +10,7 @@ from torch import nn
 
 from sightline.families.export import write_checkpoint
 from sightline.families.registry import FAMILIES
-from sightline.network.build_family import build_family
+from sightline.network.build import build
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {
@@ -77,7 +77,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
     def write(family: str, **changes: Any) -> Path:
         values = {**CONFIGS[family], **changes}
         config = FAMILIES[family].config_from_hf(values)
-        network: nn.Module = build_family(config)
+        network: nn.Module = build(config)
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.copy_(torch.randn_like(parameter))

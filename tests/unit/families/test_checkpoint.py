@@ -15,7 +15,7 @@ import sightline
 from sightline.errors import UserError
 from sightline.families.checkpoint import read_checkpoint
 from sightline.families.precision import dtype_for
-from sightline.network.build_family import FamilyNetwork
+from sightline.network.build import Network
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -33,7 +33,7 @@ def rename(folder: Path, name: Callable[[str], str]) -> None:
     save_file(renamed, folder / "model.safetensors")
 
 
-def output(network: FamilyNetwork) -> Tensor:
+def output(network: Network) -> Tensor:
     return network(TOKENS)
 
 
@@ -241,7 +241,7 @@ def test_parameters_are_views_of_the_file(write: Any) -> None:
 # --- Numbers ---
 
 
-def dtypes(network: FamilyNetwork) -> set[torch.dtype]:
+def dtypes(network: Network) -> set[torch.dtype]:
     return {parameter.dtype for parameter in network.parameters()}
 
 

@@ -12,8 +12,8 @@ import sightline
 from sightline.errors import UserError
 from sightline.families.checkpoint import read_checkpoint
 from sightline.families.registry import FAMILIES
-from sightline.network.build_family import build_unfilled
-from sightline.network.family_config import FamilyConfig
+from sightline.network.axes import NetworkConfig
+from sightline.network.unfilled import build_unfilled
 from sightline.relatives.xlnet_checkpoint import shape_from_hf
 
 BERT = {
@@ -82,7 +82,7 @@ for kind, values in CONFIGS.items():
     CONFIGS[kind] = {"model_type": kind, **values}
 
 
-def read(values: dict[str, Any]) -> FamilyConfig:
+def read(values: dict[str, Any]) -> NetworkConfig:
     return FAMILIES[values["model_type"]].config_from_hf(values)
 
 
@@ -268,7 +268,7 @@ def test_whatever_a_key_says_there_is_a_network_or_an_error_in_one_line(family: 
             assert "\n" not in str(error) and len(str(error)) < 400, (key, wrong)
     assert understood
     for config in understood:
-        if isinstance(config, FamilyConfig):
+        if isinstance(config, NetworkConfig):
             build_unfilled(config)
 
 

@@ -8,7 +8,7 @@ import torch
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
-from sightline.network.build_family import build_family
+from sightline.network.build import build
 
 Configs = dict[str, dict[str, Any]]
 
@@ -48,7 +48,7 @@ def test_marks_mean_what_they_say() -> None:
 @pytest.mark.parametrize("family", ["bert", "gpt2", "gpt_neox", "llama", "bart"])
 def test_every_parameter_has_its_place_and_a_missing_one_is_noticed(family: str, configs: Configs) -> None:
     config = FAMILIES[family].config_from_hf(configs[family])
-    shapes = {name: tuple(p.shape) for name, p in build_family(config).named_parameters()}
+    shapes = {name: tuple(p.shape) for name, p in build(config).named_parameters()}
     table = FAMILIES[family].table(config)
     assert len({entry.key for entry in entries(table, config, shapes)}) > 5
     with pytest.raises(AssertionError, match="the table misses"):
@@ -64,7 +64,7 @@ def test_families_have_their_own_name(configs: Configs) -> None:
 def test_no_layer_is_left_out() -> None:
     values: dict[str, Any] = {"model_type": "gpt2", "n_embd": 8, "n_layer": 3, "n_head": 2, "vocab_size": 5}
     config = FAMILIES["gpt2"].config_from_hf(values)
-    shapes = {name: tuple(p.shape) for name, p in build_family(config).named_parameters()}
+    shapes = {name: tuple(p.shape) for name, p in build(config).named_parameters()}
     keys = [entry.key for entry in entries(FAMILIES["gpt2"].table(config), config, shapes)]
     assert sum("ln_1.weight" in key for key in keys) == 3
     with pytest.raises(UserError, match="has no 'n_layer'"):

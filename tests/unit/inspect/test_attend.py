@@ -10,11 +10,10 @@ from torch import nn
 
 from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
-from sightline.inspect import recording as recording_module
 from sightline.inspect.attend import attend
 from sightline.inspect.record import AttentionRecord
 from sightline.inspect.recording import attentions, cross_attentions, recording
-from sightline.network.attention import MultiHeadAttention
+from sightline.network.attention import DotProduct, MultiHeadAttention
 
 TranslatorOf = Callable[[str], Translator]
 SOURCE = "Der Hund sieht die Männer."
@@ -88,13 +87,13 @@ def test_a_prefix_is_followed(translator_of: TranslatorOf) -> None:
 
 def test_asked_layers_only(translator_of: TranslatorOf, monkeypatch: pytest.MonkeyPatch) -> None:
     translator, calls = translator_of("post"), []
-    explicit = recording_module.scaled_dot_product_attention
+    explicit = DotProduct.weights
 
-    def counted(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    def counted(kernel: DotProduct, q: Any, k: Any, mask: Any) -> Any:
         calls.append(tuple(q.shape))
-        return explicit(q, k, v, mask)
+        return explicit(kernel, q, k, mask)
 
-    monkeypatch.setattr(recording_module, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr(DotProduct, "weights", counted)
     everything = attend(translator, SOURCE, "A dog")
     assert len(calls) == 8
     calls.clear()

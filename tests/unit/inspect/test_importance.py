@@ -6,9 +6,9 @@ import torch
 from sightline.config import DataConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
+from sightline.families.sightline import build_model
 from sightline.inspect.heads import Head, HeadMask, multi_head_attentions
 from sightline.inspect.importance import head_importance, least_important
-from sightline.network.build import build_model
 from sightline.network.transformer import Transformer
 
 SOURCES = ["a little dog runs", "two cats", "the old sofa", "a cat and a dog"]
@@ -41,7 +41,7 @@ def loss(model: Transformer, source: str, target: str) -> float:
     """The negative log-likelihood of a pair, in float64 as the model."""
     src = torch.tensor([[*TOKENIZER.encode(source), TOKENIZER.eos_id]])
     tgt = TOKENIZER.encode(target)
-    hidden = model(src, torch.tensor([[TOKENIZER.bos_id, *tgt]]), torch.ones_like(src, dtype=torch.bool))
+    hidden = model.states(src, torch.tensor([[TOKENIZER.bos_id, *tgt]]), torch.ones_like(src, dtype=torch.bool))
     log_probs = model.logits(hidden)[0].log_softmax(-1)
     return -sum(log_probs[place, token].item() for place, token in enumerate([*tgt, TOKENIZER.eos_id]))
 

@@ -8,20 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from sightline.config import ModelConfig
+from sightline.families.sightline import build_model
 from sightline.inspect.recording import attentions as attentions_by_stack
 from sightline.inspect.recording import cross_attentions, outputs, recording
-from sightline.network.attention import MultiHeadAttention
-from sightline.network.attention_variants import (
-    GroupedAttention,
-    ScaledKernel,
-    capped_kernel,
-    sliding_window,
-    unrestricted,
-)
-from sightline.network.build import build_model
+from sightline.network.attention import DotProduct, MultiHeadAttention, merge_heads, split_heads
 from sightline.network.cache import LayerCache
+from sightline.network.kernels import Capped, Windowed
 from sightline.network.masks import causal_mask, padding_mask
-from sightline.network.position_variants import Rotary, rotary_rates
+from sightline.network.rotary import Rotary, rotary_rates
 from sightline.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
@@ -129,22 +123,21 @@ def test_last_call_of_a_module_is_the_one_kept(model: Transformer) -> None:
                 torch.testing.assert_close(layer, full[name][:, :, step : step + 1])
 
 
-KERNELS = {"scaled": (ScaledKernel(0.3), unrestricted), "capped": (capped_kernel(0.5, 2.0), sliding_window(2))}
+KERNELS = {"scaled": DotProduct(0.3), "capped": Windowed(Capped(0.5, 2.0), 2)}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_weights_of_what_families_vary(kernel: str) -> None:
     """Fewer heads of keys, turned by position, under any kernel: whole, and position by position with a cache."""
-    score, narrow = KERNELS[kernel]
-    turn = Rotary(rotary_rates(6, 100.0))
-    attention = GroupedAttention(8, 4, 2, 6, "", nn.LayerNorm(6), nn.LayerNorm(6), turn, narrow, score)
+    norms, turn = {"q_norm": nn.LayerNorm(6), "k_norm": nn.LayerNorm(6)}, Rotary(rotary_rates(6, 100.0))
+    attention = MultiHeadAttention(8, 4, 6, 6, 2, "", KERNELS[kernel], **norms, rotate=turn)
     x, mask = torch.randn(2, 5, 8), causal_mask(5, 5, torch.device("cpu"))[None, None]
     with recording({"all": attention}) as whole:
         output = attention(x, x, mask)
     weights = whole["all"]
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 5))
-    values = attention.split_heads(attention.v_proj(x)).repeat_interleave(2, 1)
-    torch.testing.assert_close(attention.o_proj(attention.merge_heads(weights @ values)), output)
+    values = split_heads(attention.v_proj(x), attention.n_kv_heads).repeat_interleave(2, 1)
+    torch.testing.assert_close(attention.o_proj(merge_heads(weights @ values)), output)
     cache = LayerCache(grows=True)
     for i in range(5):
         with recording({"one": attention}) as step:
@@ -166,7 +159,7 @@ def test_another_thread_is_not_recorded(model: Transformer) -> None:
 def test_outputs_are_those_of_the_last_call(model: Transformer) -> None:
     layer = model.decoder.layers[1]
     with outputs({"last": layer}) as seen:
-        hidden = model(SRC, TGT_IN, SRC_MASK)
+        hidden = model.states(SRC, TGT_IN, SRC_MASK)
     assert torch.equal(seen["last"], hidden)  # post-norm: there is no further norm
     assert not layer._forward_hooks
 

@@ -115,7 +115,7 @@ def test_every_node_continues_its_parent(translator_of: TranslatorOf) -> None:
     for node in nodes[::7]:
         tokens = [vocab[step.piece] for step in path(nodes, node)]
         with torch.no_grad():
-            hidden = network.eval()(src, torch.tensor([[1, *tokens[:-1]]]), src > 0)
+            hidden = network.eval().states(src, torch.tensor([[1, *tokens[:-1]]]), src > 0)
             log_probs = network.logits(hidden)[0].log_softmax(-1)[range(len(tokens)), tokens]
         assert node.step == len(tokens) - 1
         assert node.log_prob == pytest.approx(log_probs.sum().item(), abs=1e-4)

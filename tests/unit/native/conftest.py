@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sightline.config import ModelConfig
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.network.transformer import Transformer
 
 SMALL = {

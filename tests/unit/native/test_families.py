@@ -14,11 +14,14 @@ from sightline.generation.rewrite import COMPILED, OFF, UNREAD, is_compiled, rew
 from sightline.generation.settings import GenerationSettings
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
-from sightline.network.build_family import build_family
-from sightline.network.family_config import FamilyConfig, RotaryConfig, StackConfig
+from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
+from sightline.network.build import build as build_network
 from sightline.network.feed_forward import ACTIVATIONS
-from sightline.network.native_inference import NativeTransformer, foreign, native_available, prepare_family
-from sightline.network.networks import EncoderDecoder
+from sightline.network.inference import InferenceTransformer
+from sightline.network.native_inference import NativeTransformer, foreign, native_available
+from sightline.network.plain import is_plain
+from sightline.network.prepared import prepare_for_inference
+from sightline.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
 
@@ -49,35 +52,35 @@ NETWORKS: dict[str, dict[str, Any]] = {
 ALIEN: dict[str, tuple[dict[str, Any], str]] = {
     "relative positions": ({"relative_buckets": 8}, "RelativeBias"),
     "rotary positions": ({"rotary": RotaryConfig(8)}, "Rotary"),
-    "no positions": ({"positions": "none"}, "NoPlaces"),
+    "no positions": ({"positions": "none"}, "NoPositions"),
     "a window": ({"windows": (3, 3)}, "window"),
     "a cap": ({"score_cap": 5.0}, "cap"),
     "normalised heads": ({"normalise_heads": True}, "q_norm"),
     "grouped heads": ({"n_kv_heads": 1}, "fewer heads"),
     "a sandwich": ({"norm_position": "sandwich"}, "SandwichSublayer"),
     "narrow embeddings": ({"d_embedding": 8}, "project"),
-    "segments": ({"n_types": 2}, "TypedTokenFront"),
+    "segments": ({"n_types": 2}, "TypedEmbeddings"),
     "tanh": ({"activation": "tanh"}, "activation tanh"),
     "a width of 12": ({"d_model": 12}, "multiple of 8"),
 }
 
 
-def build(stack: dict[str, Any] | None = None, **network: Any) -> EncoderDecoder:
+def build(stack: dict[str, Any] | None = None, **network: Any) -> Transformer:
     """Every parameter random."""
     both = replace(STACK, **(stack or {}))
     with torch.random.fork_rng():
         torch.manual_seed(6)
-        made = build_family(FamilyConfig("none", VOCAB, encoder=both, decoder=both, **network))
+        made = build_network(NetworkConfig("none", VOCAB, encoder=both, decoder=both, **network))
         for name, parameter in made.named_parameters():
             drawn = torch.randn_like(parameter)
             wide = drawn / parameter.size(-1) ** 0.5
             parameter.data.copy_(1 + drawn / 4 if name.endswith("norm.weight") else wide)
-    assert isinstance(made, EncoderDecoder)
+    assert isinstance(made, Transformer)
     return made
 
 
 def compiled(network: nn.Module, compute: str = "float32") -> NativeTransformer:
-    prepared = prepare_family(network, compute)
+    prepared = prepare_for_inference(network, compute)
     assert isinstance(prepared, NativeTransformer), foreign(network)
     return prepared
 
@@ -163,14 +166,17 @@ def test_what_the_search_cannot_do_goes_by_steps(monkeypatch: pytest.MonkeyPatch
 def test_what_the_library_lacks_is_never_left_out(stack: dict[str, Any], part: str) -> None:
     network = build(stack)
     assert not native_available(network) and part in foreign(network)
-    assert prepare_family(network) is network
+    if is_plain(network):
+        assert isinstance(prepare_for_inference(network), InferenceTransformer)  # which torch computes, in int8 too
+        return
+    assert prepare_for_inference(network) is network
     with pytest.raises(UserError, match="compute = int8 is computed by the compiled library, which lacks a part"):
-        prepare_family(network, "int8")
+        prepare_for_inference(network, "int8")
 
 
 def test_sides_that_differ_and_other_numbers() -> None:
     other = replace(STACK, activation="silu")
-    network = build_family(FamilyConfig("none", VOCAB, encoder=STACK, decoder=other))
+    network = build_network(NetworkConfig("none", VOCAB, encoder=STACK, decoder=other))
     assert foreign(network) == "several activations"
     assert "torch.bfloat16" in foreign(build().bfloat16())
     network = build()

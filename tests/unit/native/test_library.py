@@ -21,8 +21,8 @@ import json
 import torch
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.engine import decode_tokens
-from sightline.network.build import build_model
-from sightline.network.inference import prepare_for_inference
+from sightline.families.sightline import build_model
+from sightline.network.prepared import prepare_for_inference
 
 torch.set_num_threads(1)
 torch.manual_seed(0)

@@ -23,8 +23,8 @@ from sightline.native.build import FLAGS, FOLDER, SOURCES, compiler, flags_of, p
 from sightline.native.network import Decoding, Ensemble, Linear, Stopped
 from sightline.network.dropout import _drop
 from sightline.network.native_inference import NativeTransformer
-from sightline.network.packing import Packing, packed_attention
 from sightline.network.transformer import Transformer
+from sightline.training.packed import Packing, packed_attention
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")
 
@@ -308,7 +308,7 @@ import torch
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.network.native_inference import NativeTransformer
 
 torch.set_num_threads(1)

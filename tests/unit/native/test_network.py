@@ -12,9 +12,10 @@ from torch import Tensor
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, heads_left, parameters_without
 from sightline.native.library import library
-from sightline.network.inference import InferenceTransformer, PreparedForms, prepare_for_inference
+from sightline.network.inference import InferenceTransformer
 from sightline.network.native_inference import NativeTransformer
 from sightline.network.parameters import load_parameters
+from sightline.network.prepared import PreparedForms, prepare_for_inference
 from sightline.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
@@ -70,7 +71,7 @@ def compare(model: Transformer, src: Tensor, mask: Tensor, length: int = 20) -> 
     prepared, exact = native(model), copy.deepcopy(model).double()
     hidden = steps(prepared, start(prepared, src, mask), tgt_in)
     with torch.no_grad():
-        wanted = exact(src, tgt_in, mask)
+        wanted = exact.states(src, tgt_in, mask)
         close(hidden, wanted)
         close(prepared.logits(hidden), exact.logits(wanted))
         few = torch.tensor([9, 2, 2, 11])
@@ -174,9 +175,9 @@ def test_positions_are_known_up_to_a_limit(build: Build, padded: Any) -> None:
     for form in (model, native(model)):
         cache = start(form, *padded([[5] * 12]))
         steps(form, cache, torch.ones(1, 12, dtype=torch.long))
-        with pytest.raises(UserError, match=r"13 pieces is longer than model.max_len = 12"):
+        with pytest.raises(UserError, match=r"13 pieces is longer than the model's 12 learned positions"):
             steps(form, cache, torch.ones(1, 1, dtype=torch.long))
-        with pytest.raises(UserError, match=r"13 pieces is longer than model.max_len = 12"):
+        with pytest.raises(UserError, match=r"13 pieces is longer than the model's 12 learned positions"):
             start(form, *padded([[5] * 13]))
 
 
@@ -197,7 +198,7 @@ def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
     ours, old = (steps(form, start(form, *padded(SOURCES)), tgt_in) for form in (after, before))
     assert not torch.equal(ours, old)
     with torch.no_grad():
-        close(ours, copy.deepcopy(model).double()(padded(SOURCES)[0], tgt_in, padded(SOURCES)[1]))
+        close(ours, copy.deepcopy(model).double().states(padded(SOURCES)[0], tgt_in, padded(SOURCES)[1]))
 
 
 @pytest.mark.parametrize("strange", [12, -1])

@@ -18,8 +18,8 @@ from sightline.errors import UserError
 from sightline.native.library import library
 from sightline.native.network import Decoding
 from sightline.native.network import Ensemble as NativeEnsemble
-from sightline.network.inference import prepare_for_inference
 from sightline.network.native_inference import NativeTransformer
+from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
@@ -340,6 +340,6 @@ def test_an_ensemble_with_a_member_that_gives_no_numbers(build: Build, sentences
 
 def test_longer_than_the_positions_there_are(build: Build) -> None:
     model = native(build(positions="learned", max_len=12))
-    with pytest.raises(UserError, match=r"longer than model.max_len = 12"):
+    with pytest.raises(UserError, match=r"longer than the model's 12 learned positions"):
         decode_tokens(model, [[5] * 12], SHORT, max_len=12)
     assert len(decode_tokens(model, [[5] * 11], SHORT, max_len=12)[0][0].tokens) <= 12

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sightline.config import ModelConfig
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.network.transformer import Transformer
 
 SMALL = {

@@ -7,7 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.network.attention import MultiHeadAttention, fused_attention, scaled_dot_product_attention
+from sightline.network.attention import (
+    DotProduct,
+    MultiHeadAttention,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
 from sightline.network.masks import causal_mask
 
 BATCH, HEADS, QUERIES, KEYS = 2, 3, 4, 5
@@ -53,7 +59,7 @@ def test_explicit_kernel_is_equation_1(d_k: int, d_v: int, mask: Tensor | None) 
 def test_kernels_agree(d_k: int, d_v: int, mask: Tensor | None) -> None:
     """In value and in gradient."""
     qkv = queries_keys_values(d_k, d_v)
-    explicit, fused = scaled_dot_product_attention(*qkv, mask)[0], fused_attention(*qkv, mask)
+    explicit, fused = scaled_dot_product_attention(*qkv, mask)[0], DotProduct()(*qkv, mask)
     torch.testing.assert_close(explicit, fused, rtol=1e-12, atol=1e-12)
     direction = torch.randn_like(explicit)
     torch.testing.assert_close(
@@ -82,7 +88,7 @@ def test_query_that_may_attend_to_nothing_gets_zero(kernel: str, dtype: torch.dt
     mask[0, 0, 1] = False
 
     def attend(mask: Tensor) -> Tensor:
-        return fused_attention(q, k, v, mask) if kernel == "fused" else scaled_dot_product_attention(q, k, v, mask)[0]
+        return DotProduct()(q, k, v, mask) if kernel == "fused" else scaled_dot_product_attention(q, k, v, mask)[0]
 
     output, others = attend(mask), mask[:, 0].any(-1)
     assert output[0, :, 1].count_nonzero() == 0
@@ -95,7 +101,7 @@ def test_query_that_may_attend_to_nothing_gets_zero(kernel: str, dtype: torch.dt
 def test_large_scores_do_not_overflow() -> None:
     q, k, v = (1e4 * x.detach().float() for x in queries_keys_values(6, 6))
     assert scaled_dot_product_attention(q, k, v)[0].isfinite().all()
-    assert fused_attention(q, k, v).isfinite().all()
+    assert DotProduct()(q, k, v, None).isfinite().all()
 
 
 @pytest.mark.parametrize(("d_k", "d_v"), [(4, 4), (2, 7)])
@@ -114,31 +120,8 @@ def test_multi_head_attention_is_the_concatenation_of_its_heads(d_k: int, d_v: i
     )
 
 
-@pytest.mark.parametrize("self_attention", [True, False])
-def test_one_product_for_all_projections_changes_nothing(self_attention: bool) -> None:
-    """With gradients the projections are one matrix product, without them several."""
-    attention = MultiHeadAttention(d_model=8, n_heads=HEADS, d_k=2, d_v=7).double()
-    x = torch.randn(BATCH, QUERIES, 8).double().requires_grad_()
-    memory = x if self_attention else torch.randn(BATCH, KEYS, 8).double().requires_grad_()
-    joined = attention(x, memory, None)
-    with torch.no_grad():
-        torch.testing.assert_close(attention(x, memory, None), joined.detach(), rtol=1e-12, atol=1e-12)
-    q, k, v = attention.q_proj(x), attention.k_proj(memory), attention.v_proj(memory)
-    heads = fused_attention(*map(attention.split_heads, (q, k, v)))
-    separate = attention.o_proj(attention.merge_heads(heads))
-    wanted = [x, memory, *attention.parameters()]
-    direction = torch.randn_like(joined)
-    torch.testing.assert_close(
-        torch.autograd.grad(joined, wanted, direction),
-        torch.autograd.grad(separate, wanted, direction),
-        rtol=1e-11,
-        atol=1e-12,
-    )
-
-
 def test_heads_split_and_merge_back() -> None:
-    attention = MultiHeadAttention(d_model=6, n_heads=HEADS, d_k=2, d_v=2)
-    x = torch.randn(BATCH, QUERIES, 6)
-    assert attention.split_heads(x).shape == (BATCH, HEADS, QUERIES, 2)
-    assert torch.equal(attention.split_heads(x)[:, 1], x[..., 2:4])
-    assert torch.equal(attention.merge_heads(attention.split_heads(x)), x)
+    x = torch.randn(BATCH, QUERIES, HEADS * 2)
+    assert split_heads(x, HEADS).shape == (BATCH, HEADS, QUERIES, 2)
+    assert torch.equal(split_heads(x, HEADS)[:, 1], x[..., 2:4])
+    assert torch.equal(merge_heads(split_heads(x, HEADS)), x)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sightline.config import ModelConfig
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.network.dropout import Dropout
 from sightline.network.parameters import count_parameters
 from sightline.network.transformer import Transformer
@@ -132,7 +132,7 @@ def norms(model: Transformer) -> tuple[set[bool], int]:
 
 
 def position_tables(model: Transformer) -> list[tuple[int, ...]]:
-    return [tuple(p.shape) for name, p in model.named_parameters() if name.endswith("positions.table")]
+    return [tuple(p.shape) for name, p in model.named_parameters() if name.endswith("positions.table.weight")]
 
 
 def n_vocabulary_tables(model: Transformer) -> int:

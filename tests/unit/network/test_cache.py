@@ -34,7 +34,7 @@ def test_incremental_decoding_is_the_full_forward(model: Transformer, chunks: li
     tgt_in = targets(3, 20)
     cache = start(model)
     hidden = torch.cat([advance(model, cache, chunk) for chunk in tgt_in.split(chunks, dim=1)], dim=1)
-    torch.testing.assert_close(hidden, model(SRC, tgt_in, SRC_MASK), **TIGHT)
+    torch.testing.assert_close(hidden, model.states(SRC, tgt_in, SRC_MASK), **TIGHT)
     assert cache.length == 20
 
 
@@ -47,7 +47,7 @@ def test_select_is_a_fresh_start_with_those_rows(model: Transformer, index: list
     if prefix_length:
         advance(model, cache, prefix)
     cache.select(chosen)
-    expected = model(SRC[chosen], torch.cat([prefix[chosen], new], dim=1), SRC_MASK[chosen])[:, prefix_length:]
+    expected = model.states(SRC[chosen], torch.cat([prefix[chosen], new], dim=1), SRC_MASK[chosen])[:, prefix_length:]
     torch.testing.assert_close(advance(model, cache, new), expected, **TIGHT)
 
 
@@ -60,7 +60,7 @@ def test_reorder_swaps_the_pasts_of_a_sentences_beams(model: Transformer, index:
     cache.select(beams)
     advance(model, cache, prefix)
     cache.reorder(order)
-    expected = model(SRC[beams], torch.cat([prefix[order], new], dim=1), SRC_MASK[beams])[:, prefix_length:]
+    expected = model.states(SRC[beams], torch.cat([prefix[order], new], dim=1), SRC_MASK[beams])[:, prefix_length:]
     torch.testing.assert_close(advance(model, cache, new), expected, **TIGHT)
 
 
@@ -85,5 +85,5 @@ def test_a_finished_row_may_leave_in_the_middle(model: Transformer) -> None:
     cache.select(keep)
     history = torch.cat([tokens[0][order][keep], tokens[1][keep], tokens[2]], dim=1)
     rows = expand[keep]
-    expected = model(SRC[rows], history, SRC_MASK[rows])[:, -1:]
+    expected = model.states(SRC[rows], history, SRC_MASK[rows])[:, -1:]
     torch.testing.assert_close(advance(model, cache, tokens[2]), expected, **TIGHT)

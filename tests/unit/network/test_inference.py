@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from sightline.native.library import library
-from sightline.network.inference import InferenceTransformer, PreparedForms, prepare_for_inference
+from sightline.network.inference import InferenceTransformer
 from sightline.network.masks import padding_mask
 from sightline.network.native_inference import NativeTransformer
+from sightline.network.prepared import PreparedForms, prepare_for_inference
 from sightline.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
@@ -60,7 +61,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> For
     if request.param == "native" and library() is None:
         pytest.skip("the compiled library is not here")
     if request.param == "torch":
-        monkeypatch.setattr("sightline.network.inference.native_available", lambda model: False)
+        monkeypatch.setattr("sightline.network.prepared.native_available", lambda model: False)
     return Form(FORMS[request.param])
 
 
@@ -86,7 +87,7 @@ def test_prepared_equals_simple(build_small: Build, form: Form, changes: dict[st
     prepared = form.of(model)
     tgt_in = targets(3, 40)
     with torch.no_grad():
-        hidden = model(SRC, tgt_in, SRC_MASK)
+        hidden = model.states(SRC, tgt_in, SRC_MASK)
         cache = start(prepared)
         ours = torch.cat([steps(prepared, cache, token) for token in tgt_in.split(1, dim=1)], dim=1)
         form.check(ours, hidden)
@@ -255,7 +256,7 @@ def test_int8_is_close_to_float32(build_small: Build, form: Form) -> None:
 
 
 def test_without_int8_products_float32_is_used(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sightline.network.inference.int8_available", lambda: False)
+    monkeypatch.setattr("sightline.network.quantized.int8_available", lambda: False)
     with pytest.warns(UserWarning, match="float32 is used"):
         prepared = prepare_for_inference(model, "int8")
     assert isinstance(prepared, InferenceTransformer)

@@ -56,9 +56,9 @@ LAYERS = [
 ]
 ONE_TABLE = ["src_embeddings.tokens.weight"]
 TWO_TABLES = [*ONE_TABLE, "tgt_embeddings.tokens.weight"]
-THREE_TABLES = [*TWO_TABLES, "output.weight"]
+THREE_TABLES = [*TWO_TABLES, "head.output.weight"]
 FINAL_NORMS = ["decoder.norm.bias", "decoder.norm.weight", "encoder.norm.bias", "encoder.norm.weight"]
-POSITIONS = ["src_embeddings.positions.table", "tgt_embeddings.positions.table"]
+POSITIONS = ["src_embeddings.positions.table.weight", "tgt_embeddings.positions.table.weight"]
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_parameters_make_another_model_the_same(tied: str, build_single: Callabl
     src, tgt_in, src_mask = torch.tensor([[5, 4, 2]]), torch.tensor([[1, 7]]), torch.ones(1, 3, dtype=torch.bool)
 
     def logits(model: Transformer) -> torch.Tensor:
-        return model.logits(model(src, tgt_in, src_mask))
+        return model.logits(model.states(src, tgt_in, src_mask))
 
     assert not torch.equal(logits(one), logits(other))
     load_parameters(other, parameters_of(one), "here")

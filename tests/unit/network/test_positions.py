@@ -4,10 +4,16 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from sightline.errors import UserError
 from sightline.network.positions import LearnedPositions, SinusoidalPositions, sinusoids
 from sightline.network.transformer import Transformer
+
+
+def at(positions: nn.Module, start: int, length: int) -> Tensor:
+    """The codes of so many places from `start` on."""
+    return positions(torch.arange(start, start + length).unsqueeze(0), start + length)[0]
 
 
 @pytest.mark.parametrize(
@@ -20,22 +26,22 @@ from sightline.network.transformer import Transformer
     ],
 )
 def test_sinusoids_by_hand(position: int, code: list[float]) -> None:
-    torch.testing.assert_close(sinusoids(position, 1, 4), torch.tensor([code]), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(sinusoids(position + 1, 4)[position], torch.tensor(code), rtol=1e-6, atol=1e-7)
 
 
 def test_wavelengths_form_the_papers_progression() -> None:
     """From 2 pi towards 10000 * 2 pi: the angles of position 1 fall by the factor 10000^(2 / d_model)."""
-    angles = torch.atan2(sinusoids(1, 1, 8)[0, 0::2], sinusoids(1, 1, 8)[0, 1::2])
+    angles = torch.atan2(sinusoids(2, 8)[1, 0::2], sinusoids(2, 8)[1, 1::2])
     torch.testing.assert_close(angles, torch.tensor([1.0, 0.1, 0.01, 0.001]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("calls", [[(0, 40)], [(3, 2), (0, 5), (9, 1), (30, 10)], [(39, 1)]], ids=str)
+@pytest.mark.parametrize("calls", [[(0, 900)], [(3, 2), (0, 5), (509, 5), (600, 300)], [(899, 1)]], ids=str)
 def test_positions_beyond_the_table_have_the_same_code(calls: list[tuple[int, int]], dtype: torch.dtype) -> None:
-    positions = SinusoidalPositions(d_model=6, length=4).to(dtype)
-    expected = sinusoids(0, 40, 6).to(dtype)
+    positions = SinusoidalPositions(d_model=6).to(dtype)
+    expected = sinusoids(900, 6).to(dtype)
     for start, length in calls:
-        assert torch.equal(positions(start, length), expected[start : start + length])
+        assert torch.equal(at(positions, start, length), expected[start : start + length])
 
 
 def test_sinusoids_have_nothing_to_save() -> None:
@@ -44,14 +50,15 @@ def test_sinusoids_have_nothing_to_save() -> None:
 
 def test_learned_positions_are_rows_of_their_table() -> None:
     positions = LearnedPositions(d_model=6, max_len=4)
-    assert torch.equal(positions(0, 4), positions.table)
-    assert torch.equal(positions(1, 2), positions.table[1:3])
+    table = positions.table.weight
+    assert torch.equal(at(positions, 0, 4), table)
+    assert torch.equal(at(positions, 1, 2), table[1:3])
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 5), (4, 1), (3, 2)])
 def test_learned_positions_end(start: int, length: int) -> None:
-    with pytest.raises(UserError, match=r"5 pieces is longer than model.max_len = 4"):
-        LearnedPositions(d_model=6, max_len=4)(start, length)
+    with pytest.raises(UserError, match=r"5 pieces is longer than the model's 4 learned positions"):
+        at(LearnedPositions(d_model=6, max_len=4), start, length)
 
 
 def test_learned_positions_end_in_incremental_decoding_too(build_small: Callable[..., Transformer]) -> None:

@@ -6,23 +6,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.network.attention import scaled_dot_product_attention
-from sightline.network.attention_variants import ScaledKernel, capped_kernel, sliding_window
+from sightline.network.attention import DotProduct, scaled_dot_product_attention
 from sightline.network.cache import TextCache
+from sightline.network.kernels import Capped, Windowed
 from sightline.network.masks import Causal, Everywhere, causal_mask
 from sightline.network.norms import RMSNorm, ShiftedRMSNorm
-from sightline.network.position_variants import (
-    CountedPlaces,
-    LearnedPlaces,
-    RelativeBias,
-    Rotary,
-    SinusoidalPlaces,
+from sightline.network.positions import (
+    LearnedPositions,
+    SinusoidalPositions,
+    WithoutPadding,
     halved_sinusoids,
-    llama3_rates,
-    relative_buckets,
-    rotary_rates,
+    sinusoids,
 )
-from sightline.network.positions import sinusoids
+from sightline.network.relative import RelativeBias, relative_buckets
+from sightline.network.rotary import Rotary, llama3_rates, rotary_rates
 
 CPU = torch.device("cpu")
 
@@ -45,25 +42,26 @@ def test_grouped_heads_are_heads_that_repeat(n_heads: int) -> None:
     mask = causal_mask(5, 5, CPU)[None, None]
     repeated = [x.repeat_interleave(n_heads // 3, 1) for x in (k, v)]
     expected = scaled_dot_product_attention(q, *repeated, mask)[0]
-    close(ScaledKernel(0.5)(q, k, v, mask), expected)
-    close(capped_kernel(0.5, 1e6)(q, k, v, mask), expected)
+    for kernel in (DotProduct(), DotProduct(0.5), Capped(0.5, 1e6), Windowed(DotProduct(), 5)):
+        close(kernel(q, k, v, mask), expected)
+        close(kernel.weights(q, k, mask) @ repeated[1], expected)
 
 
 def test_capped_scores_stay_below_the_cap() -> None:
     q, k, v = heads(1, 1, 3, 3)
     scores = 2.0 * torch.tanh(10 * q @ k.transpose(-2, -1) / 2.0)
-    close(capped_kernel(10.0, 2.0)(q, k, v, None), scores.softmax(-1) @ v)
+    close(Capped(10.0, 2.0)(q, k, v, None), scores.softmax(-1) @ v)
 
 
 def test_a_window_reaches_back_so_many_positions() -> None:
-    narrow = sliding_window(2)
-    whole = narrow(causal_mask(4, 4, CPU)[None, None], 4, 4, CPU)
-    assert whole is not None
-    assert whole[0, 0].long().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
-    step = narrow(None, 1, 4, CPU)
-    assert step is not None
-    assert step.flatten().tolist() == [False, False, True, True]
-    assert narrow(None, 1, 2, CPU) is None
+    windowed = Windowed(DotProduct(), 2)
+    q, k, v = heads(1, 1, 4, 4)
+    whole = windowed.weights(q, k, causal_mask(4, 4, CPU)[None, None])
+    assert whole[0, 0].gt(0).long().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    assert windowed.weights(q[:, :, 3:], k, None)[0, 0, 0].gt(0).tolist() == [False, False, True, True]
+    assert torch.equal(
+        windowed(q[:, :, :1], k[:, :, :2], v[:, :, :2], None), DotProduct()(q[:, :, :1], k[:, :, :2], v[:, :, :2], None)
+    )
 
 
 def test_reach() -> None:
@@ -101,25 +99,25 @@ def test_small_shifts_count_in_half_precision() -> None:
 
 
 def test_halved_sinusoids_are_the_papers_in_another_order() -> None:
-    paper, halved = sinusoids(0, 50, 12), halved_sinusoids(50, 12)
+    paper, halved = sinusoids(50, 12), halved_sinusoids(50, 12)
     close(halved, torch.cat([paper[:, 0::2], paper[:, 1::2]], 1))
 
 
 def test_sinusoids_grow_and_know_padding() -> None:
-    positions = SinusoidalPlaces(lambda length: halved_sinusoids(length, 8), offset=3)
-    places = torch.tensor([[-1, 0, 500]])
-    codes = positions(places, places)
+    positions = SinusoidalPositions(8, halved_sinusoids, offset=3)
+    places = torch.tensor([[-1, 0, 600]])
+    codes = positions(places, 601)
     assert codes[0, 0].eq(0).all()
-    close(codes[0, 1:], halved_sinusoids(504, 8)[[3, 503]])
+    close(codes[0, 1:], halved_sinusoids(604, 8)[[3, 603]])
 
 
 def test_counted_places_pass_over_padding_and_go_on_where_they_were() -> None:
-    table = LearnedPlaces(6, 4, offset=2)
-    counted = CountedPlaces(table, pad_id=1)
+    table, count = LearnedPositions(4, 6, offset=2), WithoutPadding(pad_id=1)
     tokens = torch.tensor([[1, 5, 1, 6]])
     rows = table.table.weight
-    assert torch.equal(counted(tokens, torch.arange(4)[None])[0], rows[[1, 2, 1, 3]])
-    assert torch.equal(counted(tokens[:, 1:2], torch.tensor([[3]]))[0], rows[[5]])
+    assert torch.equal(table(*count(tokens, 0))[0], rows[[1, 2, 1, 3]])
+    assert torch.equal(table(*count(tokens[:, 1:2], 3))[0], rows[[5]])
+    assert torch.equal(table(*count(tokens[:, 1:2], torch.tensor([[3]])))[0], rows[[5]])
 
 
 def test_rotary_products_depend_on_distance_alone() -> None:

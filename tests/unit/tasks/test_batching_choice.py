@@ -8,9 +8,9 @@ import pytest
 from sightline.config import RunConfig, apply_settings
 from sightline.model_directory import write_settings
 from sightline.native.library import training_library
-from sightline.network.packing import LONGEST
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.translation import _batching, continuing
+from sightline.training.packed import LONGEST
 
 REQUEST = TrainRequest("tiny", [], [], "out", device="cpu")
 needs_library = pytest.mark.skipif(training_library() is None, reason="the compiled library is not there")
@@ -43,7 +43,7 @@ def test_what_is_padded_is_bucketed(setting: str) -> None:
 
 
 def test_without_the_library_everything_is_padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sightline.network.packing.training_library", lambda: None)
+    monkeypatch.setattr("sightline.training.packed.training_library", lambda: None)
     assert choice() == "bucketed"
     assert choice("train.batching=random") == "random"
 

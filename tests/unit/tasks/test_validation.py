@@ -9,7 +9,7 @@ import torch
 from sightline.config import DataConfig, DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.network.native_inference import NativeTransformer, native_available
 from sightline.tasks.validation import CHUNK, FIRST, validation_bleu
 

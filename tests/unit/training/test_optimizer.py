@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sightline.config import ModelConfig, TrainConfig
 from sightline.errors import UserError
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer
 
 TRAIN = TrainConfig()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from sightline.config import ModelConfig
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.training.recompute import recompute_layers
 
 SHAPE = ModelConfig(vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3)
@@ -26,7 +26,7 @@ def networks(norm_position: str = "post") -> tuple[nn.Module, nn.Module]:
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:
     torch.manual_seed(3)
-    model(SRC, TGT_IN, SRC_MASK).square().sum().backward()
+    model.states(SRC, TGT_IN, SRC_MASK).square().sum().backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -41,7 +41,7 @@ def kept_bytes(model: nn.Module) -> int:
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
-        model(SRC, TGT_IN, SRC_MASK)
+        model.states(SRC, TGT_IN, SRC_MASK)
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     return sum(size for address, size in sizes.items() if address not in own)
 
@@ -63,4 +63,4 @@ def test_less_is_kept() -> None:
 def test_without_gradients_nothing_changes() -> None:
     plain, sparing = (network.eval() for network in networks())
     with torch.inference_mode():
-        assert torch.equal(sparing(SRC, TGT_IN, SRC_MASK), plain(SRC, TGT_IN, SRC_MASK))
+        assert torch.equal(sparing.states(SRC, TGT_IN, SRC_MASK), plain.states(SRC, TGT_IN, SRC_MASK))

@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,11 +20,11 @@ from torch import Tensor, nn
 from sightline.config import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.errors import UserError, unwritable
-from sightline.network.build import build_model
+from sightline.families.sightline import build_model
 from sightline.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock
-from sightline.training.step import batch_loss, translation_objective, validation_loss
+from sightline.training.step import batch_loss, real_states, translation_objective, validation_loss
 from sightline.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -122,7 +123,9 @@ def assert_different(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) ->
 
 
 def loss_of(network: nn.Module, batch: Batch, label_smoothing: float = 0.1, r_drop: float = 0.0) -> Loss:
-    return batch_loss(network, network.get_parameter("output.weight"), batch, 0, label_smoothing, r_drop)
+    return batch_loss(
+        partial(real_states, network), network.get_parameter("output.weight"), batch, 0, label_smoothing, r_drop
+    )
 
 
 # The objective --------------------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def test_padding_is_no_part_of_the_loss() -> None:
 def test_r_drop_passes_every_pair_twice() -> None:
     network = build_model(replace(MODEL, dropout=0.3)).train()
     seen: list[Tensor] = []
-    network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    network.src_embeddings.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     divided = loss_of(network, BATCHES[0], 0.1, r_drop=100.0)
     first, second = seen[0].chunk(2)
     assert torch.equal(first, second)
@@ -287,7 +290,7 @@ def spoil_hidden(run: Run, steps: set[int]) -> None:
     def spoil(_module: nn.Module, _inputs: Any, hidden: Tensor) -> Tensor:
         return hidden * math.nan if next(calls) in steps else hidden
 
-    run.network.register_forward_hook(spoil)
+    run.network.decoder.register_forward_hook(spoil)
 
 
 def spoil_gradient(run: Run, steps: set[int]) -> None:
@@ -344,7 +347,7 @@ def test_out_of_memory_names_the_batch_and_the_setting(tmp_path: Path, error: Ex
     def fail(_module: nn.Module, _inputs: Any) -> None:
         raise error
 
-    run.network.register_forward_pre_hook(fail)
+    run.network.src_embeddings.register_forward_pre_hook(fail)
     rows, src_len, tgt_len = *BATCHES[0].src.shape, BATCHES[0].tgt_in.size(1)
     expected = f"batch of {rows} pairs, {src_len} source and {tgt_len} target pieces long; lower train.tokens_per_batch"
     with pytest.raises(UserError, match=expected):
@@ -371,7 +374,7 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     def fail(_module: nn.Module, _inputs: Any) -> None:
         raise RuntimeError("a bug")
 
-    run.network.register_forward_pre_hook(fail)
+    run.network.src_embeddings.register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match=r"^a bug$"):
         run.trainer.run()
 
@@ -523,7 +526,7 @@ def test_a_signal_ends_the_run_after_its_step(tmp_path: Path, number: signal.Sig
         if next(calls) == 3:
             signal.raise_signal(number)
 
-    run.network.register_forward_pre_hook(raise_at_3)
+    run.network.src_embeddings.register_forward_pre_hook(raise_at_3)
     assert run.trainer.run() == number.name
     (path,) = checkpoint_paths(tmp_path / "checkpoints")
     assert load_checkpoint(path).state["step"] == 3
@@ -539,7 +542,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
-    run.network.register_forward_pre_hook(raise_twice)
+    run.network.src_embeddings.register_forward_pre_hook(raise_twice)
     with pytest.raises(KeyboardInterrupt):
         run.trainer.run()
 
@@ -623,7 +626,7 @@ def test_a_signal_before_a_validation_leaves_it_for_later(tmp_path: Path) -> Non
         if next(calls) == 2:
             signal.raise_signal(signal.SIGINT)
 
-    run.network.register_forward_pre_hook(raise_at_2)
+    run.network.src_embeddings.register_forward_pre_hook(raise_at_2)
     assert run.trainer.run() == "SIGINT"
     assert run.validated == []
     again = Run(tmp_path, validate_every=2)

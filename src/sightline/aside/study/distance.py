@@ -87,7 +87,7 @@ TASKS = {"copy": draw_copy, "recall": draw_recall}
 def answers(network: Network, examples: Examples, device: str) -> Float[Tensor, "batch answers vocab"]:
     """Scores of what is written at the places that are asked for."""
     src, tgt_in = examples.src.to(device), examples.tgt_in.to(device)
-    hidden = network(src, tgt_in, torch.ones_like(src, dtype=torch.bool))
+    hidden = network.states(src, tgt_in, torch.ones_like(src, dtype=torch.bool))
     return network.logits(hidden[:, -examples.answer.size(1) :])
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +9,8 @@ from torch import Tensor, nn
 from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
 from sightline.aside.study.clock import kept_bytes, seconds
 from sightline.figures import Figure, Panel
-from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
-from sightline.network.cache import LayerCache
+from sightline.network.attention import DotProduct, MultiHeadAttention, scaled_dot_product_attention
+from sightline.network.masks import Mask
 from sightline.statistics import crossing, power_law
 
 EXPLICIT, FUSED, RECURRENT, CONVOLUTION = "attention, explicit", "attention, fused", "lstm", "conv"
@@ -36,12 +35,11 @@ def conditions(plan: Plan) -> list[Condition]:
     return [Condition(layer, n, d, plan.device) for d in widths for n in lengths for layer in layers]
 
 
-class ExplicitAttention(MultiHeadAttention):
-    """The same layer with the weights written out: the formula of section 3.2.1 instead of the fused kernel."""
+class Explicit(DotProduct):
+    """The weights written out: the formula of section 3.2.1 instead of the fused kernel."""
 
-    def forward(self, x: Tensor, memory: Tensor, mask: Any, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = (self.split_heads(p(memory)) for p in (self.q_proj, self.k_proj, self.v_proj))
-        return self.o_proj(self.merge_heads(scaled_dot_product_attention(q, k, v, mask)[0]))
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        return scaled_dot_product_attention(q, k, v, mask)[0]
 
 
 class Layer(nn.Module):
@@ -52,7 +50,7 @@ class Layer(nn.Module):
         heads = max(1, d // 64)
         self.kind = kind
         self.inner: nn.Module = {
-            EXPLICIT: lambda: ExplicitAttention(d, heads, d // heads, d // heads),
+            EXPLICIT: lambda: MultiHeadAttention(d, heads, d // heads, d // heads, kernel=Explicit()),
             FUSED: lambda: MultiHeadAttention(d, heads, d // heads, d // heads),
             RECURRENT: lambda: nn.LSTM(d, d, batch_first=True),
             CONVOLUTION: lambda: nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2),

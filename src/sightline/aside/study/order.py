@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -12,13 +11,13 @@ from torch.nn import functional as F
 from sightline.aside.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
 from sightline.aside.study.learning import learn
 from sightline.figures import Figure, Panel
-from sightline.network.attention import MultiHeadAttention, fused_attention
-from sightline.network.cache import LayerCache
+from sightline.network.attention import MultiHeadAttention
 from sightline.network.feed_forward import FeedForward
 from sightline.network.layers import EncoderLayer, Sublayer
 from sightline.network.masks import causal_mask
 from sightline.network.parameters import count_parameters
-from sightline.network.positions import LearnedPositions, SinusoidalPositions
+from sightline.network.positions import LearnedPositions, NoPositions, SinusoidalPositions, in_order
+from sightline.network.rotary import Rotary, rotary_rates
 
 SYMBOLS = 16
 KINDS = ("none", "none, causal", "sinusoidal", "learned", "rotary")
@@ -41,48 +40,13 @@ def conditions(plan: Plan) -> list[Condition]:
     return [Condition(kind, width, length, steps) for kind in KINDS]
 
 
-class NoPositions(nn.Module):
-    """Zero everywhere."""
-
-    def forward(self, start: int, length: int) -> Float[Tensor, " 1"]:
-        """Something to add that changes nothing."""
-        return torch.zeros(1)
-
-
-class RotaryAttention(MultiHeadAttention):
-    """Queries and keys turned by an angle that grows with their place (RoFormer, arXiv:2104.09864, section 3.2.2).
-
-    A score then depends on the distance of query and key alone.
-    """
-
-    def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        memory: Float[Tensor, "batch length d_model"],
-        mask: Any,
-        cache: LayerCache | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
-        """Self-attention only, of padded sentences: `memory` is `x`, and there is no cache."""
-        q, k, v = (self.split_heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
-        return self.o_proj(self.merge_heads(fused_attention(turned(q), turned(k), v, mask)))
-
-
-def turned(x: Float[Tensor, "batch heads length d_head"]) -> Float[Tensor, "batch heads length d_head"]:
-    """Each pair of components (i, i + half) turned by position / 10000^(2 i / d_head)."""
-    length, d_head = x.shape[-2:]
-    rate = 10000.0 ** (-torch.arange(0, d_head, 2, device=x.device) / d_head)
-    angle = torch.arange(length, device=x.device).unsqueeze(1) * rate
-    first, second = x.chunk(2, -1)
-    return torch.cat([first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()], -1)
-
-
 class Reader(nn.Module):
     """Encoder layers of the project (normalised first) over embeddings and one kind of positions."""
 
     def __init__(self, kind: str, width: int, max_len: int, n_heads: int = 2, n_layers: int = 2) -> None:
         super().__init__()
-        attention = RotaryAttention if kind == "rotary" else MultiHeadAttention
         d_head = width // n_heads
+        rotate = Rotary(rotary_rates(d_head, base=10000.0)) if kind == "rotary" else None
         self.is_causal = kind == "none, causal"
         self.embedding = nn.Embedding(SYMBOLS, width)
         self.positions = {
@@ -91,7 +55,7 @@ class Reader(nn.Module):
         }.get(kind, NoPositions)()
         self.layers = nn.ModuleList(
             EncoderLayer(
-                attention(width, n_heads, d_head, d_head),
+                MultiHeadAttention(width, n_heads, d_head, d_head, rotate=rotate),
                 FeedForward(width, 2 * width),
                 lambda: Sublayer(width, 0.0, norm_first=True),
             )
@@ -103,7 +67,7 @@ class Reader(nn.Module):
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length symbols"]:
         """Scores at every position."""
         length = tokens.size(1)
-        x = self.embedding(tokens) + self.positions(0, length)
+        x = self.embedding(tokens) + self.positions(*in_order(tokens))
         everything = torch.ones(length, length, dtype=torch.bool)
         mask = causal_mask(length, length, tokens.device) if self.is_causal else everything
         for layer in self.layers:

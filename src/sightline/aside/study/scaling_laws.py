@@ -23,7 +23,7 @@ from sightline.network.feed_forward import FeedForward
 from sightline.network.layers import EncoderLayer, Sublayer
 from sightline.network.masks import causal_mask
 from sightline.network.parameters import count_parameters
-from sightline.network.positions import SinusoidalPositions
+from sightline.network.positions import SinusoidalPositions, in_order
 from sightline.statistics import PowerLaw, power_law
 
 NETWORKS = ("transformer", "lstm")
@@ -107,7 +107,7 @@ class CharacterTransformer(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length characters"]:
         """Scores of the next character at every place."""
-        x = self.embedding(tokens) + self.positions(0, tokens.size(1))
+        x = self.embedding(tokens) + self.positions(*in_order(tokens))
         mask = causal_mask(tokens.size(1), tokens.size(1), tokens.device)[None, None]
         for layer in self.layers:
             x = layer(x, mask)

@@ -50,7 +50,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
     def step() -> None:
         network.zero_grad()
-        F.cross_entropy(network.logits(network(src, tgt, mask)).flatten(0, 1), tgt.flatten()).backward()
+        F.cross_entropy(network(src, tgt, mask).flatten(0, 1), tgt.flatten()).backward()
 
     time = seconds(step, c.device, repeats=3)
     product = operations(size(config), VOCAB * config.d_model, c.tokens) / matrix_rate(c.device)

@@ -239,14 +239,6 @@ def test_softmax_gradient_is_autograds() -> None:
     assert row["gradient"] == pytest.approx(scores.grad.norm(dim=-1).mean().item(), rel=1e-5)
 
 
-def test_rotary_scores_depend_on_distance_alone() -> None:
-    x = torch.randn(1, 1, 1, 8).expand(1, 1, 12, 8)
-    turned = order.turned(x)
-    scores = (turned @ turned.transpose(-2, -1))[0, 0]
-    assert torch.allclose(scores.diagonal(3), scores[0, 3].expand(9), atol=1e-5)
-    assert not torch.allclose(scores[0], scores[0, :1].expand(12), atol=1e-2)
-
-
 def test_buckets_of_length_partition_the_sentences() -> None:
     pairs = [("a", "x"), ("a b", "x y z w"), ("a b c", "x y z w")]
     rows = translation.bleu_by_length(pairs, ["x", "x y z w", "x y z w v u"], ends=(2, 5, 9))

@@ -1,9 +1,10 @@
-"""Sentences without padding: real positions one below the other, and attention that keeps sentences apart.
+"""A Transformer's pass without padding: real positions one below the other, and attention that keeps sentences apart.
 
 A batch of sentences of different lengths spends a twentieth of a training step on padding, and as much again on
 bringing heads into the shape that torch's attention takes. Packed, every product is over real positions only, and
 attention reads queries, keys and values where the projections left them. For training on a CPU, with the compiled
-library (`sightline.native`); elsewhere sentences are padded and `attention.fused_attention` does the same.
+library (`sightline.native`). The modules are those of `sightline.network`, which know nothing of this: what they
+compute with padding is the oracle.
 """
 
 from ctypes import byref
@@ -12,10 +13,16 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sightline.native.library import Inputs, PackedShape, training_library
 from sightline.native.network import LANES
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.embeddings import Embeddings
+from sightline.network.masks import Causal, Everywhere
+from sightline.network.plain import attention_is_plain
+from sightline.network.transformer import Transformer
 
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
 
@@ -51,10 +58,91 @@ def starts(mask: Bool[Tensor, "batch length"]) -> Int[Tensor, " sentences_and_en
     return torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0)).int()
 
 
-def can_pack(weight: Tensor, widths: tuple[int, ...], *masks: Bool[Tensor, "batch _"]) -> bool:
-    """Whether sentences of which `masks` say what is real can be packed, for attention with this weight and widths."""
-    suited = weight.dtype == torch.float32 and weight.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return suited and packs(widths, max(mask.size(1) for mask in masks))
+def packed_states(
+    network: Transformer,
+    src: Int[Tensor, "batch src_len"],
+    tgt_in: Int[Tensor, "batch tgt_len"],
+    src_mask: Bool[Tensor, "batch src_len"],
+    tgt_mask: Bool[Tensor, "batch tgt_len"],
+) -> Float[Tensor, "rows d_model"]:
+    """What `Transformer.states` gives at the positions that `tgt_mask` is True for, one below the other.
+
+    For a network and masks that `can_pack`.
+    """
+    sources, targets = starts(src_mask), starts(tgt_mask)
+    read, own, cross = (
+        Packing(sources, sources, False),
+        Packing(targets, targets, True),
+        Packing(targets, sources, False),
+    )
+    memory = _embed(network.src_embeddings, src, src_mask)
+    for layer in network.encoder.layers:
+        memory = _encoder_layer(layer, memory, read)
+    memory = network.encoder.norm(memory)
+    x = _embed(network.tgt_embeddings, tgt_in, tgt_mask)
+    for layer in network.decoder.layers:
+        x = _decoder_layer(layer, x, memory, own, cross)
+    return network.decoder.norm(x)[0]
+
+
+def _embed(
+    embeddings: Any, tokens: Int[Tensor, "batch length"], mask: Bool[Tensor, "batch length"]
+) -> Float[Tensor, "1 rows d_model"]:
+    """Of the tokens that `mask` is True for; they stand left of all padding, so their places are their columns."""
+    places, chosen = mask.nonzero()[None, :, 1], tokens[mask][None]
+    return embeddings.finish(embeddings.sum(chosen, places, tokens.size(1)))
+
+
+def _encoder_layer(layer: Any, x: Tensor, packing: Packing) -> Tensor:
+    x = layer.self_attn_sublayer(x, lambda h: _self_attention(layer.self_attn, h, packing))
+    return layer.ffn_sublayer(x, layer.ffn)
+
+
+def _decoder_layer(layer: Any, x: Tensor, memory: Tensor, own: Packing, cross: Packing) -> Tensor:
+    x = layer.self_attn_sublayer(x, lambda h: _self_attention(layer.self_attn, h, own))
+    x = layer.cross_attn_sublayer(x, lambda h: _cross_attention(layer.cross_attn, h, memory, cross))
+    return layer.ffn_sublayer(x, layer.ffn)
+
+
+def _self_attention(a: MultiHeadAttention, x: Float[Tensor, "1 rows d_model"], packing: Packing) -> Tensor:
+    qkv = _project(x[0], a.q_proj, a.k_proj, a.v_proj)
+    return a.o_proj(packed_attention(qkv, None, a.n_heads, _widths(a), packing))[None]
+
+
+def _cross_attention(a: MultiHeadAttention, x: Tensor, memory: Tensor, packing: Packing) -> Tensor:
+    kv = _project(memory[0], a.k_proj, a.v_proj)
+    return a.o_proj(packed_attention(a.q_proj(x[0]), kv, a.n_heads, _widths(a), packing))[None]
+
+
+def _project(x: Float[Tensor, "rows d_model"], *projections: nn.Linear) -> Float[Tensor, "rows _"]:
+    """What each of `projections` makes of `x`, side by side, by one matrix product.
+
+    Joining the weights costs a copy of them; having the gradient of `x` from one product instead of a sum of several
+    saves more than that.
+    """
+    weight = torch.cat([projection.weight for projection in projections])
+    bias = torch.cat([projection.bias for projection in projections])
+    return F.linear(x, weight, bias)
+
+
+def _widths(attention: MultiHeadAttention) -> tuple[int, int]:
+    """d_k and d_v of a head."""
+    return attention.q_proj.out_features // attention.n_heads, attention.v_proj.out_features // attention.n_heads
+
+
+def can_pack(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> bool:
+    """Whether `packed_states` computes what the network does, for sentences of which `masks` say what is real."""
+    if not isinstance(network, Transformer) or torch.is_autocast_enabled("cpu"):
+        return False
+    weight = network.tgt_embeddings.tokens.weight
+    if weight.dtype != torch.float32 or weight.device.type != "cpu":
+        return False
+    if (type(network.encoder.reach), type(network.decoder.reach)) != (Everywhere, Causal):
+        return False
+    attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
+    if not (isinstance(network.src_embeddings, Embeddings) and all(map(attention_is_plain, attentions))):
+        return False
+    return packs(_widths(attentions[0]), max(mask.size(1) for mask in masks))
 
 
 def packs(widths: tuple[int, ...], longest: int) -> bool:

@@ -10,18 +10,20 @@ from torch import Tensor, nn
 
 from sightline.errors import UserError
 from sightline.families.palm import palm_config
-from sightline.network.build_family import FamilyNetwork, build_family, build_unfilled
-from sightline.network.family_config import FamilyConfig, RotaryConfig, StackConfig, family_config
+from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
+from sightline.network.axes_file import network_config
+from sightline.network.build import Network, build
+from sightline.network.unfilled import build_unfilled
 
 STACK = StackConfig(d_model=12, n_layers=2, n_heads=2, d_ff=16, d_head=6)
-DECODER = FamilyConfig("test", vocab_size=9, decoder=STACK)
-BOTH = FamilyConfig("test", vocab_size=9, encoder=STACK, decoder=STACK)
-PICTURE = FamilyConfig(
+DECODER = NetworkConfig("test", vocab_size=9, decoder=STACK)
+BOTH = NetworkConfig("test", vocab_size=9, encoder=STACK, decoder=STACK)
+PICTURE = NetworkConfig(
     "test", encoder=STACK, front="patches", image_size=(4, 6), patch_size=2, n_channels=1, n_prefix=2,
     head="image_class", n_classes=3, n_class_states=1, tie_head=False,
 )  # fmt: skip
 SOUND = replace(BOTH, front="audio", n_mels=4, encoder=replace(STACK, max_len=5))
-TEXT = FamilyConfig("test", vocab_size=9, encoder=STACK, head="masked", n_classes=3)
+TEXT = NetworkConfig("test", vocab_size=9, encoder=STACK, head="masked", n_classes=3)
 ROTARY = RotaryConfig(6)
 LEARNED = {"positions": "learned", "max_len": 20}
 
@@ -32,9 +34,9 @@ INPUTS: dict[str, tuple[Tensor, ...]] = {
 }
 
 
-def build(config: FamilyConfig) -> FamilyNetwork:
+def fixed(config: NetworkConfig) -> Network:
     """With parameters that depend on their number and place only, not on a generator's state."""
-    network = build_family(config)
+    network = build(config)
     with torch.no_grad():
         for i, parameter in enumerate(network.parameters()):
             values = torch.linspace(0, 40 + i, parameter.numel()).sin()
@@ -42,14 +44,14 @@ def build(config: FamilyConfig) -> FamilyNetwork:
     return network
 
 
-def run(config: FamilyConfig) -> tuple[list[tuple[int, ...]], Tensor]:
+def run(config: NetworkConfig) -> tuple[list[tuple[int, ...]], Tensor]:
     network = build(config)
     tokens = (TOKENS, TOKENS) if config.encoder and config.decoder else (TOKENS,)
     with torch.no_grad():
         return [tuple(p.shape) for p in network.parameters()], network(*INPUTS.get(config.front, tokens))
 
 
-def stack(**changes: Any) -> FamilyConfig:
+def stack(**changes: Any) -> NetworkConfig:
     return replace(DECODER, decoder=replace(STACK, **changes))
 
 
@@ -76,7 +78,9 @@ STACK_AXES = [
         ({}, {"n_heads": 3}),
         ({}, {"d_ff": 20}),
         ({}, {"d_head": 4}),
+        ({}, {"d_v": 4}),
         ({}, {"n_kv_heads": 1}),
+        ({}, {"heads": (1, 2)}),
         ({}, {"attention_bias": "qvo"}),
         ({}, {"score_scale": 1.0}),
         ({}, {"score_cap": 0.5}),
@@ -95,6 +99,7 @@ STACK_AXES = [
         ({"parallel": "two_norms"}, {"parallel": "one_norm"}),
         ({}, {"positions": "sinusoidal"}),
         ({"positions": "sinusoidal"}, {"positions": "sinusoidal_tensor2tensor"}),
+        ({"positions": "sinusoidal"}, {"positions": "sinusoidal_interleaved"}),
         ({}, LEARNED),
         (LEARNED, {"max_len": 21}),
         (LEARNED, {"position_offset": 2}),
@@ -110,7 +115,10 @@ STACK_AXES = [
         ({}, {"relative_buckets": 4}),
         ({"relative_buckets": 6}, {"relative_distance": 3}),
     )
-] + [(TEXT, replace(TEXT, encoder=replace(STACK, d_embedding=5)))]  # fmt: skip
+] + [
+    (TEXT, replace(TEXT, encoder=replace(STACK, d_embedding=5))),
+    (BOTH, replace(BOTH, decoder=replace(STACK, cross_heads=(2, 1)))),
+]  # fmt: skip
 MODEL_AXES = [
     (DECODER, replace(DECODER, vocab_size=10)),
     (DECODER, replace(DECODER, decoder=None, encoder=STACK)),
@@ -149,9 +157,9 @@ def differences(axes: list[tuple[Any, Any]], kind: type, part: str = "") -> set[
 
 
 @pytest.mark.parametrize(("one", "other"), STACK_AXES + MODEL_AXES + ROTARY_AXES)
-def test_every_axis_changes_the_network(one: FamilyConfig, other: FamilyConfig) -> None:
+def test_every_axis_changes_the_network(one: NetworkConfig, other: NetworkConfig) -> None:
     if one.n_mels != other.n_mels or one.image_size != other.image_size or one.n_channels != other.n_channels:
-        assert [p.shape for p in build(one).parameters()] != [p.shape for p in build(other).parameters()]
+        assert [p.shape for p in fixed(one).parameters()] != [p.shape for p in fixed(other).parameters()]
         return
     (shapes, logits), (other_shapes, other_logits) = run(one), run(other)
     same = shapes == other_shapes and logits.shape == other_logits.shape
@@ -161,13 +169,14 @@ def test_every_axis_changes_the_network(one: FamilyConfig, other: FamilyConfig) 
 def test_no_axis_is_forgotten() -> None:
     assert differences(ROTARY_AXES, RotaryConfig, "decoder") == {f.name for f in fields(RotaryConfig)}
     tried = differences(STACK_AXES, StackConfig, "decoder") | differences(STACK_AXES, StackConfig, "encoder")
-    assert tried == {f.name for f in fields(StackConfig)}
-    assert differences(MODEL_AXES, FamilyConfig) == {f.name for f in fields(FamilyConfig)} - {"family"}
+    trained_with = {"dropout"}  # test_build.py
+    assert tried == {f.name for f in fields(StackConfig)} - trained_with
+    assert differences(MODEL_AXES, NetworkConfig) == {f.name for f in fields(NetworkConfig)} - {"family"}
 
 
 @pytest.mark.parametrize("config", [BOTH, PICTURE, SOUND, TEXT, stack(rotary=ROTARY, windows=(0, 3))])
-def test_a_configuration_survives_json(config: FamilyConfig) -> None:
-    assert family_config(json.loads(json.dumps(config.as_dict())), "here") == config
+def test_a_configuration_survives_json(config: NetworkConfig) -> None:
+    assert network_config(json.loads(json.dumps(config.as_dict())), "here") == config
 
 
 def test_fixed_tables_are_made_where_parameters_take_no_memory() -> None:
@@ -200,11 +209,11 @@ def test_palms_block_is_its_formula() -> None:
 @pytest.mark.parametrize(
     ("config", "inputs", "message"),
     [
-        (stack(positions="learned", max_len=4), (TOKENS,), "8 tokens is longer than the model's 4 learned positions"),
+        (stack(positions="learned", max_len=4), (TOKENS,), "8 pieces is longer than the model's 4 learned positions"),
         (PICTURE, (torch.zeros(1, 3, 4, 6),), r"\(3, 4, 6\) is not \(1, 4, 6\): resize it"),
         (SOUND, (torch.zeros(1, 4, 12), TOKENS[:1]), "12 frames is longer than the model's 10: cut it"),
     ],
 )
-def test_inputs_that_do_not_fit(config: FamilyConfig, inputs: tuple[Tensor, ...], message: str) -> None:
+def test_inputs_that_do_not_fit(config: NetworkConfig, inputs: tuple[Tensor, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        build(config)(*inputs)
+        fixed(config)(*inputs)

@@ -1,15 +1,21 @@
 """Without padding the Transformer computes what it does with it: outputs, gradients, and nothing across sentences."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from sightline.config import ModelConfig
+from sightline.families.sightline import axes, build_model
 from sightline.native.library import library
 from sightline.network.attention import scaled_dot_product_attention
-from sightline.network.build import build_model
-from sightline.network.packing import LONGEST, Packing, can_pack, packed_attention, starts
+from sightline.network.axes import RotaryConfig
+from sightline.network.build import Network, build
 from sightline.training.loss import sequence_loss
+from sightline.training.packed import LONGEST, Packing, can_pack, packed_attention, starts
+from sightline.training.step import real_states
 
 pytestmark = pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
 
@@ -77,10 +83,10 @@ def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def test_a_model_without_padding(changes: dict[str, object]) -> None:
     model = build_model(config(**changes))
     src, tgt_in, src_mask, tgt_mask = batch()
-    padded = model(src, tgt_in, src_mask)[tgt_mask]
-    packed = model.without_padding(src, tgt_in, src_mask, tgt_mask)
+    padded = model.states(src, tgt_in, src_mask)[tgt_mask]
+    packed = real_states(model, src, tgt_in, src_mask, tgt_mask)
     torch.testing.assert_close(packed, padded, **CLOSE)
-    parameters = [p for name, p in model.named_parameters() if name != "output.weight" or p.requires_grad]
+    parameters = [p for name, p in model.named_parameters() if name != "head.output.weight" or p.requires_grad]
     upstream = torch.randn_like(packed)
     gradients = (torch.autograd.grad(x, parameters, upstream, allow_unused=True) for x in (packed, padded))
     torch.testing.assert_close(*map(list, gradients), rtol=1e-3, atol=1e-4)
@@ -89,9 +95,9 @@ def test_a_model_without_padding(changes: dict[str, object]) -> None:
 def test_what_stands_in_padding_is_never_read() -> None:
     model = build_model(config())
     src, tgt_in, src_mask, tgt_mask = batch()
-    before = model.without_padding(src, tgt_in, src_mask, tgt_mask)
+    before = real_states(model, src, tgt_in, src_mask, tgt_mask)
     other = src.masked_fill(~src_mask, 7), tgt_in.masked_fill(~tgt_mask, 7)
-    assert torch.equal(model.without_padding(*other, src_mask, tgt_mask), before)
+    assert torch.equal(real_states(model, *other, src_mask, tgt_mask), before)
 
 
 @pytest.mark.parametrize("why", ["double", "narrow heads", "long", "no library"])
@@ -101,22 +107,69 @@ def test_otherwise_the_padded_model_is_used(why: str, monkeypatch: pytest.Monkey
     if why == "double":
         model.double()
     if why == "long":
-        monkeypatch.setattr("sightline.network.packing.LONGEST", 11)
+        monkeypatch.setattr("sightline.training.packed.LONGEST", 11)
     if why == "no library":
-        monkeypatch.setattr("sightline.network.packing.training_library", lambda: None)
-    monkeypatch.setattr("sightline.network.attention.packed_attention", None)
+        monkeypatch.setattr("sightline.training.packed.training_library", lambda: None)
+    monkeypatch.setattr("sightline.training.step.packed_states", None)
     torch.testing.assert_close(
-        model.without_padding(src, tgt_in, src_mask, tgt_mask), model(src, tgt_in, src_mask)[tgt_mask]
+        real_states(model, src, tgt_in, src_mask, tgt_mask), model.states(src, tgt_in, src_mask)[tgt_mask]
     )
 
 
+PLAIN = axes(config())
+BOTH = PLAIN.encoder, PLAIN.decoder
+
+
+def varied(**changes: object) -> Network:
+    """The plain network with other axes in both stacks."""
+    encoder, decoder = (replace(stack, **changes) for stack in BOTH if stack)
+    return build(replace(PLAIN, encoder=encoder, decoder=decoder))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "rms", "norm_position": "pre"},
+        {"activation": "silu", "gated": True, "ffn_bias": False},
+        {"positions": "learned", "max_len": 12, "position_offset": 2, "embedding_norm": True},
+        {"positions": "sinusoidal_tensor2tensor", "count_from": 0, "position_offset": 1},
+    ],
+    ids=str,
+)
+def test_what_is_not_attention_may_vary(changes: dict[str, object]) -> None:
+    model: Any = varied(**changes)
+    src, tgt_in, src_mask, tgt_mask = batch()
+    src, tgt_in = src * src_mask, tgt_in * tgt_mask  # padding has the id 0, which one of these looks at
+    assert can_pack(model, src_mask, tgt_mask)
+    packed = real_states(model, src, tgt_in, src_mask, tgt_mask)
+    torch.testing.assert_close(packed, model.states(src, tgt_in, src_mask)[tgt_mask], **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rotary": RotaryConfig(16)},
+        {"n_kv_heads": 1},
+        {"relative_buckets": 8},
+        {"score_cap": 5.0},
+        {"score_scale": 1.0},
+        {"attention_bias": "qo"},
+        {"normalise_heads": True},
+        {"windows": (3, 3)},
+    ],
+    ids=str,
+)
+def test_other_attention_is_padded(changes: dict[str, object]) -> None:
+    assert not can_pack(varied(**changes), *batch()[2:])
+
+
 def test_can_pack() -> None:
-    mask = torch.ones(1, LONGEST, dtype=torch.bool)
-    assert can_pack(torch.zeros(1), (8, 64), mask)
-    assert not can_pack(torch.zeros(1), (8, 12), mask)
-    assert not can_pack(torch.zeros(1), (8, 64), torch.ones(1, LONGEST + 1, dtype=torch.bool))
+    mask, model = torch.ones(1, LONGEST, dtype=torch.bool), build_model(config())
+    assert can_pack(model, mask)
+    assert not can_pack(build_model(config(d_v=12)), mask)
+    assert not can_pack(model, torch.ones(1, LONGEST + 1, dtype=torch.bool))
     with torch.autocast("cpu", torch.bfloat16):
-        assert not can_pack(torch.zeros(1), (8, 64), mask)
+        assert not can_pack(model, mask)
 
 
 def test_starts() -> None:
@@ -132,8 +185,8 @@ def test_threads_change_nothing() -> None:
         torch.set_num_threads(threads)
         try:
             torch.manual_seed(1)
-            hidden = model.without_padding(src, tgt_in, src_mask, tgt_mask)
-            loss = sequence_loss(hidden[None], model.output.weight, tgt_in[tgt_mask], 0.1).objective
+            hidden = real_states(model, src, tgt_in, src_mask, tgt_mask)
+            loss = sequence_loss(hidden[None], model.head.output.weight, tgt_in[tgt_mask], 0.1).objective
             (gradient,) = torch.autograd.grad(loss, [model.src_embeddings.tokens.weight])
         finally:
             torch.set_num_threads(1)

@@ -1,0 +1,67 @@
+"""Our own family: a recipe's [model] to the axes that networks are built from (`network.axes`).
+
+With the defaults it is the paper's Transformer (arXiv:1706.03762); every other field is one of its Table 3, or what a
+descendant changed. Parameters need no table of names: the names in a model directory are those of the modules.
+"""
+
+from typing import TYPE_CHECKING
+
+from sightline.config import ModelConfig
+from sightline.network.axes import NetworkConfig, StackConfig
+from sightline.network.build import build, token_front
+from sightline.network.transformer import Transformer
+
+if TYPE_CHECKING:
+    from sightline.network.pooled import PooledEncoder
+
+POSITIONS = {"sinusoidal": "sinusoidal_interleaved", "learned": "learned"}
+
+
+def axes(c: ModelConfig) -> NetworkConfig:
+    """The axes of a Transformer that translates."""
+    return NetworkConfig(
+        "sightline",
+        vocab_size=c.vocab_size,
+        encoder=stack(c, c.n_encoder_layers, c.encoder_heads),
+        decoder=stack(c, c.n_decoder_layers, c.decoder_heads, c.cross_heads),
+        share_embeddings=c.tied_embeddings == "all",
+        tie_head=c.tied_embeddings != "none",
+    )
+
+
+def stack(c: ModelConfig, n_layers: int, heads: tuple[int, ...] = (), cross_heads: tuple[int, ...] = ()) -> StackConfig:
+    """The axes of one stack."""
+    d_head = c.d_model // c.n_heads  # a head stays as wide when others go
+    return StackConfig(
+        c.d_model,
+        n_layers,
+        c.n_heads,
+        c.d_ff,
+        d_head=c.d_k or d_head,
+        d_v=c.d_v or d_head,
+        heads=heads,
+        cross_heads=cross_heads,
+        dropout=c.dropout,
+        activation="relu",
+        norm_position=c.norm_position,
+        positions=POSITIONS[c.positions],
+        max_len=c.max_len,
+        embedding_scale=c.d_model**0.5,
+    )
+
+
+def build_model(c: ModelConfig) -> Transformer:
+    """The Transformer of that configuration with fresh parameters from torch's global generator."""
+    assert c.vocab_size > 0, "vocab_size is known once a tokenizer is"
+    network = build(axes(c))
+    assert isinstance(network, Transformer)
+    return network
+
+
+def build_pooled_transformer(c: ModelConfig) -> "PooledEncoder":
+    """The Transformer's encoder, pooled, with fresh parameters; of texts, or of a series where `n_inputs` says so."""
+    from sightline.network.build_others import build_pooled, series_front  # which no translator needs
+
+    encoder = stack(c, c.n_encoder_layers, c.encoder_heads)
+    front = series_front(encoder, c.n_inputs) if c.n_inputs else token_front(encoder, c.vocab_size)
+    return build_pooled(encoder, front, c.pooling, c.n_outputs)
