@@ -4,6 +4,7 @@ What only training, scoring or drafts need is imported there: a first translatio
 one of these things where the compiled library can translate (`compiled`).
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
@@ -370,7 +371,7 @@ def train(
     from sightline.pipeline import TrainRequest, train_model
 
     pairs = settings.items() if isinstance(settings, Mapping) else None
-    listed = [f"{key}={value}" for key, value in pairs] if pairs is not None else list(settings)
+    listed = [f"{key}={_as_written(value)}" for key, value in pairs] if pairs is not None else list(settings)
     request = TrainRequest(
         recipe=str(recipe) or ("" if init else "small"),
         train=[str(path) for path in train],
@@ -389,6 +390,11 @@ def train(
     if reason.startswith("SIG"):
         raise UserError(f"{out}: training was interrupted by {reason}; call again with resume=True to go on")
     return load(out, device)
+
+
+def _as_written(value: Any) -> str:
+    """A value of Python as `--set` takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def as_record(translation: Translation) -> dict[str, Any]:

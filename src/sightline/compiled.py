@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,23 @@ from sightline.network.names import todays_names
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
 SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
 LEARNED = "embeddings.positions.table.weight"  # of either side
+READ = {  # settings of [model] that this module reads, or that mean nothing to what is computed
+    "architecture", "task", "vocab_size", "pad_id", "dropout", "d_model", "d_ff", "n_heads", "d_k", "d_v",
+    "encoder_heads", "decoder_heads", "cross_heads", "n_encoder_layers", "n_decoder_layers", "norm_position",
+    "positions", "max_len", "tied_embeddings",
+}  # fmt: skip
 COMPUTES = ("float32", "int8")  # what the library computes with
 
 
 def is_for_library(c: ModelConfig) -> bool:
     """Whether the library is there and takes a network of this configuration."""
-    return c.architecture == "transformer" and c.d_model % LANES == 0 and library() is not None
+    return c.architecture == "transformer" and is_papers(c) and c.d_model % LANES == 0 and library() is not None
+
+
+def is_papers(c: ModelConfig) -> bool:
+    """Whether nothing is set but what this module reads; other parts go to the library by way of torch's modules."""
+    others = (f for f in fields(c) if f.name not in READ)
+    return c.positions in ("sinusoidal", "learned") and all(getattr(c, f.name) == f.default for f in others)
 
 
 def fits(c: ModelConfig, weights: Weights) -> bool:

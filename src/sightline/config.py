@@ -79,6 +79,9 @@ def choice(choices: tuple[str, ...], help: str, **says: Any) -> Any:
     return setting(choices[0], help, choices=choices, **says)
 
 
+POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "none")
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
@@ -102,7 +105,13 @@ class ModelConfig:
     n_decoder_layers: int = setting(6, "layers that write [N]", POSITIVE, only_for=DECODER)
     dropout: float = setting(0.1, "on every sub-layer output and on embeddings [P_drop]", RATE)
     norm_position: str = choice(("post", "pre"), "norm(x + f(x)), the paper's, or x + f(norm(x))", only_for=TRANSFORMER)
-    positions: str = choice(("sinusoidal", "learned"), "learned: Table 3, row E", only_for=PARALLEL)
+    norm: str = choice(("layer", "rms"), "rms: without mean and bias (arXiv:1910.07467)", only_for=TRANSFORMER)
+    activation: str = choice(("relu", "gelu", "silu"), "of the feed-forward network", only_for=TRANSFORMER)
+    gated: bool = setting(False, "feed-forward networks have a gate (arXiv:2002.05202)", only_for=TRANSFORMER)
+    biases: bool = setting(True, "linear layers have biases", only_for=TRANSFORMER)
+    n_kv_heads: int = setting(0, "heads of keys and values; 0 = n_heads (arXiv:2305.13245)", only_for=TRANSFORMER)
+    normalise_heads: bool = setting(False, "a norm on every head's queries and keys", only_for=TRANSFORMER)
+    positions: str = choice(POSITIONS, "learned: Table 3, row E; rotary, relative: in attention", only_for=PARALLEL)
     max_len: int = setting(1024, "longest sequence learned positions address, pieces", POSITIVE, only_for=PARALLEL)
     tied_embeddings: str = choice(("all", "target", "none"), "target: all but the source's", only_for=DECODER)
     cell: str = choice(("gru", "lstm", "rnn"), "of the layers; rnn has a tanh alone", only_for=RECURRENT)
@@ -269,8 +278,10 @@ def _check_task(config: RunConfig) -> None:
 def _check_alignment(config: RunConfig) -> None:
     """Refuse what does not go with an attention head that learns links."""
     values = flatten(config)
-    for key in ("data.bpe_dropout", "train.compile", "train.recompute") if config.train.alignment_weight else ():
-        if values[key]:
+    others = {"data.bpe_dropout": 0.0, "train.compile": False, "train.recompute": False}
+    others |= {"model.biases": True, "model.n_kv_heads": 0, "model.normalise_heads": False}
+    for key in others if config.train.alignment_weight else ():
+        if values[key] != others[key]:
             raise UserError(f"train.alignment_weight does not go with {key} = {values[key]}: leave out one")
 
 
@@ -283,6 +294,13 @@ def _check_transformer(config: RunConfig) -> None:
         )
     if model.positions == "sinusoidal" and model.d_model % 2:
         raise UserError(f"model.d_model = {model.d_model}: sinusoidal positions need an even width")
+    if model.positions == "rotary" and (model.d_k or model.d_model // model.n_heads) % 2:
+        raise UserError("model.positions = rotary turns pairs of a head's components: set an even model.d_k")
+    if model.n_kv_heads and (model.n_heads % model.n_kv_heads or model.encoder_heads or model.cross_heads):
+        raise UserError(
+            f"model.n_kv_heads = {model.n_kv_heads}: model.n_heads = {model.n_heads} must be a multiple of it, and no "
+            "head pruned"
+        )
     if config.train.alignment_layer > model.n_decoder_layers:
         raise UserError(
             f"train.alignment_layer = {config.train.alignment_layer}: the decoder has {model.n_decoder_layers} layers"

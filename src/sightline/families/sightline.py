@@ -7,14 +7,15 @@ descendant changed. Parameters need no table of names: the names in a model dire
 from typing import TYPE_CHECKING
 
 from sightline.config import ModelConfig
-from sightline.network.axes import NetworkConfig, StackConfig
+from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 from sightline.network.build import build, token_front
 from sightline.network.transformer import Transformer
 
 if TYPE_CHECKING:
     from sightline.network.pooled import PooledEncoder
 
-POSITIONS = {"sinusoidal": "sinusoidal_interleaved", "learned": "learned"}
+POSITIONS = {"sinusoidal": "sinusoidal_interleaved", "learned": "learned"}  # the others enter in attention
+BUCKETS = 32  # of relative positions, as in T5
 
 
 def axes(c: ModelConfig) -> NetworkConfig:
@@ -39,13 +40,21 @@ def stack(c: ModelConfig, n_layers: int, heads: tuple[int, ...] = (), cross_head
         c.d_ff,
         d_head=c.d_k or d_head,
         d_v=c.d_v or d_head,
+        n_kv_heads=c.n_kv_heads,
         heads=heads,
         cross_heads=cross_heads,
         dropout=c.dropout,
-        activation="relu",
+        attention_bias="qkvo" if c.biases else "",
+        normalise_heads=c.normalise_heads,
+        activation=c.activation,
+        gated=c.gated,
+        ffn_bias=c.biases,
+        norm=c.norm,
         norm_position=c.norm_position,
-        positions=POSITIONS[c.positions],
+        positions=POSITIONS.get(c.positions, "none"),
         max_len=c.max_len,
+        rotary=RotaryConfig(c.d_k or d_head) if c.positions == "rotary" else None,
+        relative_buckets=BUCKETS if c.positions == "relative" else 0,
         embedding_scale=c.d_model**0.5,
     )
 

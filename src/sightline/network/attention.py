@@ -83,7 +83,7 @@ class AsItIs(nn.Module):
     """Queries and keys as they are: what `rotary.Rotary` takes the place of."""
 
     def forward(
-        self, x: Float[Tensor, "batch heads length d_k"], start: int
+        self, x: Float[Tensor, "batch heads length d_k"], start: object
     ) -> Float[Tensor, "batch heads length d_k"]:
         """`x` itself."""
         return x

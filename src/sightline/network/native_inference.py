@@ -22,7 +22,7 @@ from sightline.native.network import LANES, Decoding, Found, Linear, Network, Sh
 from sightline.network.attention import DotProduct, MultiHeadAttention
 from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
-from sightline.network.positions import LearnedPositions, WithoutPadding, in_order
+from sightline.network.positions import LearnedPositions, NoPositions, WithoutPadding, in_order
 
 # --- What the library takes ---
 
@@ -32,8 +32,8 @@ NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"
 PARTS = {
     "Transformer", "Encoder", "Decoder", "EncoderLayer", "DecoderLayer", "Sublayer", "Everywhere", "Causal",
     "MultiHeadAttention", "AsItIs", "FeedForward", "GatedFeedForward", "LanguageHead", "ScaledLanguageHead",
-    "Embeddings", "SinusoidalPositions", "LearnedPositions", "Dropout", "Embedding", "Linear", "Identity", "ModuleList",
-    *NORMS,
+    "Embeddings", "SinusoidalPositions", "LearnedPositions", "NoPositions", "Dropout", "Embedding", "Linear",
+    "Identity", "ModuleList", *NORMS,
 }  # fmt: skip
 PARAMETERS = re.compile(  # which of their parameters are packed; others would be left out in silence
     r"(src|tgt)_embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.table\.weight)"
@@ -130,8 +130,11 @@ def _padding(embeddings: Embeddings) -> int:
     return embeddings.numbering.pad_id
 
 
-def _codes(positions: Any, length: int) -> Any:
+def _codes(embeddings: Embeddings, length: int) -> Any:
     """The codes of `length` positions or more, if there are more; all where they were learned."""
+    positions: Any = embeddings.positions
+    if isinstance(positions, NoPositions):
+        return torch.zeros(length, embeddings.tokens.embedding_dim).numpy()
     if isinstance(positions, LearnedPositions):
         return positions.table.weight.detach()[positions.offset :].numpy()
     return positions.codes(length + positions.offset, positions.d_model)[positions.offset :].numpy()
@@ -152,7 +155,7 @@ class NativeTransformer(nn.Module):
         super().__init__()
         self.training = False
         self.device_mark = nn.Parameter(torch.zeros(0), requires_grad=False)  # says that this is on a CPU
-        src, tgt = model.src_embeddings.positions, model.tgt_embeddings.positions
+        src, tgt = model.src_embeddings, model.tgt_embeddings
         shape, int8 = shape_of(model), compute == "int8"
         self.network = Network(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), int8)
 

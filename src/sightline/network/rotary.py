@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.network.axes import RotaryConfig
@@ -57,13 +57,14 @@ class Rotary(nn.Module):
         self.register_buffer("sin", torch.empty(0, 2 * len(rates)), persistent=False)
 
     def forward(
-        self, x: Float[Tensor, "batch heads length d_head"], start: int
+        self, x: Float[Tensor, "batch heads length d_head"], start: int | Int[Tensor, " length"]
     ) -> Float[Tensor, "batch heads length d_head"]:
-        """`x` turned; its first position is `start`."""
-        end = start + x.size(2)
+        """`x` turned; its first position is `start`, or its positions are those of `start`."""
+        end = start + x.size(2) if isinstance(start, int) else int(start.max()) + 1
         if end > len(self.cos):
             self._grow(max(64, end, 2 * len(self.cos)), x.device)
-        cos, sin = (table[start:end].to(x.dtype) for table in (self.cos, self.sin))
+        at = slice(start, end) if isinstance(start, int) else start
+        cos, sin = (table[at].to(x.dtype) for table in (self.cos, self.sin))
         turned, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
         first, second = turned.chunk(2, -1)
         turned = turned * cos + torch.cat([-second, first], -1) * sin

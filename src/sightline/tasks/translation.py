@@ -173,7 +173,8 @@ def _batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     model, train = config.model, config.train
     plain = train.precision != "bf16" and not train.compile and not train.alignment_weight
     widths = (width or model.d_model // model.n_heads for width in (model.d_k, model.d_v))
-    packed = plain and model.architecture == "transformer" and device_name(request.device) == "cpu"
+    plain = plain and model.architecture == "transformer" and not (model.n_kv_heads or model.positions == "relative")
+    packed = plain and device_name(request.device) == "cpu"
     return "random" if packed and packs(tuple(widths), config.data.max_length) else "bucketed"
 
 

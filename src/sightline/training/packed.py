@@ -9,6 +9,7 @@ compute with padding is the oracle.
 
 from ctypes import byref
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,10 +19,9 @@ from torch.nn import functional as F
 
 from sightline.native.library import Inputs, PackedShape, training_library
 from sightline.native.network import LANES
-from sightline.network.attention import MultiHeadAttention
+from sightline.network.attention import AsItIs, DotProduct, MultiHeadAttention, merge_heads, split_heads
 from sightline.network.embeddings import Embeddings
 from sightline.network.masks import Causal, Everywhere
-from sightline.network.plain import attention_is_plain
 from sightline.network.transformer import Transformer
 
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
@@ -41,6 +41,12 @@ class Packing:
             assert rows[0] == 0 and bool((rows.diff() >= 0).all()), "sentences follow each other from row 0 on"
         assert len(self.queries) == len(self.keys)
         assert not self.causal or torch.equal(self.queries, self.keys), "what is later is known among the same rows"
+
+    @cached_property
+    def places(self) -> Int[Tensor, " rows"]:
+        """Where each row stands in its sentence."""
+        starts = self.queries[:-1].long().repeat_interleave(self.queries.diff().long())
+        return torch.arange(len(starts)) - starts
 
     @property
     def weights(self) -> int:
@@ -105,13 +111,31 @@ def _decoder_layer(layer: Any, x: Tensor, memory: Tensor, own: Packing, cross: P
 
 
 def _self_attention(a: MultiHeadAttention, x: Float[Tensor, "1 rows d_model"], packing: Packing) -> Tensor:
-    qkv = _project(x[0], a.q_proj, a.k_proj, a.v_proj)
-    return a.o_proj(packed_attention(qkv, None, a.n_heads, _widths(a), packing))[None]
+    qkv, kv = _project(x[0], a.q_proj, a.k_proj, a.v_proj), None
+    if not _untouched(a):
+        q, k, v = qkv.split([a.q_proj.out_features, a.k_proj.out_features, a.v_proj.out_features], -1)
+        qkv, kv = _turned(a, q, a.q_norm, packing), torch.cat([_turned(a, k, a.k_norm, packing), v], -1)
+    return a.o_proj(packed_attention(qkv, kv, a.n_heads, _widths(a), packing))[None]
+
+
+def _turned(
+    a: MultiHeadAttention, x: Float[Tensor, "rows width"], norm: nn.Module, packing: Packing
+) -> Float[Tensor, "rows width"]:
+    """What is done to the queries or the keys of every head: a norm, a turn by each row's place in its sentence."""
+    return merge_heads(a.rotate(norm(split_heads(x[None], a.n_heads)), packing.places))[0]
+
+
+def _untouched(a: MultiHeadAttention) -> bool:
+    """Whether queries and keys are what the projections make of them."""
+    return isinstance(a.rotate, AsItIs) and isinstance(a.q_norm, nn.Identity)
 
 
 def _cross_attention(a: MultiHeadAttention, x: Tensor, memory: Tensor, packing: Packing) -> Tensor:
-    kv = _project(memory[0], a.k_proj, a.v_proj)
-    return a.o_proj(packed_attention(a.q_proj(x[0]), kv, a.n_heads, _widths(a), packing))[None]
+    q, kv = a.q_proj(x[0]), _project(memory[0], a.k_proj, a.v_proj)
+    if not _untouched(a):  # by a norm: across sequences nothing is turned
+        k, v = kv.split([a.k_proj.out_features, a.v_proj.out_features], -1)
+        q, kv = _turned(a, q, a.q_norm, packing), torch.cat([_turned(a, k, a.k_norm, packing), v], -1)
+    return a.o_proj(packed_attention(q, kv, a.n_heads, _widths(a), packing))[None]
 
 
 def _project(x: Float[Tensor, "rows d_model"], *projections: nn.Linear) -> Float[Tensor, "rows _"]:
@@ -121,7 +145,8 @@ def _project(x: Float[Tensor, "rows d_model"], *projections: nn.Linear) -> Float
     saves more than that.
     """
     weight = torch.cat([projection.weight for projection in projections])
-    bias = torch.cat([projection.bias for projection in projections])
+    biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
+    bias = torch.cat(biases) if biases else None
     return F.linear(x, weight, bias)
 
 
@@ -140,9 +165,28 @@ def can_pack(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> bool:
     if (type(network.encoder.reach), type(network.decoder.reach)) != (Everywhere, Causal):
         return False
     attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
-    if not (isinstance(network.src_embeddings, Embeddings) and all(map(attention_is_plain, attentions))):
+    if not (isinstance(network.src_embeddings, Embeddings) and all(map(_is_known, attentions))):
         return False
     return packs(_widths(attentions[0]), max(mask.size(1) for mask in masks))
+
+
+def _is_known(attention: MultiHeadAttention) -> bool:
+    """Whether packed attention computes it: a head of keys and values for each of queries, the paper's scores."""
+    kernel, d_k = attention.kernel, _widths(attention)[0]
+    projections = attention.q_proj, attention.k_proj, attention.v_proj
+    return (
+        type(kernel) is DotProduct
+        and kernel.scale in (0.0, d_k**-0.5)
+        and (isinstance(attention.rotate, AsItIs) or _is_rotary(attention.rotate))
+        and attention.n_kv_heads == attention.n_heads
+        and len({projection.bias is None for projection in projections}) == 1
+    )
+
+
+def _is_rotary(module: nn.Module) -> bool:
+    from sightline.network.rotary import Rotary  # which the paper's network does without
+
+    return type(module) is Rotary
 
 
 def packs(widths: tuple[int, ...], longest: int) -> bool:

@@ -41,6 +41,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "SwiGLU": {"activation": "silu", "gated": True, "ffn_bias": False, "d_ff": 21},
     "GEGLU": {"activation": "gelu", "gated": True},
     "ReGLU": {"activation": "relu", "gated": True},
+    "no positions": {"positions": "none"},
     "other scores": {"score_scale": 1.0, "attention_bias": "qv", "d_head": 12},
 }
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -52,7 +53,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
 ALIEN: dict[str, tuple[dict[str, Any], str]] = {
     "relative positions": ({"relative_buckets": 8}, "RelativeBias"),
     "rotary positions": ({"rotary": RotaryConfig(8)}, "Rotary"),
-    "no positions": ({"positions": "none"}, "NoPositions"),
     "a window": ({"windows": (3, 3)}, "window"),
     "a cap": ({"score_cap": 5.0}, "cap"),
     "normalised heads": ({"normalise_heads": True}, "q_norm"),

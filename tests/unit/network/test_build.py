@@ -10,7 +10,9 @@ from torch import nn
 
 from sightline.config import ModelConfig
 from sightline.families.sightline import build_model
+from sightline.network.attention import MultiHeadAttention
 from sightline.network.dropout import Dropout
+from sightline.network.norms import RMSNorm
 from sightline.network.parameters import count_parameters
 from sightline.network.transformer import Transformer
 
@@ -97,6 +99,12 @@ FLIPS: dict[str, tuple[dict[str, Any], Reader, Any, Any]] = {
     "n_decoder_layers": ({"n_decoder_layers": 1}, lambda m: n_layers(m), (2, 2), (2, 1)),
     "dropout": ({"dropout": 0.25}, lambda m: {d.p for d in m.modules() if isinstance(d, Dropout)}, {0.0}, {0.25}),
     "norm_position": ({"norm_position": "pre"}, lambda m: norms(m), ({False}, 10), ({True}, 12)),
+    "norm": ({"norm": "rms"}, lambda m: sum(isinstance(x, RMSNorm) for x in m.modules()), 0, 10),
+    "activation": ({"activation": "silu"}, lambda m: m.encoder.layers[0].ffn.activation.__name__, "relu", "silu"),
+    "gated": ({"gated": True}, lambda m: hasattr(m.decoder.layers[1].ffn, "gate_proj"), False, True),
+    "biases": ({"biases": False}, lambda m: sum("proj.bias" in name for name in m.state_dict()), 32, 0),
+    "n_kv_heads": ({"n_kv_heads": 1}, lambda m: {a.n_kv_heads for a in attentions(m)}, {2}, {1}),
+    "normalise_heads": ({"normalise_heads": True}, lambda m: sum("q_norm.weight" in x for x in m.state_dict()), 0, 6),
     "positions": ({"positions": "learned"}, lambda m: position_tables(m), [], [(1024, 8), (1024, 8)]),
     "max_len": ({"positions": "learned", "max_len": 6}, lambda m: position_tables(m), [], [(6, 8), (6, 8)]),
     "tied_embeddings": ({"tied_embeddings": "none"}, lambda m: n_vocabulary_tables(m), 1, 3),
@@ -110,12 +118,14 @@ READ_ELSEWHERE = {
 }
 
 
+def attentions(model: Transformer) -> list[MultiHeadAttention]:
+    return [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+
+
 def attention_widths(model: Transformer) -> tuple[int, int, int]:
     """Heads, d_k and d_v, which every attention of the model has alike."""
-    attentions = [layer.self_attn for layer in (*model.encoder.layers, *model.decoder.layers)]
-    attentions += [layer.cross_attn for layer in model.decoder.layers]
     (widths,) = {
-        (a.n_heads, a.q_proj.out_features // a.n_heads, a.v_proj.out_features // a.n_heads) for a in attentions
+        (a.n_heads, a.q_proj.out_features // a.n_heads, a.v_proj.out_features // a.n_heads) for a in attentions(model)
     }
     return widths
 
@@ -203,3 +213,13 @@ def test_projections_start_as_glorot_has_it_what_sublayers_add_smaller_and_biase
                 bound *= (2 * (2 if name.startswith("encoder") else 8)) ** -0.5
             assert module.weight.abs().max().item() == pytest.approx(bound, rel=0.01)
             assert module.bias is None or not module.bias.any()
+
+
+@pytest.mark.parametrize("positions", ["rotary", "relative", "none"])
+def test_positions_that_enter_in_attention(positions: str, build_small: Callable[..., Transformer]) -> None:
+    """Nothing is added to embeddings; with the first two a sentence in another order is another sentence."""
+    model = build_small(positions=positions).eval()
+    src = torch.tensor([[5, 6, 7, 2]])
+    turned, mask = src[:, [1, 0, 2, 3]], torch.ones(1, 4, dtype=torch.bool)
+    states, others = model.encode(src, mask), model.encode(turned, mask)[:, [1, 0, 2, 3]]
+    assert torch.allclose(states, others, atol=1e-5) == (positions == "none")

@@ -133,10 +133,13 @@ def varied(**changes: object) -> Network:
         {"activation": "silu", "gated": True, "ffn_bias": False},
         {"positions": "learned", "max_len": 12, "position_offset": 2, "embedding_norm": True},
         {"positions": "sinusoidal_tensor2tensor", "count_from": 0, "position_offset": 1},
+        {"positions": "none", "rotary": RotaryConfig(16)},
+        {"rotary": RotaryConfig(8), "normalise_heads": True, "norm": "rms"},
+        {"attention_bias": ""},
     ],
     ids=str,
 )
-def test_what_is_not_attention_may_vary(changes: dict[str, object]) -> None:
+def test_other_parts_are_packed_too(changes: dict[str, object]) -> None:
     model: Any = varied(**changes)
     src, tgt_in, src_mask, tgt_mask = batch()
     src, tgt_in = src * src_mask, tgt_in * tgt_mask  # padding has the id 0, which one of these looks at
@@ -148,13 +151,11 @@ def test_what_is_not_attention_may_vary(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"rotary": RotaryConfig(16)},
         {"n_kv_heads": 1},
         {"relative_buckets": 8},
         {"score_cap": 5.0},
         {"score_scale": 1.0},
         {"attention_bias": "qo"},
-        {"normalise_heads": True},
         {"windows": (3, 3)},
     ],
     ids=str,
