@@ -71,7 +71,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "distill": frozenset({"data", "decode"}),
     "backtranslation": frozenset({"data", "decode"}),
     "pruning": frozenset({"inspect", "model_card", "model_directory", "api"}),
-    "export": frozenset({"data", "decode", "network", "model_directory", "config"}),
+    "export": frozenset({"data", "decode", "families", "network", "model_directory", "config"}),
     "workers": frozenset({"decode", "api"}),
     "verbs": frozenset({"api", "compiled", "config", "data", "decode", "workers"}),
     "ensemble": frozenset({"api", "config", "decode", "model_directory", "native", "verbs"}),

@@ -4,42 +4,30 @@ Marian's network is the paper's, and Pegasus' the same with the norms in front, 
 all sines, then all cosines, where the paper's (and ours) alternate. Every other part treats the components of the
 residual stream alike, so they are written in another order here, and the function is the same.
 
-Not here: other families, in or out (`families`).
+Not here: what their files and tensors are called, which is in the tables they are read with (`families`).
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.config import DecodeConfig
 from sightline.errors import UserError
 from sightline.export.exported import LENGTH, POSITIONS, Exported, has_uneven_heads, position_table, refuse
+from sightline.families.export import config_to_hf, file_tensors, write_files
+from sightline.families.sightline import axes
+from sightline.network.axes import NetworkConfig, StackConfig
+from sightline.network.parameters import parameters_of
 
 INSTALL = "pip install 'sightline[hf]'"
-LAYOUTS = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
-
-NAMES = {  # within a layer, ours -> theirs
-    "self_attn.q_proj": "self_attn.q_proj",
-    "self_attn.k_proj": "self_attn.k_proj",
-    "self_attn.v_proj": "self_attn.v_proj",
-    "self_attn.o_proj": "self_attn.out_proj",
-    "self_attn_sublayer.norm": "self_attn_layer_norm",
-    "cross_attn.q_proj": "encoder_attn.q_proj",
-    "cross_attn.k_proj": "encoder_attn.k_proj",
-    "cross_attn.v_proj": "encoder_attn.v_proj",
-    "cross_attn.o_proj": "encoder_attn.out_proj",
-    "cross_attn_sublayer.norm": "encoder_attn_layer_norm",
-    "ffn.up_proj": "fc1",
-    "ffn.down_proj": "fc2",
-    "ffn_sublayer.norm": "final_layer_norm",
-}
+FAMILY_OF = {"post": "marian", "pre": "pegasus"}  # by where norms are
 READS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "up_proj.weight", "tokens.weight", "output.weight")
 WRITES = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.bias", "norm.weight", "norm.bias")
 
@@ -60,13 +48,15 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 def check(exported: Exported) -> None:
     """`UserError` where the layout cannot hold the model, or transformers is not there to try it."""
     c = exported.config
+    target = f"the layout of {_architecture(exported)}"
     refuse(
         exported,
-        f"the layout of {LAYOUTS[c.norm_position][1]}",
+        target,
         (c.positions != "sinusoidal", f"{c.positions} positions"),
         (has_uneven_heads(c), "heads of their own width or number"),
         (c.norm_position == "pre" and c.tied_embeddings != "all", f"tied_embeddings = {c.tied_embeddings!r}"),
     )
+    refuse(exported, target, *((True, axis) for axis in config_to_hf(family_config(exported))[1]))
     try:
         import transformers  # noqa: F401
     except ImportError:
@@ -76,46 +66,39 @@ def check(exported: Exported) -> None:
 def write(exported: Exported, folder: Path, decode: DecodeConfig, example: str) -> None:
     """Everything `from_pretrained` reads, and a page on how to use it."""
     check(exported)
-    save_file(hf_tensors(exported), folder / "model.safetensors", metadata={"format": "pt"})
-    _write_json(folder / "config.json", hf_config(exported))
+    write_files(folder, hf_tensors(exported), hf_config(exported))
     _write_json(folder / "generation_config.json", _generation_config(exported, decode))
     _write_tokenizer(exported, folder)
-    text = USE.format(architecture=LAYOUTS[exported.config.norm_position][1], example=example)
+    text = USE.format(architecture=_architecture(exported), example=example)
     (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def family_config(exported: Exported) -> NetworkConfig:
+    """The axes of the family that the network belongs to once its residual stream is reordered."""
+    ours = axes(exported.config)
+
+    def reordered(stack: StackConfig) -> StackConfig:
+        d_v = 0 if stack.d_v == stack.d_head else stack.d_v  # 0 says the same
+        return replace(stack, d_v=d_v, positions="sinusoidal", max_len=0)
+
+    assert ours.encoder and ours.decoder
+    stacks = {"encoder": reordered(ours.encoder), "decoder": reordered(ours.decoder)}
+    return replace(ours, family=FAMILY_OF.get(ours.encoder.norm_position, "pegasus"), **stacks)
+
+
+def _architecture(exported: Exported) -> str:
+    return config_to_hf(family_config(exported))[0]["architectures"][0]
 
 
 def hf_tensors(exported: Exported) -> dict[str, Tensor]:
     """Parameters under their names, with the residual stream in their order; a shared one once."""
-    c = exported.config
-    found: dict[str, Tensor] = {}
-    for name, value in exported.parameters().items():
-        theirs = hf_name(name, c)
-        if theirs:
-            found[theirs] = _reorder(name, value).contiguous()
-    if LAYOUTS[c.norm_position][0] == "pegasus":  # its files have them, Marian's do not
-        network = exported.network
+    config, network = family_config(exported), exported.network
+    own = {name: _reorder(name, value) for name, value in parameters_of(network).items()}
+    found = file_tensors(own, config)
+    if config.family == "pegasus":  # its files have them, Marian's do not
         for side, embeddings in (("encoder", network.src_embeddings), ("decoder", network.tgt_embeddings)):
             found[f"model.{side}.embed_positions.weight"] = _halves(position_table(embeddings), 1)
     return found
-
-
-def hf_name(name: str, c: ModelConfig) -> str:
-    """Their name of a parameter; empty where they take another one for it.
-
-    >>> hf_name("decoder.layers.3.cross_attn.o_proj.bias", ModelConfig())
-    'model.decoder.layers.3.encoder_attn.out_proj.bias'
-    """
-    side, *rest = name.split(".")
-    if side == "head":
-        return "lm_head.weight" if c.tied_embeddings == "none" else ""
-    if side in ("src_embeddings", "tgt_embeddings"):
-        if c.tied_embeddings != "all":
-            return f"model.{'encoder' if side == 'src_embeddings' else 'decoder'}.embed_tokens.weight"
-        return "model.shared.weight" if side == "src_embeddings" else ""
-    if rest[0] == "norm":
-        return f"model.{side}.layer_norm.{rest[1]}"
-    _, i, *inner, kind = rest
-    return f"model.{side}.layers.{i}.{NAMES['.'.join(inner)]}.{kind}"
 
 
 def _reorder(name: str, value: Tensor) -> Tensor:
@@ -132,29 +115,12 @@ def _halves(value: Tensor, axis: int) -> Tensor:
 
 def hf_config(exported: Exported) -> dict[str, Any]:
     """Their config.json."""
-    c, t = exported.config, exported.tokenizer
-    model_type, architecture = LAYOUTS[c.norm_position]
-    one_table = {"share_encoder_decoder_embeddings": c.tied_embeddings == "all"} if model_type == "marian" else {}
+    t = exported.tokenizer
     return {
-        "model_type": model_type,
-        "architectures": [architecture],
-        "vocab_size": c.vocab_size,
-        "d_model": c.d_model,
-        "encoder_layers": c.n_encoder_layers,
-        "decoder_layers": c.n_decoder_layers,
-        "encoder_attention_heads": c.n_heads,
-        "decoder_attention_heads": c.n_heads,
-        "encoder_ffn_dim": c.d_ff,
-        "decoder_ffn_dim": c.d_ff,
-        "activation_function": "relu",
-        "dropout": c.dropout,
+        **config_to_hf(family_config(exported))[0],
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
         "max_position_embeddings": POSITIONS,
-        "scale_embedding": True,
-        "tie_word_embeddings": c.tied_embeddings != "none",
-        **one_table,
-        "is_encoder_decoder": True,
         "pad_token_id": t.pad_id,
         "bos_token_id": t.bos_id,
         "eos_token_id": t.eos_id,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sightline.families.family import Family
-from sightline.families.keys import Keys
+from sightline.families.keys import ACTIVATIONS_TO_HF, Keys
 from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"BartForConditionalGeneration": "language", "BartModel": "language"}
@@ -74,6 +74,33 @@ def stack_from_hf(k: Keys, side: str) -> StackConfig:
         activation=k.activation("activation_function", "gelu"),
         embedding_scale=d_model**0.5 if k.flag("scale_embedding", default=False) else 1.0,
     )
+
+
+def stack_to_hf(stack: StackConfig, side: str) -> dict[str, Any]:
+    """What `stack_from_hf` reads, and the dropout to train on with."""
+    return {
+        "d_model": stack.d_model,
+        f"{side}_layers": stack.n_layers,
+        f"{side}_attention_heads": stack.n_heads,
+        f"{side}_ffn_dim": stack.d_ff,
+        "activation_function": ACTIVATIONS_TO_HF.get(stack.activation, stack.activation),
+        "scale_embedding": stack.embedding_scale != 1.0,
+        "dropout": stack.dropout,
+    }
+
+
+def network_to_hf(config: NetworkConfig, heads: Mapping[str, str]) -> dict[str, Any]:
+    """What any relative with an encoder and a decoder says of itself."""
+    assert config.encoder and config.decoder
+    return {
+        "model_type": config.family,
+        "architectures": [next(name for name, head in heads.items() if head == config.head)],
+        "vocab_size": config.vocab_size,
+        **stack_to_hf(config.encoder, "encoder"),
+        **stack_to_hf(config.decoder, "decoder"),
+        "tie_word_embeddings": config.tie_head,
+        "is_encoder_decoder": True,
+    }
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:

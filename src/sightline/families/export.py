@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from sightline.families.layout import CONFIG, WEIGHTS
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
 from sightline.network.axes import NetworkConfig
+
+SILENT = ("family", "dropout", "head_bias")  # no reader asks for them in a config.json: the bias is in the file or not
 
 
 def write_checkpoint(folder: Path, network: nn.Module, config: NetworkConfig, hf_config: Mapping[str, Any]) -> None:
@@ -21,7 +23,39 @@ def write_checkpoint(folder: Path, network: nn.Module, config: NetworkConfig, hf
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    wanted = entries(FAMILIES[config.family].table(config), config, {name: tuple(t.shape) for name, t in own.items()})
-    tensors = {entry.key: entry.to_file(own).cpu() for entry in wanted}
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    (folder / CONFIG).write_text(json.dumps(dict(hf_config), indent=2) + "\n", encoding="utf-8")
+    write_files(folder, file_tensors(own, config), hf_config)
+
+
+def write_files(folder: Path, tensors: Mapping[str, Tensor], hf_config: Mapping[str, Any]) -> None:
+    """The two files of the layout: tensors by the keys of the file, and what is said about them."""
+    save_file(dict(tensors), folder / WEIGHTS, metadata={"format": "pt"})
+    text = json.dumps(dict(hf_config), indent=2, ensure_ascii=False) + "\n"
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+
+
+def file_tensors(parameters: Mapping[str, Tensor], config: NetworkConfig) -> dict[str, Tensor]:
+    """Parameters, shared ones once, as the family's files hold them, by the keys of the file."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
+    wanted = entries(FAMILIES[config.family].table(config), config, shapes)
+    return {entry.key: entry.to_file(parameters).cpu() for entry in wanted}
+
+
+def config_to_hf(config: NetworkConfig) -> tuple[dict[str, Any], list[str]]:
+    """The family's config.json for those axes, and the axes that it cannot say: read back, they would be others."""
+    family = FAMILIES[config.family]
+    assert family.config_to_hf, f"{config.family} has no way back"
+    values = family.config_to_hf(config)
+    wanted, found = _axes(config.as_dict()), _axes(family.config_from_hf(values).as_dict())
+    return values, [f"{name} = {value!r}" for name, value in wanted.items() if found.get(name) != value]
+
+
+def _axes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """One level, with the stacks' names in front of theirs.
+
+    >>> _axes({"vocab_size": 7, "encoder": {"d_model": 8, "dropout": 0.1}})
+    {'vocab_size': 7, 'encoder.d_model': 8}
+    """
+    flat = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    stacks = {name: value for name, value in values.items() if isinstance(value, dict)}
+    flat |= {f"{stack}.{name}": value for stack, axes in stacks.items() for name, value in _axes(axes).items()}
+    return {name: value for name, value in flat.items() if name not in SILENT}

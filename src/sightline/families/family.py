@@ -1,4 +1,4 @@
-"""What a family consists of: a function that reads its configuration, and a table of names."""
+"""What a family consists of: functions between its configuration and our axes, and a table of names."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ class Family:
     prefix: str = ""  # of the keys in a file; a file saved without a head lacks it
     ignored: str = "$^"  # keys in a file that mean nothing to the network: regular expression
     same: Mapping[str, str] = field(default_factory=dict)  # keys in a file that may repeat another one
+    config_to_hf: Callable[[NetworkConfig], dict[str, Any]] | None = None  # the way back, where ours are exported so
 
     def table(self, config: NetworkConfig) -> dict[str, str]:
         """All names of one network."""

@@ -45,6 +45,7 @@ ACTIVATIONS = {  # their names of activations: ours
     "swish": "silu",
     "tanh": "tanh",
 }
+ACTIVATIONS_TO_HF = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}  # the first of their names
 SCALINGS = {"default": "none", "linear": "linear", "llama3": "llama3"}  # of rotary positions, likewise
 IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id")
 LARGEST = 1 << 24  # of all sizes: no model has more pieces, places or anything else

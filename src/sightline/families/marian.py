@@ -42,6 +42,13 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The `config.json` of those axes, without ids of tokens."""
+    two_vocabularies = {"decoder_vocab_size": config.tgt_vocab_size} if config.tgt_vocab_size else {}
+    share = {"share_encoder_decoder_embeddings": config.share_embeddings}
+    return {**bart.network_to_hf(config, HEADS), **share, **two_vocabularies}
+
+
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -49,4 +56,5 @@ FAMILY = Family(
     prefix="model.",
     ignored=rf"embed_positions\.weight$|{bart.IGNORED}",
     same=bart.SAME,
+    config_to_hf=config_to_hf,
 )

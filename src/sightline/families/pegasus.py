@@ -36,4 +36,9 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
-FAMILY = replace(marian.FAMILY, config_from_hf=config_from_hf)
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The `config.json` of those axes, without ids of tokens."""
+    return bart.network_to_hf(config, HEADS)
+
+
+FAMILY = replace(marian.FAMILY, config_from_hf=config_from_hf, config_to_hf=config_to_hf)

@@ -1,6 +1,7 @@
 """The order of things: refuse early, write beside, compare, put in place; and what is said when it fails."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sightline.errors import UserError
 from sightline.export import hf, run
 from sightline.export.exported import LENGTH, has_uneven_heads, read_exported, sample_texts
 from sightline.export.run import export_model
+from sightline.families.sightline import axes, stack
 
 MakeModel = Callable[..., Path]
 
@@ -137,10 +139,12 @@ def test_last_piece_is_not_compared() -> None:
     assert run.agreeing([[*long[:-1], 99], [*long[:-2], 99, 98]], [long, long]) == 1
 
 
-def test_every_parameter_has_a_name_there() -> None:
-    c = ModelConfig(tied_embeddings="none")
-    assert hf.hf_name("src_embeddings.tokens.weight", c) == "model.encoder.embed_tokens.weight"
-    assert hf.hf_name("tgt_embeddings.tokens.weight", c) == "model.decoder.embed_tokens.weight"
-    assert hf.hf_name("head.output.weight", c) == "lm_head.weight"
-    assert hf.hf_name("head.output.weight", ModelConfig()) == ""
-    assert hf.hf_name("encoder.norm.bias", c) == "model.encoder.layer_norm.bias"
+def test_hf_refuses_axes_that_its_family_cannot_say(
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever recipes may ask for one day: read back by the family's own reader it must be the same."""
+    monkeypatch.setattr(hf, "axes", lambda c: replace(axes(c), encoder=replace(stack(c, 2), norm="rms", max_len=9)))
+    message = r"model: the layout of MarianMTModel cannot hold encoder.norm = 'rms'$"
+    with pytest.raises(UserError, match=message):
+        export_model(make_model(), "hf", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
