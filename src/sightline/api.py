@@ -226,10 +226,8 @@ class Model(TranslationVerbs):
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
-        from sightline.network.parameters import count_parameters
-
         return {
-            "parameters": count_parameters(self.network),
+            "parameters": self._trained.n_parameters,
             "vocabulary": self.tokenizer.vocab_size,
             "shortlist": (self.path / SHORTLIST).is_file(),
             **self.about,

@@ -53,6 +53,7 @@ class Trained:
         self._network: Any = None
         self._searchers: dict[str, CompiledNetwork] = {}
         self._lock = RLock()  # a model may be used in several threads
+        self.n_parameters = sum(array.size for array in weights.values())  # shared ones are in the file once
         if not (device == "cpu" and is_for_library(config) and fits(config, weights)):
             self._build()
 

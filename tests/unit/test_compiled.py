@@ -26,7 +26,7 @@ from sightline.families.sightline import build_model
 from sightline.model_directory import write_settings, write_shortlist, write_weights
 from sightline.native.library import library
 from sightline.native.positions import sinusoids
-from sightline.network.parameters import parameters_of
+from sightline.network.parameters import count_parameters, parameters_of
 from sightline.network.positions import SinusoidalPositions
 from sightline.network.prepared import prepare_for_inference
 from sightline.workers import CHUNK_LINES
@@ -121,6 +121,14 @@ def test_the_network_is_made_when_asked_for_and_translates_the_same(folder: Path
     with torch.no_grad():
         model.network.output.weight.neg_()
     assert model.translate(TEXTS, **search) != before
+
+
+@needs_library
+def test_asking_what_a_model_is_does_not_change_what_translates(folder: Path) -> None:
+    model = sightline.load(folder, "cpu")
+    found = model.info()["parameters"]
+    assert model._trained.searcher("float32") is not None
+    assert found == count_parameters(model.network) == model.info()["parameters"]
 
 
 @needs_library
