@@ -1,0 +1,101 @@
+"""What CONTRIBUTING promises of additions: a norm, a constraint and a family, each added the documented way."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_families import write_tiny
+from torch import Tensor, nn
+
+import sightline
+from sightline.config import ModelConfig
+from sightline.decode.constraints import Limits
+from sightline.decode.contract import FREE
+from sightline.decode.search import SearchOptions, beam_search
+from sightline.families import m2m_100, registry
+from sightline.families.family import Family
+from sightline.families.sightline import axes
+from sightline.native.library import library
+from sightline.network import build as builder
+from sightline.network.axes import NetworkConfig
+from sightline.network.native_inference import foreign
+from sightline.training.packed import can_pack
+
+SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
+
+
+class HalvingNorm(nn.Module):
+    """Half of what comes in."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((width,), 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+
+def test_a_norm_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It trains, packed as well, and the compiled library says that it does not know it."""
+    monkeypatch.setitem(builder.NORMS, "halving", HalvingNorm)
+    config = axes(ModelConfig(**SMALL))  # pyright: ignore[reportArgumentType]
+    assert config.encoder and config.decoder
+    stacks = {side: replace(getattr(config, side), norm="halving") for side in ("encoder", "decoder")}
+    network = builder.build(replace(config, **stacks))
+    src = torch.tensor([[5, 6, 2]])
+    network(src, src).sum().backward()
+    assert network.get_parameter("encoder.layers.1.ffn_sublayer.norm.weight").grad is not None
+    assert can_pack(network, src > 0) == (library() is not None)
+    assert "HalvingNorm" in foreign(network)
+
+
+def test_a_constraint_is_a_function() -> None:
+    def no_fives(log_probs: Tensor, history: Tensor) -> Tensor:
+        log_probs[:, 5] = -torch.inf
+        return log_probs
+
+    class Nothing:
+        def reorder(self, index: Tensor) -> None: ...
+        def select(self, index: Tensor) -> None: ...
+
+    def step(tokens: Tensor, _: Any) -> Tensor:
+        return torch.arange(8.0).where(torch.arange(8) != 7, -9.0).expand(len(tokens), -1)
+
+    limits = Limits(torch.tensor([2]), torch.tensor([4]), torch.full((1, 1), FREE))
+
+    def written(**options: Any) -> list[int]:
+        return beam_search(step, Nothing(), limits, SearchOptions(beam_size=2, suppressed=(6,), **options))[0][0].tokens
+
+    assert set(written()) == {5}
+    assert set(written(rules=(no_fives,))) == {4}
+
+
+def test_a_family_is_a_table_and_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M2M-100 with other names for its matrices and its width, read, and what it writes is what M2M-100 writes."""
+
+    def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
+        known = {key: value for key, value in values.items() if key != "width"}
+        return replace(m2m_100.config_from_hf({**known, "d_model": values["width"]}), family="stranger")
+
+    names = {key.replace("self_attn.", "attention."): ours for key, ours in m2m_100.NAMES.items()}
+    parts = {name: getattr(m2m_100.FAMILY, name) for name in ("prefix", "ignored", "same", "more_names")}
+    monkeypatch.setitem(registry.FAMILIES, "stranger", Family(config_from_hf, names, **parts))
+    known, strange = tmp_path / "known", tmp_path / "strange"
+    for folder in (known, strange):
+        write_tiny(folder, "m2m")
+    values = json.loads((strange / "config.json").read_text())
+    values |= {"model_type": "stranger", "width": values.pop("d_model")}
+    (strange / "config.json").write_text(json.dumps(values))
+    tensors = load_file(strange / "model.safetensors")
+    renamed = {key.replace("self_attn.", "attention."): tensor for key, tensor in tensors.items()}
+    save_file(renamed, strange / "model.safetensors", metadata={"format": "pt"})
+    ours, theirs = (sightline.load(folder, "cpu").generate(["ab", "c"], beam_size=3) for folder in (strange, known))
+    assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+    with pytest.raises(sightline.UserError, match=r"unexpected model\.decoder.layers\.0\.attention"):
+        monkeypatch.setitem(registry.FAMILIES, "stranger", Family(config_from_hf, m2m_100.NAMES, **parts))
+        sightline.load(strange, "cpu")
