@@ -1,10 +1,12 @@
 """A folder for CTranslate2, written by its own converter library.
 
-Its Transformer is ours: norms first or last, any table of positions, so everything but heads of an odd width has its
-place. Not here: how its search differs (its length penalty has another formula than ours).
+Its Transformer is ours: norms first or last, any table of positions, gated or not; heads of an odd width have no place.
+What it calls a tensor of ours is in a table, in the notation of the families'. Not here: how its search differs (its
+length penalty has another formula than ours).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from numpy.typing import NDArray
 
 from sightline.errors import UserError
 from sightline.export.exported import LENGTH, Exported, has_uneven_heads, position_table, refuse
+from sightline.families.sightline import axes
+from sightline.families.table import entries
+from sightline.network.axes import NetworkConfig, StackConfig
 
 INSTALL = "pip install 'sightline[ctranslate2]'"
 NEVER = -1e4  # bias on the logit of a piece that is never written; float16 holds it
@@ -31,16 +36,77 @@ print(tokenizer.decode([tokenizer.token_to_id(piece) for piece in found]))
 ```
 """
 
-Tensors = Mapping[str, NDArray[np.float32]]
+LINEAR = {  # of a layer: theirs, and ours one behind the other
+    "self_attention.linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attention.linear_1": ("self_attn.o_proj",),
+    "self_attention.layer_norm": ("self_attn_sublayer.norm",),
+    "attention.linear_0": ("cross_attn.q_proj",),
+    "attention.linear_1": ("cross_attn.k_proj", "cross_attn.v_proj"),
+    "attention.linear_2": ("cross_attn.o_proj",),
+    "attention.layer_norm": ("cross_attn_sublayer.norm",),
+    "ffn.linear_1": ("ffn.down_proj",),
+    "ffn.layer_norm": ("ffn_sublayer.norm",),
+}
+PLAIN = {"ffn.linear_0": ("ffn.up_proj",)}
+GATED = {"ffn.linear_0": ("ffn.gate_proj",), "ffn.linear_0_noact": ("ffn.up_proj",)}
+NAMES = {  # in the notation of `families.table`; positions are computed
+    "encoder.embeddings_0": "src_embeddings.tokens",
+    "decoder.embeddings": "tgt_embeddings.tokens",
+    "encoder.layernorm_embedding": "src_embeddings.norm",
+    "decoder.layernorm_embedding": "tgt_embeddings.norm",
+    "encoder.layer_norm": "encoder.norm",  # where layers normalise first
+    "decoder.layer_norm": "decoder.norm",
+    "decoder.projection": "head.output",
+}
+NORM = {"weight": "gamma", "bias": "beta"}
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "quick_gelu": "GELUSigmoid", "silu": "SWISH"}
+HELD = {  # axes of a stack that the format can say, and which values of them
+    "activation": tuple(ACTIVATIONS),
+    "gated": (False, True),
+    "ffn_bias": (True, False),
+    "attention_bias": ("qkvo", ""),
+    "norm": ("layer", "rms"),
+    "norm_position": ("post", "pre"),
+    "positions": ("sinusoidal_interleaved", "sinusoidal", "sinusoidal_tensor2tensor", "learned"),
+    "embedding_norm": (False, True),
+}
+SIZES = {"d_model", "n_layers", "n_heads", "d_ff", "max_len", "position_offset", "count_from"}
+FREE = SIZES | {"dropout", "embedding_scale"}  # axes of any value
 
 
 def check(exported: Exported) -> None:
     """`UserError` where the format cannot hold the model, or the library is not installed."""
-    refuse(exported, "CTranslate2", (has_uneven_heads(exported.config), "heads of their own width or number"))
+    c = exported.config
+    refuse(
+        exported,
+        "CTranslate2",
+        (c.positions not in ("sinusoidal", "learned"), f"{c.positions} positions"),
+        (has_uneven_heads(c), "heads of their own width or number"),
+    )
+    refuse(exported, "CTranslate2", *((True, axis) for axis in unheld(axes(c))))
     try:
         import ctranslate2  # noqa: F401
     except ImportError:
         raise UserError(f"--to ctranslate2 needs its library: {INSTALL}") from None
+
+
+def unheld(config: NetworkConfig) -> list[str]:
+    """The axes of a network with encoder and decoder that the format, as it is written here, cannot say."""
+    return [f"{side}.{axis}" for side, stack in _stacks(config).items() for axis in _unheld(stack)]
+
+
+def _unheld(stack: StackConfig) -> list[str]:
+    d_head = stack.d_model // stack.n_heads
+    plain = asdict(StackConfig(stack.d_model, stack.n_layers, stack.n_heads, stack.d_ff, d_head))
+    held = {name: (value,) for name, value in plain.items()}
+    held |= HELD | {"d_v": (0, d_head), "n_kv_heads": (0, stack.n_heads)}
+    values = {name: value for name, value in asdict(stack).items() if name not in FREE}
+    return [f"{name} = {value!r}" for name, value in values.items() if value not in held[name]]
+
+
+def _stacks(config: NetworkConfig) -> dict[str, StackConfig]:
+    assert config.encoder and config.decoder
+    return {"encoder": config.encoder, "decoder": config.decoder}
 
 
 def write(exported: Exported, folder: Path, int8: bool, example: str) -> None:
@@ -64,28 +130,16 @@ def write_model(
         compute: numbers the weights are stored in, "float32" or "int8".
         suppressed: ids that it is never to write.
     """
-    from ctranslate2.specs import TransformerSpec
-
-    c, t = exported.config, exported.tokenizer
-    pre_norm = c.norm_position == "pre"
-    spec: Any = TransformerSpec.from_config((c.n_encoder_layers, c.n_decoder_layers), c.n_heads, pre_norm=pre_norm)
+    config, t = axes(exported.config), exported.tokenizer
+    spec = empty_spec(config)
     # Copies, because CTranslate2 quantises in place.
-    tensors = {name: value.numpy().copy() for name, value in exported.parameters().items()}
-    spec.encoder.embeddings[0].weight = tensors["src_embeddings.tokens.weight"]
-    spec.decoder.embeddings.weight = tensors["tgt_embeddings.tokens.weight"]
-    network = exported.network
-    for side, theirs, ours in (
-        ("encoder", spec.encoder, network.src_embeddings),
-        ("decoder", spec.decoder, network.tgt_embeddings),
-    ):
-        theirs.position_encodings.encodings = position_table(ours).numpy()
-        if pre_norm:
-            _norm(theirs.layer_norm, tensors, f"{side}.norm")
-        for i, layer in enumerate(theirs.layer):
-            _layer(layer, tensors, f"{side}.layers.{i}")
-    spec.decoder.projection.weight = tensors["head.output.weight"]
+    own = {name: value.clone() for name, value in exported.parameters().items() if ".positions." not in name}
+    for entry in entries(names(config), config, {name: tuple(value.shape) for name, value in own.items()}):
+        _set(spec, entry.key, entry.to_file(own).numpy())
+    spec.encoder.position_encodings.encodings = position_table(exported.network.src_embeddings).numpy()
+    spec.decoder.position_encodings.encodings = position_table(exported.network.tgt_embeddings).numpy()
     if suppressed:
-        spec.decoder.projection.bias = np.zeros(c.vocab_size, np.float32)
+        spec.decoder.projection.bias = np.zeros(len(pieces), np.float32)
         spec.decoder.projection.bias[list(suppressed)] = NEVER
     spec.register_source_vocabulary(list(pieces))
     spec.register_target_vocabulary(list(pieces))
@@ -96,37 +150,56 @@ def write_model(
     spec.save(str(folder))
 
 
-def _layer(layer: Any, tensors: Tensors, name: str) -> None:
-    def linear(spec: Any, *names: str) -> None:
-        spec.weight = np.concatenate([tensors[f"{name}.{part}.weight"] for part in names])
-        spec.bias = np.concatenate([tensors[f"{name}.{part}.bias"] for part in names])
+def empty_spec(config: NetworkConfig) -> Any:
+    """Their description of a network of those axes, without weights."""
+    from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
 
-    linear(layer.self_attention.linear[0], "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-    linear(layer.self_attention.linear[1], "self_attn.o_proj")
-    _norm(layer.self_attention.layer_norm, tensors, f"{name}.self_attn_sublayer.norm")
-    if f"{name}.cross_attn.q_proj.weight" in tensors:
-        linear(layer.attention.linear[0], "cross_attn.q_proj")
-        linear(layer.attention.linear[1], "cross_attn.k_proj", "cross_attn.v_proj")
-        linear(layer.attention.linear[2], "cross_attn.o_proj")
-        _norm(layer.attention.layer_norm, tensors, f"{name}.cross_attn_sublayer.norm")
-    linear(layer.ffn.linear_0, "ffn.up_proj")
-    linear(layer.ffn.linear_1, "ffn.down_proj")
-    _norm(layer.ffn.layer_norm, tensors, f"{name}.ffn_sublayer.norm")
+    def side(kind: Any, stack: StackConfig) -> Any:
+        spec = kind(
+            stack.n_layers,
+            stack.n_heads,
+            pre_norm=stack.norm_position == "pre",
+            activation=common_spec.Activation[ACTIVATIONS[stack.activation]],
+            layernorm_embedding=stack.embedding_norm,
+            ffn_glu=stack.gated,
+            rms_norm=stack.norm == "rms",
+        )
+        if stack.embedding_scale != stack.d_model**0.5:
+            spec.scale_embeddings = stack.embedding_scale
+        return spec
+
+    kinds = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
+    return TransformerSpec(*(side(kind, stack) for kind, stack in zip(kinds, _stacks(config).values(), strict=True)))
 
 
-def _norm(spec: Any, tensors: Tensors, name: str) -> None:
-    spec.gamma, spec.beta = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+def names(config: NetworkConfig) -> dict[str, str]:
+    """The table of a network: theirs to ours."""
+    layers = {
+        f"{side}.layer_{{i}}.{theirs}": "|".join(f"{side}.layers.{{i}}.{name}" for name in ours)
+        for side, stack in _stacks(config).items()
+        for theirs, ours in (LINEAR | (GATED if stack.gated else PLAIN)).items()
+    }
+    return {**NAMES, **layers}
+
+
+def _set(spec: Any, key: str, value: NDArray[np.float32]) -> None:
+    """Put one tensor in its place; lists have the numbers of their items behind their name."""
+    *path, kind = key.split(".")
+    for part in path:
+        name, _, i = part.rpartition("_")
+        spec = getattr(spec, part) if hasattr(spec, part) else getattr(spec, name)[int(i)]
+    setattr(spec, NORM[kind] if hasattr(spec, "gamma") else kind, value)
 
 
 def greedy(exported: Exported, folder: Path, texts: Sequence[str]) -> list[list[int]]:
     """Greedy translations by CTranslate2 of what `write` wrote, in ids without end marks, at most LENGTH steps."""
     import ctranslate2
 
-    names = exported.pieces
-    ids = {name: i for i, name in enumerate(names)}
+    pieces = exported.pieces
+    ids = {piece: i for i, piece in enumerate(pieces)}
     translator = ctranslate2.Translator(str(folder), intra_threads=1)
     sources = [[*tokens, exported.tokenizer.eos_id] for tokens in exported.tokenizer.encode_batch(texts)]
     results = translator.translate_batch(
-        [[names[i] for i in source] for source in sources], beam_size=1, max_decoding_length=LENGTH
+        [[pieces[i] for i in source] for source in sources], beam_size=1, max_decoding_length=LENGTH
     )
     return [[ids[piece] for piece in result.hypotheses[0]] for result in results]

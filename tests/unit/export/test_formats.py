@@ -84,10 +84,16 @@ def test_hf_generates_as_long_as_the_model_may(make_model: MakeModel, tmp_path: 
     assert settings.suppress_tokens == [0, 1, 3] and settings.forced_eos_token_id is None
 
 
-@pytest.mark.parametrize("name", [*SHAPES, "learned"])
+MORE = {
+    "learned": {"positions": "learned", "max_len": 60},
+    "modern": {"norm": "rms", "norm_position": "pre", "gated": True, "activation": "silu", "biases": False},
+}
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *MORE])
 def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     library = pytest.importorskip("ctranslate2")
-    path = make_model(**SHAPES.get(name, {"positions": "learned", "max_len": 60}))
+    path = make_model(**(SHAPES | MORE)[name])
     export_model(path, "ctranslate2", tmp_path / "out")
     exported = read_exported(path)
     folder = tmp_path / "unsuppressed"

@@ -94,9 +94,20 @@ def test_hf_refuses_what_its_layout_cannot_hold(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctranslate2_refuses_what_it_cannot_hold(make_model: MakeModel, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="CTranslate2 cannot hold heads of their own width or number"):
-        export_model(make_model(d_v=4), "ctranslate2", tmp_path / "out")
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"d_v": 4}, "heads of their own width or number"),
+        ({"positions": "rotary"}, "rotary positions"),
+        ({"n_kv_heads": 1}, "encoder.n_kv_heads = 1 and decoder.n_kv_heads = 1"),
+        ({"normalise_heads": True}, "encoder.normalise_heads = True and decoder.normalise_heads = True"),
+    ],
+)
+def test_ctranslate2_refuses_what_it_cannot_hold(
+    shape: dict[str, object], message: str, make_model: MakeModel, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=f"CTranslate2 cannot hold {message}$"):
+        export_model(make_model(**shape), "ctranslate2", tmp_path / "out")
 
 
 @pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
