@@ -11,8 +11,9 @@ from typing import Any
 
 from sightline.config import DecodeConfig
 from sightline.errors import UserError, unknown
-from sightline.export import ctranslate2, hf, onnx
+from sightline.export import ctranslate2, family, hf, onnx
 from sightline.export.exported import LENGTH, Exported, read_exported, sample_texts
+from sightline.families.layout import is_family
 
 FORMATS: dict[str, Any] = {"hf": hf, "ctranslate2": ctranslate2, "onnx": onnx}
 EXAMPLE_CHARACTERS = 60
@@ -22,7 +23,7 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
     """Write the translation model in `model` into the folder `out`, which must not exist yet.
 
     Args:
-        model: a model directory.
+        model: a model directory; to "hf" also the folder of a family, of whatever it can do.
         to: "hf", "ctranslate2" or "onnx".
         out: the folder to write; there is nothing in its place unless all went well.
         int8: store weights in int8 ("ctranslate2", "onnx"): about a quarter of the size, and not quite the same.
@@ -42,12 +43,20 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
     out = Path(out)
     if out.exists():
         raise UserError(f"{out}: exists already; name a folder that does not")
+    if is_family(model):
+        family.check(Path(model), to)
+        return _in_its_place(out, lambda temporary: family.write_back(Path(model), temporary / "export"))
     exported = read_exported(model)
     FORMATS[to].check(exported)
     texts = [text for text in texts if text.strip()] or sample_texts(exported.tokenizer)
+    return _in_its_place(out, lambda temporary: _write_and_compare(exported, to, temporary, int8, texts))
+
+
+def _in_its_place(out: Path, write: Callable[[Path], str]) -> str:
+    """What `write` leaves in the folder "export" of a temporary one becomes `out`, once all went well."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
-        report = _write_and_compare(exported, to, Path(temporary), int8, texts)
+        report = write(Path(temporary))
         (Path(temporary) / "export").rename(out)
     return report
 

@@ -67,18 +67,22 @@ def write_family(folder: Path, model: FamilyModel) -> None:
     """Write a model directory of ours; `UserError` where there is something else already."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: is there already; name a new folder")
-    kept = [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(model.path)]
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {
         name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
     }
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    for name in kept:
-        if (model.path / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(model.path / name, folder / name)
+    copy_companions(model.path, folder)
     values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.hf_config}
     (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def copy_companions(path: Path, folder: Path) -> None:
+    """What stands beside a network and is read as it is: vocabulary, settings to generate with, modules behind it."""
+    for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
+        if (path / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path / name, folder / name)
 
 
 def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> Checkpoint:

@@ -1,16 +1,21 @@
 """The order of things: refuse early, write beside, compare, put in place; and what is said when it fails."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_families import write_tiny
 
 from sightline.config import ModelConfig
 from sightline.errors import UserError
 from sightline.export import hf, run
 from sightline.export.exported import LENGTH, has_uneven_heads, read_exported, sample_texts
 from sightline.export.run import export_model
+from sightline.families.folder import read_family, write_family
 from sightline.families.sightline import axes, stack
 
 MakeModel = Callable[..., Path]
@@ -159,3 +164,19 @@ def test_hf_refuses_axes_that_its_family_cannot_say(
     with pytest.raises(UserError, match=message):
         export_model(make_model(), "hf", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("kind", "changes"), [("m2m", {"model_type": "marian"}), ("t5", {}), ("gpt2", {})])
+def test_an_imported_family_goes_back_where_it_came_from(kind: str, changes: dict[str, str], tmp_path: Path) -> None:
+    """Tensors, configuration and vocabulary as they were; other formats name who writes them."""
+    there, ours, back = tmp_path / "there", tmp_path / "ours", tmp_path / "back"
+    write_tiny(there, kind, changes)
+    write_family(ours, read_family(there, torch.device("cpu")))
+    report = export_model(ours, "hf", back)
+    assert report.endswith("tensors are the same when read back")
+    found, wanted = load_file(back / "model.safetensors"), load_file(there / "model.safetensors")
+    assert found.keys() == wanted.keys() and all(torch.equal(found[key], wanted[key]) for key in wanted)
+    assert {path.name for path in back.iterdir()} == {path.name for path in there.iterdir()}
+    assert json.loads((back / "config.json").read_text()) == json.loads((there / "config.json").read_text())
+    with pytest.raises(UserError, match=r"there: is a checkpoint of a family.*ct2-transformers-converter --model"):
+        export_model(there, "ctranslate2", tmp_path / "out")

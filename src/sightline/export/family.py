@@ -1,0 +1,40 @@
+"""`export --to hf` of a family's folder, one that `sightline import` wrote or another: the way back, tensor by tensor.
+
+Not here: models that `sightline train` made (`hf`).
+"""
+
+from pathlib import Path
+
+import torch
+
+from sightline.errors import UserError
+from sightline.families.checkpoint import read_checkpoint
+from sightline.families.export import write_checkpoint
+from sightline.families.folder import copy_companions, read_family
+
+CONVERTERS = {
+    "ctranslate2": "ct2-transformers-converter --model FOLDER --output_dir OUT",
+    "onnx": "optimum-cli export onnx --model FOLDER OUT",
+}
+
+
+def check(model: Path, to: str) -> None:
+    """`UserError` with the command that does it, for formats that only our own models are written in."""
+    if to != "hf":
+        raise UserError(
+            f"{model}: is a checkpoint of a family, and --to {to} writes what `sightline train` made; "
+            f"of this one `{CONVERTERS[to]}` does, after `export --to hf` where it was imported"
+        )
+
+
+def write_back(model: Path, folder: Path) -> str:
+    """Write the layout of transformers into `folder`, read it again and compare; what was compared, one line."""
+    found = read_family(model, torch.device("cpu"))
+    write_checkpoint(folder, found.network, found.config, found.hf_config)
+    copy_companions(model, folder)
+    again = read_checkpoint(folder)
+    kept = dict(again.network.named_parameters())
+    own = dict(found.network.named_parameters())
+    if again.config != found.config or not all(torch.equal(kept[name], own[name]) for name in own):
+        raise UserError(f"{model}: was read back otherwise than it was written. Please report this mistake")
+    return f"{len(own)} tensors are the same when read back"
