@@ -109,7 +109,7 @@ def test_a_bad_recipe_file_is_named(
         ["inspect", "bert", "text"],
         ["explore", "bert"],
         ["explore", "bert", "--against", "bert"],
-        ["export", "bert", "--to", "hf", "x"],
+        ["export", "bert", "--to", "ctranslate2", "x"],
         ["classify", "bert", "a"],
         ["forecast", "bert", "a"],
         [*TRAIN, "--init", "bert"],

@@ -11,6 +11,7 @@ from sightline.errors import UserError
 from sightline.families.checkpoint import read_checkpoint
 from sightline.families.export import write_checkpoint
 from sightline.families.folder import copy_companions, read_family
+from sightline.families.layout import CONFIG, read_json
 
 CONVERTERS = {
     "ctranslate2": "ct2-transformers-converter --model FOLDER --output_dir OUT",
@@ -20,11 +21,14 @@ CONVERTERS = {
 
 def check(model: Path, to: str) -> None:
     """`UserError` with the command that does it, for formats that only our own models are written in."""
-    if to != "hf":
-        raise UserError(
-            f"{model}: is a checkpoint of a family, and --to {to} writes what `sightline train` made; "
-            f"of this one `{CONVERTERS[to]}` does, after `export --to hf` where it was imported"
-        )
+    if to == "hf":
+        return
+    values = read_json(model / CONFIG)
+    kind = values["family"]["family"] if "family" in values else values.get("model_type")
+    raise UserError(
+        f"{model}: is a checkpoint of a family ({kind}), and this needs a model that `sightline train` made; "
+        f"`{CONVERTERS[to]}` takes such a folder, where it was imported after `sightline export --to hf`"
+    )
 
 
 def write_back(model: Path, folder: Path) -> str:
