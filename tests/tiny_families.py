@@ -21,6 +21,8 @@ T5 = {"model_type": "t5", "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1,
 M2M = {"model_type": "m2m_100", "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
        "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
        "decoder_start_token_id": 2}  # fmt: skip
+MARIAN = {**M2M, "model_type": "marian", "decoder_start_token_id": 1, "max_position_embeddings": 200,
+          "encoder_layers": 2, "decoder_layers": 2}  # fmt: skip
 VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, "id2label": {"0": "cat", "1": "dog", "2": "owl"}, **STACK,
        "architectures": ["ViTForImageClassification"]}  # fmt: skip
 LLAMA = {"model_type": "llama", "num_key_value_heads": 1, "max_position_embeddings": 600, **STACK}
@@ -34,7 +36,16 @@ HEARING = {  # generation_config.json
     "no_timestamps_token_id": 269, "lang_to_id": {"<|en|>": 267}, "task_to_id": {"transcribe": 268, "translate": 268},
     "suppress_tokens": [266, 267, 268], "begin_suppress_tokens": [265], "max_initial_timestamp_index": 10,
 }  # fmt: skip
-KINDS = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": T5, "m2m": M2M, "vit": VIT, "whisper": WHISPER}
+KINDS = {
+    "gpt2": GPT2,
+    "llama": LLAMA,
+    "bert": BERT,
+    "t5": T5,
+    "m2m": M2M,
+    "marian": MARIAN,
+    "vit": VIT,
+    "whisper": WHISPER,
+}
 IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 
 

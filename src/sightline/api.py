@@ -6,7 +6,6 @@ one of these things where the compiled library can translate (`compiled`).
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,36 +15,30 @@ from sightline.compiled import is_for_library
 from sightline.config import longest_sequence, meaningful
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import EncoderDecoder
-from sightline.decode.translator import Translation, Translator, clean_text
+from sightline.decode.translator import Translation, Translator
 from sightline.device import choose_device, device_name
 from sightline.errors import UserError
 from sightline.model_directory import (
     SHORTLIST,
     ModelDirectory,
-    read_alignment,
     read_model_directory,
     read_shortlist,
     task_of,
 )
+from sightline.pairs import PairVerbs
 from sightline.training.allocator import keep_freed_memory
 from sightline.verbs import TranslationVerbs
 
 if TYPE_CHECKING:
-    from sightline.data.links import GoldLinks, Links
     from sightline.ensemble import Ensemble
-    from sightline.evaluate.alignment import AlignmentScore
-    from sightline.evaluate.score import PairScore
+    from sightline.generation.models import RewritingModel
     from sightline.inspect.alignment import AlignmentHead
-    from sightline.inspect.attend import Layers
-    from sightline.inspect.heads import Head, HeadMask, HeadsByPlace
-    from sightline.inspect.record import AttentionRecord, Attribution, Trace
-    from sightline.inspect.walk import Stop
     from sightline.tasks.classification import Classifier
     from sightline.tasks.denoising import Denoiser
     from sightline.tasks.forecasting import Forecaster
 
 
-class Model(TranslationVerbs):
+class Model(PairVerbs, TranslationVerbs):
     """A trained translation model with its tokenizer and its decoding settings; made by `sightline.load`."""
 
     def __init__(self, directory: ModelDirectory, device: str, path: Path) -> None:
@@ -53,7 +46,6 @@ class Model(TranslationVerbs):
         self.config = directory.config
         self.about = directory.about
         self._trained = directory.trained
-        self._head_mask: HeadMask | None = None
         if device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
         translator = Translator(
@@ -85,50 +77,11 @@ class Model(TranslationVerbs):
 
     @property
     def _changed(self) -> bool:
-        return bool(self._head_mask and self._head_mask.heads)
+        return bool(self.silent_heads)
 
     def _read_shortlist(self) -> CandidateTable:
         shortlist = read_shortlist(self.path, self.tokenizer)
         return CandidateTable(shortlist.frequent, shortlist.likely)
-
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[PairScore]":
-        """How probable the model finds each target as the translation of its source (natural logarithms)."""
-        from sightline.evaluate.score import score_texts
-
-        return score_texts(self.network, self.tokenizer, sources, targets, self.config.decode.batch_tokens)
-
-    def align(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        head: "AlignmentHead | None" = None,
-        reverse: "Model | None" = None,
-    ) -> "list[Links]":
-        """The links (source word, target word) of each pair, counted from 0, as the model's attention has them.
-
-        Args:
-            sources: texts; words are what blanks separate.
-            targets: their translations, the model's own or anybody's.
-            head: the attention to read them from; None: `alignment_head`.
-            reverse: a model of the other direction, whose links are joined with these (`grow_diagonal`).
-
-        Raises:
-            UserError: no attention over the source, no such head, different numbers of lines, a pair too long.
-        """
-        from sightline.inspect.alignment import align, joined
-
-        sources, targets = [clean_text(text) for text in sources], [clean_text(text) for text in targets]
-        max_len, batch_tokens = longest_sequence(self.config.model), self.config.decode.batch_tokens
-        head = head or self.alignment_head
-        links = align(self.network, self.tokenizer, sources, targets, head, batch_tokens, max_len)
-        return joined(links, reverse.align(targets, sources)) if reverse else links
-
-    @property
-    def alignment_head(self) -> "AlignmentHead":
-        """The attention that `align` reads: `known_alignment_head`, else what is usually the best."""
-        from sightline.inspect.alignment import usual_head
-
-        return self.known_alignment_head or usual_head(self.network)
 
     @property
     def known_alignment_head(self) -> "AlignmentHead | None":
@@ -136,93 +89,11 @@ class Model(TranslationVerbs):
         from sightline.inspect.alignment import AlignmentHead
         from sightline.tasks.alignment import supervised_layer
 
-        chosen, train = read_alignment(self.path), self.config.train
-        if chosen:
-            return AlignmentHead(**chosen)
-        if train.alignment_weight:
-            layer = supervised_layer(train.alignment_layer, self.config.model.n_decoder_layers)
-            return AlignmentHead(layer, 0, "predicts")
-        return None
-
-    def rank_heads(
-        self, sources: Sequence[str], targets: Sequence[str], gold: "Sequence[GoldLinks]"
-    ) -> "dict[AlignmentHead, AlignmentScore]":
-        """Every attention over the source with its alignment error rate on these pairs, the best first."""
-        from sightline.inspect.alignment import rank_heads
-
-        sources, targets = [clean_text(text) for text in sources], [clean_text(text) for text in targets]
-        return rank_heads(self.network, self.tokenizer, sources, targets, gold, self.config.decode.batch_tokens)
-
-    def mask_heads(self, heads: "HeadsByPlace") -> AbstractContextManager[object]:
-        """Silence attention heads of a Transformer, those and no others, until the next call; `{}` silences none.
-
-        They add nothing to their layer, in whatever the model does next and whatever numbers it computes with. In a
-        `with` statement the heads silenced before are so again afterwards.
-
-        Args:
-            heads: numbers of heads by layer and part, all from 0: `{"encoder": {0: [1, 3]}, "decoder": {}, "cross":
-                {2: [0]}}`.
-
-        Raises:
-            UserError: no such head, or another architecture.
-
-        >>> with model.mask_heads({"cross": {2: [0]}}):  # doctest: +SKIP
-        ...     print(model.translate(["A dog runs."])[0].text)
-        """
-        from sightline.inspect.heads import HeadMask, heads_of
-
-        chosen = heads_of(self.network, heads)
-        self._head_mask = self._head_mask or HeadMask(self.network)
-        undo = ExitStack()
-        undo.callback(self._head_mask.set, self._head_mask.set(chosen))
-        return undo
-
-    def head_importance(self, sources: Sequence[str], targets: Sequence[str]) -> "dict[Head, float]":
-        """How much the loss of these translations would change with each head; see `sightline.inspect.importance`."""
-        from sightline.inspect.importance import head_importance
-
-        tokens = self.config.decode.batch_tokens
-        return head_importance(self.network, self.tokenizer, sources, targets, tokens)
-
-    def attend(
-        self,
-        src: str,
-        tgt: str | None = None,
-        layers: "Layers | None" = None,
-        heads: Sequence[int] | None = None,
-        prefix: str = "",
-        **overrides: Any,
-    ) -> "AttentionRecord":
-        """Who looks at what in a source and its translation, which is made if none is given.
-
-        `layers` is for all three kinds of attention, or says for each of them: `{"cross": [-1]}`. Other arguments as
-        `translate` takes them; see `sightline.inspect.attend`.
-        """
-        from sightline.inspect.attend import attend
-
-        return attend(self._translator, src, tgt, layers, heads, prefix, **overrides)
-
-    def attribute(
-        self, src: str, tgt: str | None = None, steps: int = 64, prefix: str = "", **overrides: Any
-    ) -> "Attribution":
-        """How much each source word raised the probability of each target word; see `sightline.inspect.attribution`."""
-        from sightline.inspect.attribution import attribute
-
-        return attribute(self._translator, src, tgt, steps, prefix, **overrides)
-
-    def trace(self, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **overrides: Any) -> "Trace":
-        """How a translation came about, position by position, beam included; see `sightline.inspect.trace`."""
-        from sightline.inspect.trace import trace
-
-        return trace(self._translator, src, tgt, top, prefix, **overrides)
-
-    def walk(
-        self, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = 0, head: int = 0, **options: Any
-    ) -> "list[Stop]":
-        """The numbers at each stop of a walk through a Transformer; see `sightline.inspect.walk`."""
-        from sightline.inspect.walk import walk
-
-        return walk(self._translator, src, tgt, stack, layer, head, **options)
+        train = self.config.train
+        if (chosen := super().known_alignment_head) or not train.alignment_weight:
+            return chosen
+        layer = supervised_layer(train.alignment_layer, self.config.model.n_decoder_layers)
+        return AlignmentHead(layer, 0, "predicts")
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
@@ -266,47 +137,49 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
         return load_translators(path, device)
     folder = folder_of(path)
     if is_family(folder):
-        return _load_family(folder, device, dtype)
+        from sightline.generation.models import load_family  # which our own translators are not to wait for
+
+        return load_family(folder, device, dtype)
     if dtype not in ("auto", "float32"):
         raise UserError(
             f"{path}: dtype = {dtype} is for the Hugging Face layout; this model takes translate(compute=...)"
         )
-    loaders = {"translate": load_translator, "denoise": load_denoiser}
+    loaders = {"translate": load_trained, "denoise": load_denoiser}
     loaders |= {"classify": load_classifier, "forecast": load_forecaster}
     return loaders[task_of(folder)](folder, device)
 
 
-def _load_family(folder: str | Path, device: str, dtype: str) -> Any:
-    """What only such a model needs is imported here: our own translators are not to wait for it."""
-    from sightline.families.folder import read_family
-    from sightline.families.precision import dtype_for
-    from sightline.generation.models import with_verbs
-    from sightline.generation.permutation import PermutationModel
-    from sightline.relatives.folder import is_xlnet, read_xlnet
+def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> "Model | RewritingModel":
+    """`load` for what translates: a translation model of ours, or a published encoder-decoder of text.
 
-    chosen = choose_device(device)
-    numbers = dtype_for(dtype, chosen)
-    if is_xlnet(folder):
-        return PermutationModel.of(read_xlnet(folder, chosen, numbers))
-    return with_verbs(read_family(folder, chosen, numbers))
+    Raises:
+        UserError: it is a model of another task, or a network that does not read and write texts.
+    """
+    from sightline.families.hub import folder_of
+    from sightline.families.layout import is_family
+
+    if not is_family(folder := folder_of(path)):
+        return load_trained(folder, device)
+    from sightline.generation.models import load_family, rewriting
+
+    return rewriting(load_family(folder, device, dtype), path)
 
 
-def load_translator(path: str | Path, device: str = "auto") -> Model:
-    """`load` for a translation model; `UserError` where it is one of another task."""
+def load_trained(path: str | Path, device: str = "auto") -> Model:
+    """`load` for a translation model that `train` wrote; `UserError` where it is one of another task or layout."""
     chosen = device_name(device)
     return Model(read_model_directory(path, chosen), chosen, Path(path))
 
 
-def load_translators(paths: Sequence[str | Path], device: str = "auto") -> "Model | Ensemble":
-    """One translation model, or several as an ensemble; a `UserError` names what does not go with the first."""
+def load_translators(paths: Sequence[str | Path], device: str = "auto") -> "Model | RewritingModel | Ensemble":
+    """One model that translates, or several of ours as an ensemble; a `UserError` names what does not go with them."""
     if not paths:
         raise UserError("load takes a model directory, or a list of them; this list is empty")
-    first, *others = [load_translator(path, device) for path in paths]
-    if not others:
-        return first
+    if len(paths) == 1:
+        return load_translator(paths[0], device)
     from sightline.ensemble import Ensemble
 
-    return Ensemble([first, *others])
+    return Ensemble([load_trained(path, device) for path in paths])
 
 
 def load_denoiser(path: str | Path, device: str = "auto") -> "Denoiser":

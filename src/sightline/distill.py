@@ -10,11 +10,11 @@ from itertools import tee
 from sacrebleu.metrics.bleu import BLEU
 
 from sightline.data.corpus import Pair
-from sightline.decode.translator import Translation
+from sightline.decode.contract import Written
 
 
 def distill(
-    pairs: Iterable[Pair], translate: Callable[[Iterable[str]], Iterable[Translation]], interpolate: bool = False
+    pairs: Iterable[Pair], translate: Callable[[Iterable[str]], Iterable[Written]], interpolate: bool = False
 ) -> Iterator[Pair]:
     """Each source with the teacher's translation of it and its alternatives, a pair for each different text; empty ones
     are left out.
@@ -31,12 +31,12 @@ def distill(
         yield from ((source, text) for text in dict.fromkeys(texts) if text)
 
 
-def closest(translation: Translation, reference: str) -> str:
+def closest(translation: Written, reference: str) -> str:
     """Of a translation and its alternatives the text with the highest sentence BLEU; the likelier wins a tie."""
     return max(texts_of(translation), key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
 
 
-def texts_of(translation: Translation) -> list[str]:
+def texts_of(translation: Written) -> list[str]:
     """The n-best list, best first."""
     return [translation.text, *(other.text for other in translation.alternatives)]
 

@@ -130,7 +130,8 @@ def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
         family = tables.get("family") or tables["model_type"]
         raise UserError(
             f"{folder}: is a checkpoint of a family ({family}), and this needs a model that `sightline train` made; "
-            "such a folder is for translate, generate, fill, embed, label, transcribe, score, info and import"
+            "such a folder is for translate, generate, evaluate, inspect, explore, align, score, distill, fill, embed, "
+            "label, transcribe, info, import and export --to hf, as far as its network can do that"
         )
     if tables.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: format {tables.get('format')!r} is not {FORMAT}; another version made it")

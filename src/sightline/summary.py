@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VERBS = {  # of the models of families: the commands
     "generate": "generate",
     "translate": "translate",
+    "attend": "evaluate, inspect, explore, align, score, distill",
     "perplexity": "score",
     "fill_mask": "fill",
     "embed": "embed",

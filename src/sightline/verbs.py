@@ -37,6 +37,10 @@ class TranslationVerbs:
         """How texts are translated unless a call says otherwise."""
         return self._translator.config
 
+    def settings(self, **overrides: Any) -> DecodeConfig:
+        """The settings of a call; `UserError` for one that is unknown or makes no sense."""
+        return override(self.decode_config, overrides)
+
     @property
     def _changed(self) -> bool:
         """Whether this is not what the directories hold."""
@@ -81,10 +85,10 @@ class TranslationVerbs:
         return MemoryDraft((encode(clean_text(src)), encode(clean_text(tgt))) for src, tgt in pairs)
 
     def _model_draft(self, path: str) -> Draft:
-        from sightline.api import load_translator
+        from sightline.api import load_trained
         from sightline.decode.drafts import ModelDraft
 
-        small = load_translator(path, self._device)
+        small = load_trained(path, self._device)
         if small.tokenizer.fingerprint != self.tokenizer.fingerprint:
             known = self.paths[0]
             raise UserError(f"{path}: has another tokenizer than {known}; a draft must be trained with the same")

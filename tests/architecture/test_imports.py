@@ -47,7 +47,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "network.build", "network.axes", "network.axes_file", "network.unfilled"}),
     "families.sightline": frozenset({"config", "network"}),
-    "generation": frozenset({"families", "relatives", "network", "data", "decode"}),
+    "generation": frozenset({"families", "relatives", "network", "data", "decode", "pairs", "config", "device"}),
+    "pairs": frozenset({"data", "decode", "evaluate", "inspect", "model_directory"}),
     "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
     "inspect.explorer": frozenset({"api", "config"}),
     "results": frozenset(

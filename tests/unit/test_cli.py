@@ -100,15 +100,9 @@ def test_a_bad_recipe_file_is_named(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["evaluate", "bert", "--source", "a", "--reference", "b"],
-        ["align", "bert", "--source", "a", "--target", "b"],
         ["prune", "bert", "--heads", "1", "--source", "a", "--target", "b", "-o", "x"],
-        ["distill", "bert", "--train", "a", "b", "-o", "x.jsonl"],
         ["backtranslate", "bert", "--text", "a", "-o", "x.jsonl"],
         ["shortlist", "bert", "--train", "a", "b"],
-        ["inspect", "bert", "text"],
-        ["explore", "bert"],
-        ["explore", "bert", "--against", "bert"],
         ["export", "bert", "--to", "ctranslate2", "x"],
         ["classify", "bert", "a"],
         ["forecast", "bert", "a"],

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.cli.files import aligned, in_file, output
-from sightline.cli.options import load_model, model_options, output_option
+from sightline.cli.options import TRANSLATES, language_options, load_model, model_options, output_option
 
 
 def add(commands: Any) -> None:
@@ -17,7 +17,7 @@ def add(commands: Any) -> None:
 
 def _align_options(commands: Any) -> None:
     parser = commands.add_parser("align", help="which source word each target word of given translations comes from")
-    model_options(parser)
+    model_options(parser, what=TRANSLATES)
     parser.add_argument("--source", type=in_file, required=True, metavar="FILE", help="texts that were translated")
     parser.add_argument("--target", type=in_file, required=True, metavar="FILE", help="their translations")
     output_option(parser, "file of links (i-j) to write")
@@ -26,6 +26,7 @@ def _align_options(commands: Any) -> None:
     choose = "links of these pairs, people's or another aligner's: find the attention that comes closest, and keep "
     choose += "that choice in the model directory"
     parser.add_argument("--choose", type=in_file, metavar="LINKS", help=choose)
+    language_options(parser)
     parser.set_defaults(run=run_align)
 
 
@@ -71,12 +72,13 @@ def _prune_options(commands: Any) -> None:
 
 def run_prune(options: argparse.Namespace) -> None:
     """Measure the heads, leave out the least important, say which."""
+    from sightline.api import load_trained
     from sightline.inspect.heads import all_heads, listed
     from sightline.inspect.importance import least_important
     from sightline.pruning import parse_count, write_pruned
 
     sources, targets = aligned(options.source, options.target)
-    model = load_model(options)
+    model = load_trained(options.model, options.device)
     count = parse_count(options.heads, len(all_heads(model.network)))
     removed = least_important(model.head_importance(sources, targets), count)
     folder = write_pruned(model, removed, Path(options.output))

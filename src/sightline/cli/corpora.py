@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, lines_of, out_file, output, progress
 from sightline.cli.options import (
+    TRANSLATES,
     decode_options,
     decode_overrides,
     ensemble_option,
+    language_options,
     load_models,
     model_options,
     whole,
@@ -23,10 +25,8 @@ from sightline.cli.options import (
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.api import Model
     from sightline.data.corpus import Pair
     from sightline.decode.translator import Translation
-    from sightline.ensemble import Ensemble
 
 CANDIDATES, FREQUENT = 50, 200  # of a shortlist
 
@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
 
 def _distill_options(commands: Any) -> None:
     parser = commands.add_parser("distill", help="write a model's translations of a corpus, to train a smaller one on")
-    model_options(parser)
+    model_options(parser, what=TRANSLATES)
     ensemble_option(parser)
     files = "the corpus, as `sightline train` takes it"
     parser.add_argument("--train", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
@@ -49,6 +49,7 @@ def _distill_options(commands: Any) -> None:
     parser.add_argument("--interpolate", action="store_true", help=interpolate)
     workers_option(parser)
     n_best = "translations of each text, a pair for each different one; with --interpolate what there is to choose from"
+    language_options(parser)
     decode_options(parser, without=("draft_length",), n_best=n_best)
     parser.set_defaults(run=run_distill)
 
@@ -88,7 +89,9 @@ def _backtranslate_options(commands: Any) -> None:
 def run_backtranslate(options: argparse.Namespace) -> None:
     """A corpus whose targets are the lines of the text and whose sources are the model's."""
     from sightline.backtranslation import back_translate
+    from sightline.model_directory import task_of
 
+    task_of(options.model)
     as_line = _format(options.output)
     model = load_models(options)
     overrides = decode_overrides(options, model.decode_config)
@@ -104,7 +107,7 @@ def run_backtranslate(options: argparse.Namespace) -> None:
 
 
 def _translator(
-    options: argparse.Namespace, model: "Model | Ensemble", overrides: Mapping[str, Any], files: Sequence[str]
+    options: argparse.Namespace, model: Any, overrides: Mapping[str, Any], files: Sequence[str]
 ) -> Callable[[Iterable[str]], Iterable["Translation"]]:
     """What translates a stream of lines, which come from `files`, and shows how far it is."""
     return lambda lines: progress(model.translate_lines(lines, workers=options.workers, **overrides), *files)

@@ -10,10 +10,12 @@ from sightline.cli.files import aligned, in_file, out_file, output
 from sightline.cli.generate import compute_option, score_text
 from sightline.cli.options import (
     EITHER,
+    TRANSLATES,
     decode_options,
     decode_overrides,
     ensemble_option,
     is_family_model,
+    language_options,
     load_model,
     load_models,
     model_options,
@@ -23,11 +25,10 @@ from sightline.cli.options import (
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.api import Model
-    from sightline.ensemble import Ensemble
     from sightline.evaluate.report import Report
 
 IN_MODEL = ""  # `--save` without a file
+SETTINGS_FILE = "generation_config.json"  # of a published model
 
 
 def add(commands: Any) -> None:
@@ -47,6 +48,7 @@ def _score_options(commands: Any) -> None:
     stride = "of a language model: tokens between two windows; fewer take longer (default: half a window)"
     parser.add_argument("--stride", type=whole(1), default=0, metavar="N", help=stride)
     output_option(parser)
+    language_options(parser)
     parser.set_defaults(run=run_score)
 
 
@@ -54,13 +56,14 @@ def run_score(options: argparse.Namespace) -> None:
     """One JSON line per pair, and the corpus perplexity on standard error; of a language model that of one text."""
     from sightline.evaluate.score import corpus_perplexity
 
-    if is_family_model(options.model):
+    family = is_family_model(options.model)
+    if family and not options.target:
         score_text(options)
         return
     if options.stride or not options.target:
         raise UserError("--target is required for a translation model, and --stride is not for it")
-    if options.compute not in (None, "float32"):
-        raise UserError(f"--compute {options.compute} is for language models; a translation model scores in float32")
+    if options.compute not in (None, "float32") and not family:
+        raise UserError(f"--compute {options.compute} is for published models; this one scores in float32")
     sources, targets = aligned(options.source, options.target)
     scores = load_model(options).score(sources, targets)
     with output(options.output) as file:
@@ -78,7 +81,7 @@ def run_score(options: argparse.Namespace) -> None:
 def _evaluate_options(commands: Any) -> None:
     what = "score a model or its output on a test set: BLEU, accuracy, forecast errors, or the alignment of words"
     parser = commands.add_parser("evaluate", help=what)
-    model_options(parser, needed=False)
+    model_options(parser, needed=False, what=TRANSLATES)
     ensemble_option(parser)
     source = "text to translate; of a classifier texts and labels (.tsv), of a forecaster a .csv file"
     parser.add_argument("--source", type=in_file, metavar="FILE", help=source)
@@ -97,6 +100,7 @@ def _evaluate_options(commands: Any) -> None:
     save = "keep the translations; with --tune, and without FILE, keep the best value in MODEL"
     parser.add_argument("--save", type=out_file, nargs="?", const=IN_MODEL, metavar="FILE", help=save)
     _alignment_options(parser)
+    language_options(parser)
     decode_options(parser, without=("n_best", "draft_length"))
     parser.set_defaults(run=run_evaluate)
 
@@ -128,7 +132,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
         return
     if not (options.model and options.source):
         raise UserError("MODEL and --source are required, or --hypothesis")
-    if task_of(options.model) in WITH_DECODER:
+    if is_family_model(options.model) or task_of(options.model) in WITH_DECODER:
         _evaluate_translator(options)
         return
     stray = [flag for name, flag in options.flags.items() if name not in ("model", "source", "device", "json")]
@@ -176,13 +180,13 @@ def _print_report(options: argparse.Namespace, report: "Report") -> None:
     print(json.dumps(report.as_json(), indent=2) if options.json else render(report))
 
 
-def _tune(
-    options: argparse.Namespace, model: "Model | Ensemble", sources: list[str], references: list[list[str]]
-) -> None:
+def _tune(options: argparse.Namespace, model: Any, sources: list[str], references: list[list[str]]) -> None:
     from sightline.evaluate.tuning import tune_length_penalty
     from sightline.model_card import DECODING, with_row
     from sightline.model_directory import write_decoding
 
+    if options.save == IN_MODEL and is_family_model(options.model):
+        raise UserError(f"--save: keeps the value in a model that Sightline has trained; write it into {SETTINGS_FILE}")
     print("sightline: a text that a setting was chosen by no longer tests it: tune on validation data", file=sys.stderr)
     tuning = tune_length_penalty(model, sources, references, options.tokenize, decode_overrides(options))
     if options.save == IN_MODEL:

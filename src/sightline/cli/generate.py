@@ -160,13 +160,12 @@ def format_output(written: "Output", style: str) -> str:
 
 def translate_lines(options: argparse.Namespace) -> None:
     """`sightline translate` with a checkpoint of a family: line in, line out."""
-    stray = sorted(decode_overrides(options).keys() - {*HELP, "sample", "compute"})
-    stray += [name for name in ("ensemble", "alignment", "prefix", "draft", "workers") if getattr(options, name)]
+    stray = [name for name in ("ensemble", "alignment", "prefix", "draft", "workers") if getattr(options, name)]
     if stray:
         raise UserError(f"--{stray[0].replace('_', '-')} is for models that Sightline has trained")
     model = family_model(options, "translate", "translate")
     languages = {"source_language": options.source_language, "target_language": options.target_language}
-    settings = _with_compute(options, decode_overrides(options, model.generation))
+    settings = decode_overrides(options, model.generation)
     lines = iter(lines_of(options.input, "translate"))
     with output(options.output) as file:
         while chunk := list(islice(lines, 1000)):

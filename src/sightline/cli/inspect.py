@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import out_file, output
-from sightline.cli.options import decode_options, decode_overrides, load_model, model_options, whole
+from sightline.cli.options import (
+    TRANSLATES,
+    decode_options,
+    decode_overrides,
+    language_options,
+    load_model,
+    model_options,
+    whole,
+)
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,7 +37,7 @@ def add(commands: Any) -> None:
 
 def _inspect_options(commands: Any) -> None:
     parser = commands.add_parser("inspect", help="show what a model looks at while it translates a text")
-    model_options(parser)
+    model_options(parser, what=TRANSLATES)
     parser.add_argument("text", metavar="TEXT", help="one sentence to translate; - reads it from standard input")
     where = "file to write (default: attention.html, .png, .svg or .pdf; text and json to standard output)"
     parser.add_argument("-o", "--output", type=out_file, default="", metavar="FILE", help=where)
@@ -42,6 +50,7 @@ def _inspect_options(commands: Any) -> None:
     group.add_argument("--part", choices=PARTS, default="cross", help="which attention (default: %(default)s)")
     group.add_argument("--layer", type=int, default=-1, metavar="N", help="from 0; -1 is the last (default)")
     group.add_argument("--head", type=whole(0), metavar="N", help="from 0 (default: their mean, and each beside it)")
+    language_options(parser)
     decode_options(parser, without=("n_best", "draft_length", "batch_tokens"))
     parser.set_defaults(run=run_inspect)
 
@@ -132,11 +141,12 @@ def _write(path: str, text: str) -> None:
 
 def _explore_options(commands: Any) -> None:
     parser = commands.add_parser("explore", help="serve a page to type sentences on and see what the model does")
-    model_options(parser)
+    model_options(parser, what=TRANSLATES)
     parser.add_argument("--against", metavar="MODEL", help="another model, shown beside it")
     parser.add_argument("--port", type=int, default=8000, help="0 is any that is free (default: %(default)s)")
     host = "address to answer at; anybody who reaches another one than this computer's own may use the model "
     parser.add_argument("--host", default="127.0.0.1", help=host + "(default: %(default)s)")
+    language_options(parser)
     parser.set_defaults(run=run_explore)
 
 

@@ -14,6 +14,7 @@ from sightline.errors import UserError
 if TYPE_CHECKING:
     from sightline.api import Model
     from sightline.ensemble import Ensemble
+    from sightline.generation.models import RewritingModel
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
@@ -58,6 +59,10 @@ def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str
     """What was given of `decode_options`; `UserError` for what a model whose own settings are `usual` leaves unread."""
     settings = {field.name: getattr(options, field.name, None) for field in fields(DecodeConfig)}
     given = {name: value for name, value in settings.items() if value is not None}
+    if usual is not None and not isinstance(usual, DecodeConfig):
+        from sightline.cli.published import as_published
+
+        given = as_published(given, usual)
     if usual is not None:
         refuse_unread(given, usual)
     return given
@@ -83,6 +88,7 @@ def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
 OWN = "model directory"
 FAMILY = "folder in the Hugging Face layout, or what `sightline import` made of it"
 EITHER = f"{OWN}, or {FAMILY}"
+TRANSLATES = f"{EITHER}, of a network that reads a text and writes another"
 
 
 def model_options(parser: argparse.ArgumentParser, needed: bool = True, what: str = OWN) -> None:
@@ -128,18 +134,32 @@ def workers_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=workers)
 
 
-def load_model(options: argparse.Namespace, path: str | None = None) -> "Model":
-    """A translation model."""
-    from sightline.api import load_translator
+def load_model(options: argparse.Namespace, path: str | None = None) -> "Model | RewritingModel":
+    """A translation model; one of many languages as it is asked for."""
+    from sightline.api import load_trained
 
-    return load_translator(path or options.model, options.device)
+    path = path or str(options.model)
+    if is_family_model(path):
+        from sightline.cli.published import load_published
+
+        return load_published(options, path)
+    _refuse_languages(options)
+    return load_trained(path, options.device)
 
 
-def load_models(options: argparse.Namespace) -> "Model | Ensemble":
+def load_models(options: argparse.Namespace) -> "Model | RewritingModel | Ensemble":
     """What translates: MODEL, or an ensemble of it and those of `ensemble_option`."""
     from sightline.api import load_translators
 
     files = [path for path in options.ensemble if Path(path).is_file()]
     if files:
         raise UserError(f"{files[0]}: is a file, and --ensemble names model directories; name files before --ensemble")
+    if not options.ensemble:
+        return load_model(options)
+    _refuse_languages(options)
     return load_translators([options.model, *options.ensemble], options.device)
+
+
+def _refuse_languages(options: argparse.Namespace) -> None:
+    if getattr(options, "source_language", "") or getattr(options, "target_language", ""):
+        raise UserError("--source-language and --target-language are for models of many languages; this one has two")

@@ -22,12 +22,9 @@ from sightline.cli.options import (
     output_option,
     workers_option,
 )
-from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.api import Model
     from sightline.decode.translator import Translation
-    from sightline.ensemble import Ensemble
 
 
 def add(commands: Any) -> None:
@@ -59,9 +56,7 @@ def run_translate(options: argparse.Namespace) -> None:
 
         translate_lines(options)
         return
-    if options.source_language or options.target_language:
-        raise UserError("--source-language and --target-language are for models of many languages; this one has two")
-    model = load_models(options)
+    model: Any = load_models(options)
     overrides = decode_overrides(options, model.decode_config)
     interactive = options.input == "-" and sys.stdin.isatty()
     chunk_lines = 1 if interactive else 1000
@@ -90,7 +85,7 @@ def run_translate(options: argparse.Namespace) -> None:
 
 
 def _with_links(
-    model: "Model | Ensemble", lines: Iterable[str], translations: Iterable["Translation"], chunk_lines: int
+    model: Any, lines: Iterable[str], translations: Iterable["Translation"], chunk_lines: int
 ) -> Iterator[tuple["Translation", str]]:
     """Each translation and its word links; a line that was translated in parts has none."""
     from sightline.data.links import format_links

@@ -106,14 +106,17 @@ def collate(
     bos_id: int,
     eos_id: int,
     index: Sequence[int] | NDArray[np.int64] | None = None,
+    src_end_id: int | None = None,
 ) -> Batch:
     """Tensors of some pairs of ids; the ids come without start and end marks. `index` defaults to 0, 1, 2...
+
+    `src_end_id` stands behind a source where that is not the end mark: mBART has the language's code there.
 
     >>> batch = collate([([5, 6], [7]), ([8], [9, 9])], pad_id=0, bos_id=1, eos_id=2)
     >>> batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()
     ([[5, 6, 2], [8, 2, 0]], [[1, 7, 0], [1, 9, 9]], [[7, 2, 0], [9, 9, 2]])
     """
-    src, src_mask = pad([src for src, _ in pairs], pad_id, last=eos_id)
+    src, src_mask = pad([src for src, _ in pairs], pad_id, last=eos_id if src_end_id is None else src_end_id)
     tgt_out, tgt_mask = pad([tgt for _, tgt in pairs], pad_id, last=eos_id)
     tgt_in = np.where(tgt_mask, np.roll(tgt_out, 1, axis=1), pad_id)
     tgt_in[:, 0] = bos_id

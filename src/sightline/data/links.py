@@ -16,7 +16,7 @@ from jaxtyping import Int64
 
 from sightline.data.corpus import Corpus, display_name, read_lines, read_pairs
 from sightline.data.prepared import Column, PreparedCorpus
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.errors import UserError
 
 Link = tuple[int, int]
@@ -107,13 +107,12 @@ def links_of_corpus(path: str, corpora: Sequence[Corpus], prepared: PreparedCorp
     return Column(np.array(values, np.int32), np.array(ends, np.int64))
 
 
-def words_of_pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
+def words_of_pieces(tokenizer: Side, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
     """The ids of a text, and for each piece the number of its word; `NO_WORD` for blanks at the end.
 
     A piece that is a blank alone belongs to the word after it.
     """
-    encoding = tokenizer.backend.encode(text, add_special_tokens=False)
+    ids, starts = tokenizer.encode_with_starts(text)
     ends = np.array([match.end() for match in WORD.finditer(text)], dtype=np.int64)
-    starts = np.array([start for start, _ in encoding.offsets], dtype=np.int64)
-    words = np.searchsorted(ends, starts, side="right")
-    return encoding.ids, np.where(words < len(ends), words, NO_WORD)
+    words = np.searchsorted(ends, np.array(starts, dtype=np.int64), side="right")
+    return ids, np.where(words < len(ends), words, NO_WORD)

@@ -118,6 +118,29 @@ class Tokenizer:
         canonical = json.dumps(content, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    @property
+    def source(self) -> "Tokenizer":
+        """What texts to translate are encoded with: this one, for both sides are written alike (see `side.py`)."""
+        return self
+
+    @cached_property
+    def in_bytes(self) -> bool:
+        """Whether pieces are spelt in the byte alphabet."""
+        return self.backend.token_to_id("Ġ") is not None
+
+    def is_mark(self, token: int) -> bool:
+        """Whether an id is one of the four special ones."""
+        return token in (self.pad_id, self.bos_id, self.eos_id, self.unk_id)
+
+    def piece(self, token: int) -> str:
+        """The piece of an id as the vocabulary has it; empty where there is none."""
+        return self.backend.id_to_token(token) or ""
+
+    def encode_with_starts(self, text: str) -> tuple[list[int], list[int]]:
+        """`encode`, and the character of the text that each piece begins with."""
+        encoding = self.backend.encode(text, add_special_tokens=False)
+        return encoding.ids, [start for start, _ in encoding.offsets]
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without start or end marks."""
         known = self.from_table(text)

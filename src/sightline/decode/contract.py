@@ -65,6 +65,16 @@ class Hypothesis:
 
 
 @runtime_checkable
+class Written(Protocol):
+    """A translation as whoever needs its words sees it, whichever model wrote it."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def alternatives(self) -> "tuple[Written, ...]": ...  # the further n-best, best first
+
+
+@runtime_checkable
 class EncoderDecoder(Protocol):
     """What a model must offer to be decoded step by step; every architecture does. Ids, masks, states and logits are
     tensors of torch. What `encode` gives is the model's own affair: search hands it back and never looks inside.

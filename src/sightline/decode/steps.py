@@ -88,6 +88,7 @@ class Start:
     limits: Limits
     special: SpecialIds
     few: Candidates | None  # between places and ids; None: there are only ids
+    begun: Sequence[int] = ()  # what the output begins with: the cache has read it, and the search does not find it
 
 
 def start_decoding(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sightline.config import DecodeConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
@@ -16,6 +16,11 @@ from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, OwnSearch, SpecialIds, with_room
 from sightline.decode.engine import TooLarge, check_decoding, decode_tokens, is_plain
 from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    from sightline.decode.ending import Ending
+    from sightline.decode.search import SearchOptions
+    from sightline.decode.steps import Start
 
 # Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
 # empty place after a sentence in Chinese or Japanese, which write no blanks; any blank.
@@ -192,6 +197,29 @@ class Translator:
             [speculative_search(self.form(config), part, draft, config, special, forced, max_len)]
             for part, forced in zip(parts, prefixes, strict=True)
         ]
+
+    def start(self, source: list[int], prefix: list[int], config: DecodeConfig) -> "tuple[Start, SearchOptions]":
+        """What a search of one source with torch begins with, for whoever watches it (`inspect.beam`)."""
+        from sightline.decode.steps import search_options, start_decoding
+
+        form, few = self.form(config), self.offered(config)
+        start = start_decoding(form, [source], [prefix], config, self.special, self.max_len, few)
+        return start, search_options(config, start.special)
+
+    def ending(self, config: DecodeConfig) -> "Ending":
+        """The paper's."""
+        from sightline.decode.ending import Unsurpassed
+
+        return Unsurpassed()
+
+    def settings(self, overrides: dict[str, Any]) -> DecodeConfig:
+        """The settings of a call."""
+        return override(self.config, overrides)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Pieces of pairs that are looked at together."""
+        return self.config.batch_tokens
 
     def assemble(self, sources: list[list[int]], hypotheses: list[list[Hypothesis]]) -> Translation:
         """One text from its parts; alternative n joins the n-th best of every part."""

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from sightline.config import DecodeConfig
-from sightline.decode.translator import Translation, override
+from sightline.decode.contract import Written
 from sightline.evaluate.bleu import Score, as_json, corpus_scores, measures
 from sightline.evaluate.significance import Comparison, comparison_as_json, paired_bootstrap
 
@@ -14,9 +13,8 @@ from sightline.evaluate.significance import Comparison, comparison_as_json, pair
 class Translates(Protocol):
     """What an evaluation needs of a model."""
 
-    @property
-    def decode_config(self) -> DecodeConfig: ...
-    def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]: ...
+    def settings(self, **overrides: Any) -> Any: ...  # of one call: `DecodeConfig`, or a published model's own
+    def translate(self, texts: Sequence[str], **overrides: Any) -> Sequence[Written]: ...
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Report:
 
     scores: dict[str, Score]
     comparisons: dict[str, Comparison]  # against other translations; empty without
-    decoding: DecodeConfig | None  # None: the translations came from a file
+    decoding: Any  # `DecodeConfig`, or a published model's own settings; None: the translations came from a file
     n_sentences: int
     hypotheses: list[str]
 
@@ -60,7 +58,7 @@ def evaluate_model(
     measures(tokenize=tokenize, multi30k=multi30k or "")  # what they lack is said before anything is translated
     settings = dict(overrides or {})
     others = hypotheses_of(other, sources, settings) if other else None
-    decoding = override(model.decode_config, settings)
+    decoding = model.settings(**settings)
     return evaluate_text(hypotheses_of(model, sources, settings), references, others, multi30k, tokenize, decoding)
 
 
@@ -75,7 +73,7 @@ def evaluate_text(
     others: Sequence[str] | None = None,
     multi30k: str | None = None,
     tokenize: str = "13a",
-    decoding: DecodeConfig | None = None,
+    decoding: Any = None,
 ) -> Report:
     """`evaluate_model` for translations that are there already, whoever made them, and `others` to compare with."""
     streams, language = [list(reference) for reference in references], multi30k or ""
@@ -105,9 +103,10 @@ def render(report: Report) -> str:
 
 def describe_length(score: Score) -> str:
     """
-    >>> from sightline.evaluate.bleu import Length
-    >>> describe_length(Score("BLEU", 40.0, "", Length(950, 1000, 0.9487)))
-    'length ratio 0.950 (950 of 1,000 tokens), brevity penalty 0.949'
+        >>> from sightline.decode.contract import Written
+    from sightline.evaluate.bleu import Length
+        >>> describe_length(Score("BLEU", 40.0, "", Length(950, 1000, 0.9487)))
+        'length ratio 0.950 (950 of 1,000 tokens), brevity penalty 0.949'
     """
     length = score.length
     assert length
@@ -115,8 +114,9 @@ def describe_length(score: Score) -> str:
     return f"length ratio {length.ratio:.3f} ({counts}), brevity penalty {length.brevity_penalty:.3f}"
 
 
-def describe_search(d: DecodeConfig) -> str:
+def describe_search(d: Any) -> str:
     """
+    >>> from sightline.config import DecodeConfig
     >>> describe_search(DecodeConfig())
     'beam 4, length penalty 0.6'
     """

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sightline.data.batch import Batch, Tokens, collate
 from sightline.data.batching import cut_padded
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.decode.contract import EncoderDecoder
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
@@ -61,7 +61,7 @@ def _perplexity(log_prob: float, n_tokens: int) -> float:
 
 def score_texts(
     model: EncoderDecoder,
-    tokenizer: Tokenizer,
+    tokenizer: Side,
     sources: Sequence[str],
     targets: Sequence[str],
     batch_tokens: int = 4096,
@@ -69,8 +69,9 @@ def score_texts(
     """`score_pairs` for text; line n of `targets` is scored as a translation of line n of `sources`."""
     if len(sources) != len(targets):
         raise UserError(f"{len(sources)} source but {len(targets)} target lines; line n belongs to line n")
-    pairs = list(zip(tokenizer.encode_batch(sources), tokenizer.encode_batch(targets), strict=True))
-    return score_pairs(model, pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, batch_tokens)
+    t = tokenizer
+    pairs = list(zip(t.source.encode_batch(sources), t.encode_batch(targets), strict=True))
+    return score_pairs(model, pairs, t.pad_id, t.bos_id, t.eos_id, batch_tokens, t.source.eos_id)
 
 
 def score_pairs(
@@ -80,18 +81,19 @@ def score_pairs(
     bos_id: int = 1,
     eos_id: int = 2,
     batch_tokens: int = 4096,
+    src_end_id: int | None = None,
 ) -> list[PairScore]:
     """Score pairs of (source, target) ids without start and end marks, in the order in which they come.
 
     Pairs of like length share a batch: rows x longest side stays within `batch_tokens` (a pair that is longer
     on its own is a batch of its own). The batching changes no score beyond the rounding of floats. Works on
-    the model's device and without dropout, and leaves the model in the mode it was in.
+    the model's device and without dropout, and leaves the model in the mode it was in. `src_end_id` as of `collate`.
     """
     scores: dict[int, PairScore] = {}
     device = next(model.parameters()).device
     with evaluating(model), torch.inference_mode():
         for rows in _batches(pairs, batch_tokens):
-            batch = collate([pairs[row] for row in rows], pad_id, bos_id, eos_id)
+            batch = collate([pairs[row] for row in rows], pad_id, bos_id, eos_id, src_end_id=src_end_id)
             log_probs = _target_log_probs(model, batch.to(device)).tolist()
             for row, values in zip(rows, log_probs, strict=True):
                 scores[row] = PairScore(values[: len(pairs[row][1]) + 1])

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sightline.config import DecodeConfig
-from sightline.decode.translator import override
 from sightline.errors import UserError
 from sightline.evaluate.bleu import Score, corpus_scores
 from sightline.evaluate.report import Translates, hypotheses_of
@@ -23,7 +21,7 @@ class Tuning:
     """BLEU for each value that was tried, in ascending order."""
 
     scores: Mapping[float, Score]
-    before: DecodeConfig  # what the model decodes with now, but for the value
+    before: Any  # what the model decodes with now, but for the value
 
     @property
     def best(self) -> float:
@@ -32,7 +30,7 @@ class Tuning:
         return max(self.scores, key=lambda value: (self.scores[value].score, -abs(value - own)))
 
     @property
-    def decoding(self) -> DecodeConfig:
+    def decoding(self) -> Any:
         """The model's settings with the best value."""
         return replace(self.before, length_penalty=self.best)
 
@@ -84,7 +82,7 @@ def tune_length_penalty(
         UserError: the model does not search with a beam, which is all that the penalty is for.
     """
     settings = dict(overrides or {})
-    before = override(model.decode_config, settings)
+    before = model.settings(**settings)
     if before.sample or before.beam_size == 1:
         raise UserError(
             f"decode.beam_size = {before.beam_size}: a length penalty ranks what a beam finds, and there is nothing to "

@@ -9,7 +9,7 @@ Not here: our own tokenizer (`sightline.data`), chat templates, language codes.
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Vocabulary:
     decode: Callable[[Sequence[int]], str]  # without marks
     id_of: Callable[[str], int | None]  # of one piece or mark, such as a language code; None where there is none
     pieces: Callable[[], Mapping[str, int]] = dict  # all of them; of a file of the tokenizers library only
+    piece_of: Callable[[int], str | None] = str  # by its id, as the file has it; None where there is none
+    written: "Vocabulary | None" = None  # of what the model writes, where that is another one
 
 
 Reader = Callable[[Path, Mapping[str, Any]], Vocabulary]  # of a folder, and its config.json
@@ -97,6 +99,7 @@ def _of_library(tokenizer: Any) -> Vocabulary:
         lambda ids: tokenizer.decode(list(ids), skip_special_tokens=True),
         tokenizer.token_to_id,
         tokenizer.get_vocab,
+        tokenizer.id_to_token,
     )
 
 
@@ -156,7 +159,7 @@ def _pegasus(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids, behind those of marks that pre-training needed; an end mark."""
     model, offset = _sentencepiece(folder / "spiece.model"), _settings(folder).get("offset", 103)
     marks = {"<pad>": 0, "</s>": 1, "<mask_1>": 2, "<mask_2>": 3}
-    own = _own_ids(model, [], [], {})
+    own, names = _own_ids(model, [], [], {}), {i: mark for mark, i in marks.items()}
 
     def id_of(piece: str) -> int | None:
         found = own.id_of(piece)
@@ -166,6 +169,7 @@ def _pegasus(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         lambda text: [*(i + offset for i in model.encode(text)), marks["</s>"]],
         lambda ids: own.decode([i - offset for i in ids if i >= offset]),
         id_of,
+        piece_of=lambda i: own.piece_of(i - offset) if i >= offset else names.get(i),
     )
 
 
@@ -224,6 +228,7 @@ def _llama(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
 
 def _own_ids(model: Any, before: list[int], behind: list[int], more: Mapping[str, int]) -> Vocabulary:
     marks = {model.bos_id(), model.eos_id(), model.pad_id(), model.unk_id()}
+    names = {i: name for name, i in more.items()}
 
     def id_of(piece: str) -> int | None:
         known = model.piece_to_id(piece)
@@ -233,25 +238,33 @@ def _own_ids(model: Any, before: list[int], behind: list[int], more: Mapping[str
         lambda text: [*before, *model.encode(text), *behind],
         lambda ids: model.decode([i for i in ids if i not in marks and i < model.get_piece_size()]),
         id_of,
+        piece_of=lambda i: names.get(i) if i in names or i >= model.get_piece_size() else model.id_to_piece(i),
     )
 
 
 def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """Pieces of the source's model, numbered by vocab.json, and an end mark; >>codes<< before a text are one piece."""
-    source, target = _sentencepiece(folder / "source.spm"), _sentencepiece(folder / "target.spm")
+    listed = folder / "target_vocab.json"  # two vocabularies
     ids = read_json(folder / "vocab.json")
-    written = folder / "target_vocab.json"  # two vocabularies
-    pieces = {i: piece for piece, i in (read_json(written) if written.is_file() else ids).items()}
+    target_ids = read_json(listed) if listed.is_file() else ids
+    target = _sentencepiece(folder / "target.spm")
+    written = _marian_side(target, target_ids, target, target_ids)
+    return replace(_marian_side(_sentencepiece(folder / "source.spm"), ids, target, target_ids), written=written)
+
+
+def _marian_side(read: Any, ids: Mapping[str, int], wrote: Any, written_ids: Mapping[str, int]) -> Vocabulary:
+    """Texts are cut by one model, outputs put together by the other."""
+    names, pieces = ({i: piece for piece, i in one.items()} for one in (ids, written_ids))
 
     def encode(text: str) -> list[int]:
         code, text = _language_code(text)
-        found = [*code, *source.encode(text, out_type=str), "</s>"]
+        found = [*code, *read.encode(text, out_type=str), "</s>"]
         return [ids.get(piece, ids["<unk>"]) for piece in found]
 
     def decode(tokens: Sequence[int]) -> str:
-        return target.decode([pieces[i] for i in tokens if pieces.get(i) not in (None, "</s>", "<pad>", "<unk>")])
+        return wrote.decode([pieces[i] for i in tokens if pieces.get(i) not in (None, "</s>", "<pad>", "<unk>")])
 
-    return Vocabulary(encode, decode, ids.get)
+    return Vocabulary(encode, decode, ids.get, piece_of=names.get)
 
 
 def _language_code(text: str) -> tuple[list[str], str]:
@@ -284,11 +297,13 @@ def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     pieces = {i: piece for piece, i in ids.items() if piece not in (*FAIRSEQ, *CAMEMBERT, "<mask>")}
     codes = [code for code in _additional_marks(folder) if code not in ids]
     ids |= {code: i for i, code in enumerate(codes, len(ids))}
+    names = {i: piece for piece, i in ids.items()}
     before = ["<s>"] if "roberta" in family or family == "camembert" else []
     return Vocabulary(
         lambda text: [ids.get(piece, ids["<unk>"]) for piece in [*before, *model.encode(text, out_type=str), "</s>"]],
         lambda tokens: model.decode([pieces[i] for i in tokens if i in pieces]),
         ids.get,
+        piece_of=names.get,
     )
 
 

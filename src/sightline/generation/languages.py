@@ -15,6 +15,7 @@ from sightline.generation.chat import tokenizer_settings
 from sightline.generation.settings import GenerationSettings
 
 CODED = ("m2m_100", "mbart")  # the families whose codes are tokens around the text
+COMMON = ("__en__", "__de__", "__fr__", "eng_Latn", "deu_Latn", "en_XX", "de_DE")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,24 @@ class Languages:
         if self._code_behind:
             return replace(settings, start_id=self.code(target))
         return replace(settings, forced_start_id=self.code(target))
+
+    def check(self, source: str, target: str, settings: GenerationSettings) -> None:
+        """`UserError` where the model does not know a language, or must be told one; `settings` are its own."""
+        for language in (source, target) if self.family in CODED else ():
+            _ = language and self.code(language)
+        if self.family not in CODED or not self._has_codes:
+            return
+        told = target or settings.forced_start_id is not None or self._code_behind
+        if not told or not (source or len(self.vocabulary.encode("")) > 1):
+            raise UserError(
+                f"a model of many languages ({self.family}) must be told which: give source_language and "
+                "target_language (on the command line --source-language and --target-language)"
+            )
+
+    @property
+    def _has_codes(self) -> bool:
+        """Whether it knows one of the languages that all such models know."""
+        return any(self.vocabulary.id_of(code) is not None for code in COMMON)
 
     def code(self, language: str) -> int:
         """The id of a language's code; `UserError` where there is none."""

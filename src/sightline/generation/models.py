@@ -4,9 +4,10 @@ Each verb turns strings (pictures, sound) into what a network takes, hands it to
 the answer back. Not here: networks, files of weights, searches.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,9 +17,11 @@ from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.decode.search import Hypothesis
 from sightline.decode.streaming import growing_text
+from sightline.device import choose_device
 from sightline.errors import UserError
-from sightline.families.folder import FamilyModel
+from sightline.families.folder import FamilyModel, read_family
 from sightline.families.layout import read_json
+from sightline.families.precision import dtype_for
 from sightline.families.vocabulary import Vocabulary
 from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
@@ -27,6 +30,7 @@ from sightline.generation.languages import Languages, read_languages
 from sightline.generation.rewrite import rewrite, stream_rewrite
 from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
+from sightline.generation.sides import target_side
 from sightline.generation.stopping import before_stop, stop_at, until_stop
 from sightline.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
 from sightline.generation.transcribe import (
@@ -40,16 +44,18 @@ from sightline.generation.transcribe import (
     marks_of,
     windows,
 )
+from sightline.generation.translating import COMPUTES, FamilyTranslator, refuse_prefix
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.native_inference import native_available
 from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
+from sightline.pairs import PairVerbs
+from sightline.relatives.folder import is_xlnet, read_xlnet
 
 PREPROCESSOR = "preprocessor_config.json"
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
-COMPUTES = ("float32", "int8")  # numbers that an encoder with a decoder can be decoded with
 WINDOW = 1024  # tokens read at once for a perplexity, where the model knows no limit
 
 Decode = Callable[[list[int]], str]
@@ -229,10 +235,30 @@ class TextModel(TextVerbs, ForwardModel, Writer):
         return longest_text(self.config.decoder)
 
 
-class RewritingModel(Writer):
-    """An encoder and a decoder (T5, BART, Marian, M2M-100, NLLB, ...): it translates, summarises, answers."""
+@dataclass(frozen=True)
+class RewritingModel(PairVerbs, Writer):
+    """An encoder and a decoder (T5, BART, Marian, M2M-100, NLLB, ...): it translates, summarises, answers.
+
+    Models of many languages are asked `between` two of them, or told which in each call of `generate` and its kin.
+    """
 
     network: Transformer
+    source_language: str = ""  # where a call does not say: codes as the model has them ("de", "deu_Latn", "de_DE")
+    target_language: str = ""
+
+    def between(self, source_language: str = "", target_language: str = "") -> "RewritingModel":
+        """The same model for one pair of languages, for all its verbs.
+
+        Raises:
+            UserError: it does not know one of them, or cannot do without knowing which.
+        """
+        chosen = replace(
+            self,
+            source_language=source_language or self.source_language,
+            target_language=target_language or self.target_language,
+        )
+        chosen.languages.check(chosen.source_language, chosen.target_language, self.generation)
+        return chosen
 
     def generate(
         self,
@@ -254,29 +280,72 @@ class RewritingModel(Writer):
             UserError: a setting makes no sense, or the model does not know a language.
         """
         refuse_single(texts, "generate")
-        chosen = self.languages.settings(self.generation.changed(settings, COMPUTES), target_language)
+        source, target = source_language or self.source_language, target_language or self.target_language
+        chosen = self.languages.settings(self.settings(**settings), target)
         stop = stop_at(chosen.stop, self.tokenizer.decode)
-        ids = [self.languages.encode(prefix + text, source_language, target_language) for text in texts]
+        ids = [self.languages.encode(prefix + text, source, target) for text in texts]
         found = rewrite(self.forms(chosen.compute), ids, chosen, self.max_len, stop)
         return [output_of(ranked, self.tokenizer.decode, chosen.stop) for ranked in found]
 
     def translate(
-        self, texts: Sequence[str], source_language: str = "", target_language: str = "", **settings: Any
+        self,
+        texts: Sequence[str],
+        source_language: str = "",
+        target_language: str = "",
+        prefix: str = "",
+        **settings: Any,
     ) -> list[Output]:
-        """`generate` by the name it has for models that translate; blank texts stay blank."""
+        """`generate` by the name it has for models that translate; blank texts stay blank.
+
+        `prefix`, with which outputs of other models may have to begin, is refused.
+        """
         refuse_single(texts, "translate")
+        refuse_prefix(prefix)
         said = [text for text in texts if text.strip()]
         found = iter(self.generate(said, "", source_language, target_language, **settings))
         return [next(found) if text.strip() else NOTHING for text in texts]
+
+    def translate_lines(
+        self, lines: Iterable[str], chunk_lines: int = 1000, workers: int = 0, **settings: Any
+    ) -> Iterator[Output]:
+        """`translate` for a stream of any length, in constant memory, in this process alone."""
+        if workers > 1:
+            raise UserError("workers: share the lines of models that Sightline has trained; this one uses all cores")
+        waiting = iter(lines)
+        while chunk := list(islice(waiting, chunk_lines)):
+            yield from self.translate(chunk, **settings)
 
     def stream(
         self, text: str, prefix: str = "", source_language: str = "", target_language: str = "", **settings: Any
     ) -> Iterator[str]:
         """What the model makes of one text, piece by piece; arguments as of `generate`, but no beam search."""
-        chosen = self.languages.settings(_streamed(self.generation, settings, COMPUTES), target_language)
-        ids = self.languages.encode(prefix + text, source_language, target_language)
+        source, target = source_language or self.source_language, target_language or self.target_language
+        chosen = self.languages.settings(_streamed(self.generation, settings, COMPUTES), target)
+        ids = self.languages.encode(prefix + text, source, target)
         tokens = stream_rewrite(self.forms(chosen.compute), ids, chosen, self.max_len)
         return until_stop(growing_text(tokens, self.tokenizer.decode), chosen.stop)
+
+    def settings(self, **settings: Any) -> GenerationSettings:
+        """The settings of a call; `UserError` for one that is unknown or makes no sense."""
+        return self.generation.changed(settings, COMPUTES)
+
+    @property
+    def decode_config(self) -> GenerationSettings:
+        """How texts are translated unless a call says otherwise; of a trained model it is `DecodeConfig`."""
+        return self.generation
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is known of its training: nothing."""
+        return {}
+
+    @cached_property
+    def _translator(self) -> FamilyTranslator:
+        self.languages.check(self.source_language, self.target_language, self.generation)
+        chosen = self.languages.settings(self.generation, self.target_language)
+        side = target_side(self.languages, chosen, self.source_language, self.target_language)
+        longest = [one for one in (longest_text(self.config.encoder), self.max_len) if one]
+        return FamilyTranslator(self.network, side, chosen, self.forms, min(longest, default=None))
 
     @cached_property
     def forms(self) -> PreparedForms:
@@ -434,6 +503,25 @@ def with_verbs(model: FamilyModel) -> FamilyModel:
     """The same model as what it is good for."""
     kind = kind_of(model.config)
     return kind(model.network, model.config, model.hf_config, model.path, model.device)
+
+
+def load_family(folder: str | Path, device: str, dtype: str) -> Any:
+    """The model in a folder of a family, with its verbs; arguments as of `sightline.load`."""
+    from sightline.generation.permutation import PermutationModel
+
+    chosen = choose_device(device)
+    numbers = dtype_for(dtype, chosen)
+    if is_xlnet(folder):
+        return PermutationModel.of(read_xlnet(folder, chosen, numbers))
+    return with_verbs(read_family(folder, chosen, numbers))
+
+
+def rewriting(model: Any, path: str | Path) -> RewritingModel:
+    """The model, which `path` names, if it reads a text and writes another; otherwise a `UserError`."""
+    if isinstance(model, RewritingModel):
+        return model
+    family = model.info().get("family", "another kind")
+    raise UserError(f"{path}: is a model of {family}; this needs one that reads a text and writes another")
 
 
 def kind_of(c: NetworkConfig) -> type[FamilyModel]:

@@ -15,13 +15,14 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from sightline.decode.contract import Hypothesis, OwnSearch, PoolOptions
+from sightline.decode.contract import Hypothesis, OwnSearch, PoolOptions, SpecialIds
 from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads
 from sightline.decode.search import Rule, SearchOptions, Stop
-from sightline.decode.steps import step_of
+from sightline.decode.steps import Start, step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import (
     Begun,
+    after_prompts,
     always_ended,
     begin,
     in_batches,
@@ -142,12 +143,27 @@ def stream_rewrite(
     network: Any, source: Sequence[int], settings: GenerationSettings, max_len: int | None = None
 ) -> Iterator[int]:
     """The tokens made of one source, one by one, without the end mark."""
+    start, options = start_rewriting(network, source, settings, max_len)
+    yield from stream(step_of(network), start.cache, start.limits, options, settings, *streams_of([source]))
+
+
+def start_rewriting(
+    network: Any, source: Sequence[int], settings: GenerationSettings, max_len: int | None = None
+) -> tuple[Start, SearchOptions]:
+    """The search of one source, with all marks of its family, before its first step."""
     beginning, device = beginning_of(settings), next(network.parameters()).device
     room = None if max_len is None else max_len - len(beginning) + 1
     limits = limits_of([room], _without_beginning(settings), device)
     options = options_of(settings, beginning)
+    special = SpecialIds(settings.pad_id, beginning[0], options.eos_id, NEVER)
     begun = _begun(network, [source], settings, beginning)
-    yield from stream(step_of(network), begun, limits, options, settings, *streams_of([source]))
+    return Start(after_prompts(step_of(network)), begun, limits, special, None, tuple(beginning[1:])), options
+
+
+def with_beginning(found: Hypothesis, settings: GenerationSettings) -> Hypothesis:
+    """What was found behind what it begins with, which is certain."""
+    forced = beginning_of(settings)[1:]
+    return replace(found, tokens=[*forced, *found.tokens], token_log_probs=[0.0] * len(forced) + found.token_log_probs)
 
 
 def _begun(network: Any, sources: Sequence[Sequence[int]], settings: GenerationSettings, beginning: list[int]) -> Begun:

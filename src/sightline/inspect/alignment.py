@@ -24,7 +24,7 @@ from sightline.architectures import Network
 from sightline.data.batch import Batch, collate
 from sightline.data.batching import cut_padded
 from sightline.data.links import NO_WORD, GoldLinks, Link, Links, words_of_pieces
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.evaluate.alignment import AlignmentScore, score_alignment
@@ -81,7 +81,7 @@ def usual_head(model: Network) -> AlignmentHead:
 
 def align(
     model: Network,
-    tokenizer: Tokenizer,
+    tokenizer: Side,
     sources: Sequence[str],
     targets: Sequence[str],
     head: AlignmentHead,
@@ -105,7 +105,7 @@ def align(
 
 def rank_heads(
     model: Network,
-    tokenizer: Tokenizer,
+    tokenizer: Side,
     sources: Sequence[str],
     targets: Sequence[str],
     gold: Sequence[GoldLinks],
@@ -181,7 +181,7 @@ def _links(source_words: Int64[np.ndarray, " tgt_words"]) -> Links:
 
 def _likeliest(
     model: Network,
-    tokenizer: Tokenizer,
+    tokenizer: Side,
     sources: Sequence[str],
     targets: Sequence[str],
     heads: Sequence[AlignmentHead],
@@ -198,15 +198,16 @@ def _likeliest(
     for rows in _batches(pairs, batch_tokens):
         chosen = [pairs[row] for row in rows]
         ids = [(pair.src, pair.tgt) for pair in chosen]
-        batch = collate(ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id).to(device)
+        marks = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+        batch = collate(ids, *marks, src_end_id=tokenizer.source.eos_id).to(device)
         for i, best in enumerate(_likeliest_words(model, batch, chosen, heads)):
             for row, pair, words in zip(rows, chosen, best, strict=True):
                 found[row][i] = words[: pair.n_tgt_words]
     return found
 
 
-def _pair(tokenizer: Tokenizer, src: str, tgt: str) -> _Pair:
-    (src_ids, src_words), (tgt_ids, tgt_words) = words_of_pieces(tokenizer, src), words_of_pieces(tokenizer, tgt)
+def _pair(tokenizer: Side, src: str, tgt: str) -> _Pair:
+    (src_ids, src_words), (tgt_ids, tgt_words) = words_of_pieces(tokenizer.source, src), words_of_pieces(tokenizer, tgt)
     return _Pair(src_ids, tgt_ids, src_words, tgt_words, len(tgt.split()))
 
 

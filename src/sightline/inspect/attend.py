@@ -14,9 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sightline.decode.steps import evaluating
-from sightline.decode.translator import Translator, override
 from sightline.errors import UserError, unknown
-from sightline.inspect.pair import read_pair
+from sightline.inspect.pair import Translating, read_pair
 from sightline.inspect.record import AttentionRecord
 from sightline.inspect.recording import STACKS, Attention, attentions, recording
 from sightline.network.attention import MultiHeadAttention
@@ -25,7 +24,7 @@ Layers = Sequence[int] | Mapping[str, Sequence[int]]
 
 
 def attend(
-    translator: Translator,
+    translator: Translating,
     src: str,
     tgt: str | None = None,
     layers: Layers | None = None,
@@ -53,7 +52,7 @@ def attend(
     network: Any = translator.model
     stacks = attentions(network)
     chosen = choose(stacks, layers, heads)
-    pair = read_pair(translator, src, tgt, prefix, override(translator.config, overrides))
+    pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
     with evaluating(network), torch.inference_mode(), recording(chosen) as weights:
         pair.read_by(network)
     shown: dict[str, Any] = {

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from sightline.baselines.conv import Convolutional
 from sightline.decode.steps import evaluating
-from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
-from sightline.inspect.pair import TranslatedPair, device_of, read_pair
+from sightline.inspect.pair import TranslatedPair, Translating, device_of, read_pair
 from sightline.inspect.record import Attribution, Word
 
 STEPS = 64
@@ -28,7 +27,7 @@ BATCH_PIECES = 2048  # source and target pieces of one pass; bounds the memory, 
 
 
 def attribute(
-    translator: Translator, src: str, tgt: str | None = None, steps: int = STEPS, prefix: str = "", **overrides: Any
+    translator: Translating, src: str, tgt: str | None = None, steps: int = STEPS, prefix: str = "", **overrides: Any
 ) -> Attribution:
     """How much each source word raised the log-probability of each target word.
 
@@ -46,7 +45,7 @@ def attribute(
         raise UserError(f"steps = {steps}: must be at least 1")
     method: Any = _integrated_gradients()
     network: Any = translator.model
-    pair = read_pair(translator, src, tgt, prefix, override(translator.config, overrides))
+    pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
     with evaluating(network), true_gradients(network):
         score = PieceScores(network, pair)
         real = score.embedded()

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from sightline.data.batch import Batch, collate
 from sightline.data.batching import cut_padded
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, Place, multi_head_attentions
@@ -29,7 +29,7 @@ from sightline.network.attention import MultiHeadAttention
 
 
 def head_importance(
-    model: nn.Module, tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096
+    model: nn.Module, tokenizer: Side, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096
 ) -> dict[Head, float]:
     """The importance of every head for translating these sources into these targets.
 
@@ -43,13 +43,14 @@ def head_importance(
     if len(sources) != len(targets) or not sources:
         raise UserError(f"{len(sources)} source and {len(targets)} target lines; line n must belong to line n")
     there = multi_head_attentions(model)
-    pairs = list(zip(tokenizer.encode_batch(sources), tokenizer.encode_batch(targets), strict=True))
+    pairs = list(zip(tokenizer.source.encode_batch(sources), tokenizer.encode_batch(targets), strict=True))
     lengths = np.array([max(len(src), len(tgt)) + 1 for src, tgt in pairs])
     order = np.argsort(lengths, kind="stable")
     device = next(model.parameters()).device
     sums = {place: torch.zeros(attention.n_heads, device=device) for place, attention in there.items()}
     for rows in cut_padded(order, lengths[order], batch_tokens):
-        batch = collate([pairs[row] for row in rows], tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id).to(device)
+        marks = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+        batch = collate([pairs[row] for row in rows], *marks, src_end_id=tokenizer.source.eos_id).to(device)
         for place, gradient in _gate_gradients(model, there, batch, tokenizer.pad_id).items():
             sums[place] += gradient.abs().sum(0)
     shares = {place: (total / total.norm().clamp_min(1e-30)).tolist() for place, total in sums.items()}

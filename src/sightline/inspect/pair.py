@@ -4,28 +4,50 @@ A translation is made only where none is given. Either way the model then reads 
 its states are those of the search that wrote the translation, position by position. Not here: what is looked at.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sightline.config import DecodeConfig
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.search import Hypothesis
-from sightline.decode.translator import Translator, clean_text, one_line
+from sightline.data.side import Side
+from sightline.decode.ending import Ending
+from sightline.decode.search import Hypothesis, SearchOptions
+from sightline.decode.steps import Start
+from sightline.decode.translator import clean_text, one_line
 from sightline.errors import UserError
 from sightline.inspect.record import Word
 from sightline.inspect.words import words
+
+
+@runtime_checkable
+class Translating(Protocol):
+    """What a look inside needs of a model and its tokenizer: a `Translator`, or that of a published model.
+
+    `config` are the settings of a search, which `settings` checks and changes; nothing here knows their fields.
+    """
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def tokenizer(self) -> Side: ...
+    def settings(self, overrides: dict[str, Any]) -> Any: ...
+    def segment(self, texts: Sequence[str], config: Any) -> list[list[list[int]]]: ...  # the parts of each text
+    def encode_prefix(self, prefix: str) -> list[int]: ...
+    def search(self, sources: list[list[list[int]]], prefix: list[int], config: Any) -> list[list[Hypothesis]]: ...
+    def form(self, config: Any) -> Any: ...
+    def start(self, source: list[int], prefix: list[int], config: Any) -> tuple[Start, SearchOptions]: ...
+    def ending(self, config: Any) -> Ending: ...  # its penalty is of all that is written
 
 
 @dataclass(frozen=True)
 class TranslatedPair:
     """A source and what was written for it."""
 
-    tokenizer: Tokenizer
+    tokenizer: Side
     text: str
     translation: str
     src: list[int]  # with the end mark
@@ -37,7 +59,7 @@ class TranslatedPair:
         return {
             "text": self.text,
             "translation": self.translation,
-            "src_pieces": self.tokenizer.pieces(self.src),
+            "src_pieces": self.tokenizer.source.pieces(self.src),
             "tgt_pieces": self.tokenizer.pieces(self.tgt),
             "src_words": self.src_words,
             "tgt_words": self.tgt_words,
@@ -46,7 +68,7 @@ class TranslatedPair:
     @cached_property
     def src_words(self) -> list[Word]:
         """The words of the source."""
-        return words(self.tokenizer, self.src)
+        return words(self.tokenizer.source, self.src)
 
     @cached_property
     def tgt_words(self) -> list[Word]:
@@ -65,7 +87,7 @@ class TranslatedPair:
         return network.decode(tgt_in, network.encode(src, src_mask), src_mask)
 
 
-def read_pair(translator: Translator, src: str, tgt: str | None, prefix: str, config: DecodeConfig) -> TranslatedPair:
+def read_pair(translator: Translating, src: str, tgt: str | None, prefix: str, config: Any) -> TranslatedPair:
     """The pair of a source and its translation: `tgt` if it is given, else the best that a search finds.
 
     Raises:
@@ -78,7 +100,7 @@ def read_pair(translator: Translator, src: str, tgt: str | None, prefix: str, co
     return given_pair(translator, src, source, tgt, prefix)
 
 
-def read_source(translator: Translator, src: str, config: DecodeConfig) -> list[int]:
+def read_source(translator: Translating, src: str, config: Any) -> list[int]:
     """The ids of a source, without its end mark."""
     (parts,) = translator.segment([src], config)
     if not parts:
@@ -91,21 +113,20 @@ def read_source(translator: Translator, src: str, config: DecodeConfig) -> list[
     return parts[0]
 
 
-def given_pair(translator: Translator, src: str, source: list[int], tgt: str, prefix: str) -> TranslatedPair:
+def given_pair(translator: Translating, src: str, source: list[int], tgt: str, prefix: str) -> TranslatedPair:
     """The pair of a source and a translation that somebody else wrote."""
     if prefix:
         raise UserError("a prefix is for a translation that is still to be made: leave out either prefix or tgt")
     t, text = translator.tokenizer, clean_text(tgt)
-    target = t.encode(text) if text else []
-    return TranslatedPair(t, clean_text(src), text, [*source, t.eos_id], [*target, t.eos_id])
+    target = t.encode(text)
+    return TranslatedPair(t, clean_text(src), text, [*source, t.source.eos_id], [*target, t.eos_id])
 
 
-def found_pair(translator: Translator, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
+def found_pair(translator: Translating, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
     """The pair of a source and the hypothesis that a search has chosen, piece by piece as it was written."""
     t = translator.tokenizer
-    return TranslatedPair(
-        t, clean_text(src), one_line(t.decode(found.tokens)), [*source, t.eos_id], written(found, t.eos_id)
-    )
+    text, whole = one_line(t.decode(found.tokens)), [*source, t.source.eos_id]
+    return TranslatedPair(t, clean_text(src), text, whole, written(found, t.eos_id))
 
 
 def written(found: Hypothesis, eos_id: int) -> list[int]:

@@ -68,7 +68,7 @@ def outputs(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
     """Inside, what the last call of each of `modules` returned, by its name."""
     returned: dict[str, Tensor] = {}
 
-    def keep(name: str, _module: Any, _inputs: Any, output: Tensor) -> None:
+    def keep(name: str, _module: Any, _inputs: Any, output: Any) -> None:
         returned[name] = output
 
     with _hooks(modules, keep):

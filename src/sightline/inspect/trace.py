@@ -12,17 +12,16 @@ from torch import Tensor, nn
 
 from sightline.decode.ranking import best
 from sightline.decode.steps import evaluating
-from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
 from sightline.inspect.beam import watched_search
-from sightline.inspect.pair import TranslatedPair, found_pair, given_pair, read_source
+from sightline.inspect.pair import TranslatedPair, Translating, found_pair, given_pair, read_source
 from sightline.inspect.record import Candidate, Position, Trace
 from sightline.inspect.recording import outputs
 from sightline.network.transformer import Transformer
 
 
 def trace(
-    translator: Translator, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **overrides: Any
+    translator: Translating, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **overrides: Any
 ) -> Trace:
     """Follow a translation position by position.
 
@@ -39,7 +38,7 @@ def trace(
     """
     if top < 1:
         raise UserError(f"top = {top}: must be at least 1")
-    config = override(translator.config, overrides)
+    config = translator.settings(overrides)
     source = read_source(translator, src, config)
     if tgt is not None:
         return Trace(positions(translator.model, given_pair(translator, src, source, tgt, prefix), top), [])

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from sightline.decode.ranking import best
 from sightline.decode.steps import evaluating
-from sightline.decode.translator import Translator, override
 from sightline.errors import UserError
-from sightline.inspect.pair import TranslatedPair, read_pair
+from sightline.inspect.pair import TranslatedPair, Translating, read_pair
 from sightline.inspect.recording import outputs
-from sightline.network.masks import causal_mask
+from sightline.network.feed_forward import ACTIVATIONS, GatedFeedForward
+from sightline.network.positions import NoPositions
 from sightline.network.transformer import Transformer
 
 PIECES_SHOWN = 24  # of the vocabulary, at the output
@@ -40,7 +40,7 @@ class Stop:
 
 
 def walk(
-    translator: Translator,
+    translator: Translating,
     src: str,
     tgt: str | None = None,
     stack: str = "encoder",
@@ -64,7 +64,7 @@ def walk(
     if not isinstance(network, Transformer):
         raise UserError("the walk follows the paper's figure 1: this model is of another architecture")
     _check(network, stack, layer, head)
-    pair = read_pair(translator, src, tgt, prefix, override(translator.config, overrides))
+    pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
     with evaluating(network), torch.inference_mode(), outputs(dict(network.named_modules())) as seen:
         hidden = pair.read_by(network)
         likely = _output(network, pair, hidden) if stack == "decoder" else None
@@ -102,7 +102,8 @@ class _Walk:
         self.table = "src_embeddings" if stack == "encoder" else "tgt_embeddings"
         src, tgt_in, _ = pair.tensors(next(network.parameters()).device)
         self.ids = src[0] if stack == "encoder" else tgt_in[0]
-        self.src, self.rows = pair.tokenizer.pieces(pair.src), pair.tokenizer.pieces(self.ids.tolist())
+        self.src = pair.tokenizer.source.pieces(pair.src)
+        self.rows = self.src if stack == "encoder" else pair.tokenizer.pieces(self.ids.tolist())
 
     def stops(self) -> Iterator[Stop]:
         """First to last."""
@@ -118,45 +119,75 @@ class _Walk:
     def embeddings(self) -> Iterator[Stop]:
         """Sections 3.4 and 3.5."""
         table: Any = self.network.get_submodule(self.table)
-        codes = table.positions(*table.numbering(self.ids.unsqueeze(0)))[0]
-        yield self.stop("embedding", "Embeddings", "E · √d_model", table.tokens(self.ids) * table.scale)
-        yield self.stop("positions", "Positional encoding", "PE", codes)
-        yield self.stop("positions", "Embedded pieces", "E · √d_model + PE", self.numbers[self.table])
+        formula = "E" if table.scale == 1 else "E · √d_model"
+        yield self.stop("embedding", "Embeddings", formula, table.tokens(self.ids) * table.scale)
+        if not isinstance(table.positions, NoPositions):
+            codes, formula = table.positions(*table.numbering(self.ids.unsqueeze(0)))[0], f"{formula} + PE"
+            yield self.stop("positions", "Positional encoding", "PE", codes)
+        formula = formula if isinstance(table.norm, nn.Identity) else f"{_name(table.norm)}({formula})"
+        yield self.stop("positions", "Embedded pieces", formula, self.numbers[self.table])
 
     def attention(self, place: str) -> Iterator[Stop]:
         """Sections 3.2.1 and 3.2.2, then "Add & Norm"."""
         keys = self.src if place == "cross_attn" else self.rows
         if self.norm_first(place):
-            yield self.stop(place, "Norm", "LayerNorm(x)", self.at(f"{place}_sublayer.norm"))
+            yield self.stop(place, "Norm", f"{self.norm_name(place)}(x)", self.at(f"{place}_sublayer.norm"))
         q, k, v = (self.of_head(place, projection) for projection in ("q_proj", "k_proj", "v_proj"))
-        yield self.stop(place, "Queries", "Q = x W^Q + b", q)
+        yield self.stop(place, "Queries", f"Q = x W^Q{self.plus_b(place, 'q_proj')}", q)
         origin = "memory" if place == "cross_attn" else "x"
-        yield self.stop(place, "Keys", f"K = {origin} W^K + b", k, keys)
-        yield self.stop(place, "Values", f"V = {origin} W^V + b", v, keys)
-        scores = q @ k.T / math.sqrt(q.size(-1))
-        if place == "self_attn" and self.stack == "decoder":
-            scores = scores.masked_fill(~causal_mask(len(q), len(k), q.device), -math.inf)
-        yield self.stop(place, "Scores", "Q K^T / √d_k", scores, columns=keys)
+        yield self.stop(place, "Keys", f"K = {origin} W^K{self.plus_b(place, 'k_proj')}", k, keys)
+        yield self.stop(place, "Values", f"V = {origin} W^V{self.plus_b(place, 'v_proj')}", v, keys)
+        scores, formula = self.scores(place, q, k)
+        yield self.stop(place, "Scores", formula, scores, columns=keys)
         weights = scores.softmax(-1)
-        yield self.stop(place, "Softmax", "softmax(Q K^T / √d_k), rows sum to one", weights, columns=keys)
+        yield self.stop(place, "Softmax", f"softmax({formula}), rows sum to one", weights, columns=keys)
         yield self.stop(place, "Weighted sum", f"head {self.head} = softmax(...) V", weights @ v)
-        yield self.stop(place, "All heads together", "Concat(heads) W^O + b", self.at(place))
+        yield self.stop(place, "All heads together", f"Concat(heads) W^O{self.plus_b(place, 'o_proj')}", self.at(place))
         yield self.added(place)
+
+    def scores(self, place: str, q: Tensor, k: Tensor) -> tuple[Float[Tensor, "queries keys"], str]:
+        """Of the head, with what may not be seen at -inf and T5's biases of distances added; and their formula."""
+        scale = getattr(getattr(self.module, place).kernel, "scale", 0.0)
+        scores, formula = (q @ k.T * scale, "Q K^T") if scale else (q @ k.T / math.sqrt(q.size(-1)), "Q K^T / √d_k")
+        formula = formula if scale in (0, 1) else f"{scale:.3g} {formula}"
+        if place == "cross_attn":
+            return scores, formula
+        reach: Any = self.network.get_submodule(self.stack).get_submodule("reach")
+        visible = reach(None, 0, len(q), q.device)
+        if visible is None:
+            return scores, formula
+        if visible.dtype == torch.bool:
+            return scores.masked_fill(~visible[0, 0], -math.inf), formula
+        bias = visible[0, self.head]
+        hidden = bias == torch.finfo(bias.dtype).min
+        return (scores + bias).masked_fill(hidden, -math.inf), f"{formula} + B"
 
     def feed_forward(self) -> Iterator[Stop]:
         """Section 3.3, then "Add & Norm"."""
         if self.norm_first("ffn"):
-            yield self.stop("ffn", "Norm", "LayerNorm(x)", self.at("ffn_sublayer.norm"))
-        # The model applies its ReLU in place: what was kept is ReLU's output already, on which it changes nothing.
-        inside = self.module.ffn.activation(self.at("ffn.up_proj").clone())
-        yield self.stop("ffn", "Feed-forward, inside", "max(0, x W_1 + b_1)", inside)
-        yield self.stop("ffn", "Feed-forward, outside", "max(0, ...) W_2 + b_2", self.at("ffn"))
+            yield self.stop("ffn", "Norm", f"{self.norm_name('ffn')}(x)", self.at("ffn_sublayer.norm"))
+        inside, formula = self.inside()
+        yield self.stop("ffn", "Feed-forward, inside", formula, inside)
+        outside = f"{formula.partition('(')[0]}(...) W_2{'' if self.module.ffn.down_proj.bias is None else ' + b_2'}"
+        yield self.stop("ffn", "Feed-forward, outside", outside.replace("max(...)", "max(0, ...)"), self.at("ffn"))
         yield self.added("ffn")
+
+    def inside(self) -> tuple[Float[Tensor, "row d_ff"], str]:
+        """What the activation makes of the first product, times the other one where the network is gated."""
+        ffn, up = self.module.ffn, self.at("ffn.up_proj")
+        name = next((name for name, one in ACTIVATIONS.items() if one is ffn.activation), "act")
+        if isinstance(ffn, GatedFeedForward):
+            return ffn.activation(self.at("ffn.gate_proj").clone()) * up, f"{name}(x W_g) · x W_1"
+        product = "x W_1" if ffn.up_proj.bias is None else "x W_1 + b_1"
+        # ReLU is applied in place: what was kept is its output already, on which it changes nothing.
+        return ffn.activation(up.clone()), f"max(0, {product})" if name == "relu" else f"{name}({product})"
 
     def added(self, place: str) -> Stop:
         """The residual connection, around or before the norm."""
         pre = self.norm_first(place)
-        name, formula = ("Add", "x + sublayer(...)") if pre else ("Add & Norm", "LayerNorm(x + sublayer(x))")
+        name, formula = (
+            ("Add", "x + sublayer(...)") if pre else ("Add & Norm", f"{self.norm_name(place)}(x + sublayer(x))")
+        )
         return self.stop(place, name, formula, self.at(f"{place}_sublayer"))
 
     def at(self, name: str) -> Tensor:
@@ -166,6 +197,13 @@ class _Walk:
     def of_head(self, place: str, projection: str) -> Tensor:
         """The head's share of a projection, (pieces, d_head)."""
         return self.at(f"{place}.{projection}").unflatten(-1, (getattr(self.module, place).n_heads, -1))[:, self.head]
+
+    def plus_b(self, place: str, projection: str) -> str:
+        """The bias of a projection, if it has one."""
+        return "" if getattr(getattr(self.module, place), projection).bias is None else " + b"
+
+    def norm_name(self, place: str) -> str:
+        return _name(getattr(self.module, f"{place}_sublayer").norm)
 
     def norm_first(self, place: str) -> bool:
         return getattr(self.module, f"{place}_sublayer").norm_first
@@ -181,6 +219,10 @@ class _Walk:
     ) -> Stop:
         shown = values.detach().float().cpu().numpy()
         return Stop(place, name, formula, list(rows if rows is not None else self.rows), list(columns), shown)
+
+
+def _name(norm: nn.Module) -> str:
+    return type(norm).__name__
 
 
 def _output(network: Transformer, pair: TranslatedPair, hidden: Float[Tensor, "1 tgt_len d_model"]) -> Stop:

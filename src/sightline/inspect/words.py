@@ -1,7 +1,7 @@
 """Which pieces spell which word: words are what blanks separate, as `str.split` sees them.
 
 Subword tokenizers cut words as they please, and bytes where a character is rare; alignments and pages speak of words.
-Not here: the tokenizer itself (`data/tokenizer.py`).
+Not here: the tokenizer itself (`data/side.py`).
 """
 
 import re
@@ -9,14 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sightline.data.tokenizer import BYTES, Tokenizer
+from sightline.data.side import Side
+from sightline.data.tokenizer import BYTES
 from sightline.inspect.record import Word
 
 SENTENCEPIECE_BLANK = "▁"
 SENTENCEPIECE_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte that is no text on its own
 
 
-def words(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[Word]:
+def words(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
     """The words that `tokens` spell, in order, and which of them spell each.
 
     A piece that is a blank and nothing else counts with the word after it. Marks (such as the end mark) are no words
@@ -30,19 +31,21 @@ def words(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[Word]:
     for match in re.finditer(r"\S+", text):
         first, end = (len(_to_bytes(text[:place])) for place in match.span())
         start = min(stop, int(owner[first]))  # the same piece where it spells the end of one word and all of the next
+        while not spelled[start]:  # marks in front of a text
+            start += 1
         stop = int(owner[end - 1]) + 1
         found.append(Word(_to_bytes(match.group()).decode("utf-8", errors="replace"), start, stop))
     return found
 
 
-def spelling(tokenizer: Tokenizer, token: int) -> bytes:
+def spelling(tokenizer: Side, token: int) -> bytes:
     """What a token adds to a text, in UTF-8, which may break off within a character."""
     if token in tokenizer.declared:
         return f" {tokenizer.declared[token]} ".encode()
-    if token in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id):
+    if tokenizer.is_mark(token):
         return b""
-    piece = tokenizer.backend.id_to_token(token) or ""
-    if tokenizer.backend.token_to_id("Ġ") is not None:  # the blank of the byte alphabet
+    piece = tokenizer.piece(token)
+    if tokenizer.in_bytes:
         return bytes(BYTES[letter] for letter in piece if letter in BYTES)
     if byte := SENTENCEPIECE_BYTE.fullmatch(piece):
         return bytes.fromhex(byte.group(1))

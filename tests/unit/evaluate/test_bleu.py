@@ -260,7 +260,8 @@ def test_comparison_refuses_what_does_not_pair_up() -> None:
 class Untouched:
     """A model that nobody asks for anything."""
 
-    decode_config = DecodeConfig()
+    def settings(self, **overrides: Any) -> DecodeConfig:
+        return DecodeConfig()
 
     def translate(self, texts: Any, **overrides: Any) -> Any:
         raise AssertionError("translated")

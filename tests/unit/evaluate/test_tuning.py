@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sightline.config import DecodeConfig
-from sightline.decode.translator import Translation
+from sightline.decode.translator import Translation, override
 from sightline.errors import UserError
 from sightline.evaluate.tuning import tune_length_penalty
 
@@ -20,6 +20,9 @@ class Stretching:
         self.ideal = ideal
         self.decode_config = config or DecodeConfig()
         self.tried: list[float] = []
+
+    def settings(self, **overrides: Any) -> DecodeConfig:
+        return override(self.decode_config, overrides)
 
     def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:
         assert overrides.pop("beam_size", 4) == 4

@@ -379,7 +379,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
     size = (folder / "model.safetensors").stat().st_size
     assert run(capsys, "info", folder, "--device", "cpu").splitlines() == [
         "model          t5",
-        "for            generate, translate",
+        "for            generate, translate, evaluate, inspect, explore, align, score, distill",
         "languages      en to de",
         "architecture   encoder of 1 layer, d_model 16, d_ff 24, 2 heads; "
         "decoder of 1 layer, d_model 16, d_ff 24, 2 heads",
@@ -401,7 +401,13 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
         ("gpt2", ["for            generate, score, embed"]),
         ("bert", ["for            fill, embed", "model          bert (BertForMaskedLM)"]),
         ("vit", ["for            label", "classes        cat, dog, owl"]),
-        ("m2m", ["for            generate, translate", "languages      deu_Latn, fra_Latn"]),
+        (
+            "m2m",
+            [
+                "for            generate, translate, evaluate, inspect, explore, align, score, distill",
+                "languages      deu_Latn, fra_Latn",
+            ],
+        ),
         ("whisper", ["for            transcribe", "languages      en"]),
     ],
 )

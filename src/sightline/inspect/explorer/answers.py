@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 from threading import Lock
 from typing import Any
 
-from sightline.api import Model
 from sightline.errors import UserError
 from sightline.inspect.example import example_source
 from sightline.inspect.explorer.requests import Ask
@@ -53,7 +52,7 @@ class Turns:
 class ShownModel:
     """A model on the page, under a name."""
 
-    def __init__(self, name: str, model: Model) -> None:
+    def __init__(self, name: str, model: Any) -> None:
         self.name, self.model, self.turns = name, model, Turns()
 
     def described(self) -> dict[str, Any]:

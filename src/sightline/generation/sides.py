@@ -1,0 +1,113 @@
+"""A published model's vocabulary as the tokenizer of pairs, each side with the marks its family puts there.
+
+What stands around a text is the family's: Marian has an end mark behind it, BART a start mark before it too, M2M-100
+and NLLB a language's code before it, mBART one behind its end mark, and a T5 is asked in words. What the decoder begins
+with is not the start mark of a text. Not here: the vocabularies themselves (`families.vocabulary`).
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sightline.data.tokenizer import readable
+from sightline.errors import UserError
+from sightline.families.vocabulary import Vocabulary, marks_around
+from sightline.generation.languages import CODED, Languages
+from sightline.generation.settings import GenerationSettings
+
+WORD = re.compile(r"\S+")
+BLANKS = " \u2581\u0120"  # how pieces write a blank
+
+
+@dataclass(frozen=True)
+class FamilySide:
+    """One side of a model's pairs (`sightline.data.side.Side`)."""
+
+    vocabulary: Vocabulary
+    ids_of: Callable[[str], list[int]]  # a text with its marks, but for `bos_id` and `eos_id`
+    pad_id: int
+    bos_id: int
+    eos_id: int
+    sources: "FamilySide | None" = None  # the other side; None: this is it
+    unk_id: int = -1  # text is never cut into it by a vocabulary that spells everything
+    declared: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def source(self) -> "FamilySide":
+        """The side of texts to translate."""
+        return self.sources or self
+
+    @cached_property
+    def in_bytes(self) -> bool:
+        """Whether pieces are spelt in the byte alphabet."""
+        return self.vocabulary.id_of("\u0120") is not None
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+        return self.ids_of(text)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many texts."""
+        return [self.ids_of(text) for text in texts]
+
+    def encode_with_starts(self, text: str) -> tuple[list[int], list[int]]:
+        """`encode`, and the character that each piece's word begins with; marks and blanks at the end belong to none.
+
+        Vocabularies do not all say where in the text a piece stands. A word's pieces are those that it adds.
+        """
+        ids, before, found = self.encode(text), len(self.encode("")), list(WORD.finditer(text))
+        ends = [len(self.encode(text[: word.end()])) for word in found]
+        starts = [*(word.start() for word in found), len(text)]
+        return ids, [len(text) if i < before else starts[bisect_right(ends, i)] for i in range(len(ids))]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of ids, without marks."""
+        return self.vocabulary.decode(list(tokens))
+
+    def pieces(self, tokens: Iterable[int]) -> list[str]:
+        """One readable string per id."""
+        found = [self.piece(token) or f"<{token}>" for token in tokens]
+        return [readable(piece) for piece in found] if self.in_bytes else found
+
+    def piece(self, token: int) -> str:
+        """The piece of an id as the vocabulary has it; empty where there is none."""
+        return self.vocabulary.piece_of(token) or ""
+
+    def is_mark(self, token: int) -> bool:
+        """Whether an id is written as nothing, though its piece is more than blanks."""
+        return bool(self.piece(token).strip(BLANKS)) and not self.decode([token])
+
+
+def target_side(
+    languages: Languages, settings: GenerationSettings, source_language: str, target_language: str
+) -> FamilySide:
+    """The side that a model writes, with the one that it reads beside it.
+
+    Args:
+        languages: of the model, which knows its vocabulary.
+        settings: with what makes the decoder write in the target language.
+        source_language, target_language: as the model has them; "" for what need not be said.
+
+    Raises:
+        UserError: the vocabulary puts no end mark behind a text, or nothing says what the decoder begins with.
+    """
+    vocabulary = languages.vocabulary
+    written = vocabulary.written or vocabulary
+    if settings.start_id is None or not settings.end_ids or not vocabulary.encode(""):
+        raise UserError("the model's files name no mark that an output begins with, or none that a text ends with")
+
+    def whole(text: str) -> list[int]:
+        return languages.encode(text, source_language, target_language)
+
+    sources = FamilySide(vocabulary, lambda text: whole(text)[:-1], settings.pad_id, settings.start_id, whole("")[-1])
+    forced = [] if settings.forced_start_id is None else [settings.forced_start_id]
+    before, behind = marks_around(written.encode(""), written.encode("a"))
+
+    def target(text: str) -> list[int]:
+        ids = written.encode(text)
+        bare = ids[before if languages.family in CODED else 0 : len(ids) - behind]
+        return bare if bare[:1] == forced else [*forced, *bare]
+
+    return FamilySide(written, target, settings.pad_id, settings.start_id, settings.end_ids[0], sources)

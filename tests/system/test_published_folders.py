@@ -1,0 +1,195 @@
+"""What the README says of published encoder-decoders: every verb it names works on their folders, at the command line.
+
+The models are tiny and random, so what they write means nothing; that it is the same whichever verb shows it does.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_families import write_tiny
+
+from sightline.api import load_translator
+from sightline.inspect.explorer.answers import ShownModel
+from sightline.inspect.explorer.requests import Ask
+
+Cli = Callable[..., Any]
+TASKS = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
+CASES = {"marian": {}, "t5": {"num_layers": 2, **TASKS}, "m2m": {}, "bart": {"model_type": "bart"}}
+ASKED = {"t5": ("de", "it"), "m2m": ("de", "fr")}
+SETTINGS = {"max_length": 12, "num_beams": 3}
+SOURCES, TARGETS = ["A dog runs .", "Two birds"], ["Ein Hund rennt .", "Zwei Voegel"]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder, and what a command must say of languages."""
+    folder = tmp_path_factory.mktemp(request.param)
+    kind, forced = ("marian", {"forced_bos_token_id": 0}) if request.param == "bart" else (request.param, {})
+    write_tiny(folder, kind, CASES[request.param], SETTINGS | forced)
+    languages = ASKED.get(request.param, ())
+    return folder, [*(f"--{side}-language={code}" for side, code in zip(("source", "target"), languages, strict=False))]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A source and a target file."""
+    source, target = tmp_path / "a.src", tmp_path / "a.tgt"
+    source.write_text("\n".join(SOURCES) + "\n")
+    target.write_text("\n".join(TARGETS) + "\n")
+    return source, target
+
+
+@pytest.fixture
+def written(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path) -> list[str]:
+    """What `translate` makes of the sources."""
+    ran = cli("translate", published[0], files[0], *published[1], "--format", "jsonl")
+    assert ran.code == 0, ran.err
+    return [" ".join(json.loads(line)["text"].split("\n")).strip() for line in ran.out.splitlines()]
+
+
+def test_evaluate_scores_what_translate_writes(
+    cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], written: list[str], tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    ran = cli("evaluate", published[0], "--source", files[0], "--reference", files[1], "--save", kept, *published[1])
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("BLEU") and "beam 3, length penalty 1.0" in ran.out
+    assert len(kept.read_text(encoding="utf-8").split("\n")) >= len(written)
+    found = cli("evaluate", published[0], "--source", files[0], "--reference", files[1], "--json", "--beam-size", 1,
+                *published[1])  # fmt: skip
+    assert json.loads(found.out)["decoding"]["beam_size"] == 1
+
+
+def test_score(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path]) -> None:
+    ran = cli("score", published[0], "--source", files[0], "--target", files[1], *published[1])
+    assert ran.code == 0, ran.err
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert all(math.isclose(row["log_prob"], sum(row["token_log_probs"]), abs_tol=1e-4) for row in rows)
+    assert "2 pairs" in ran.err
+
+
+def test_align_and_choose(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path]) -> None:
+    ran = cli("align", published[0], "--source", files[0], "--target", files[1], *published[1])
+    assert ran.code == 0, ran.err
+    links = [[link.split("-") for link in line.split()] for line in ran.out.splitlines()]
+    assert [sorted(int(j) for _, j in line) for line in links] == [[0, 1, 2, 3], [0, 1]]
+    assert all(int(i) < len(text.split()) for line, text in zip(links, SOURCES, strict=True) for i, _ in line)
+    gold = files[0].with_name("gold")
+    gold.write_text("0-0 1-1\n0-0\n")
+    chosen = cli("align", published[0], "--source", files[0], "--target", files[1], "--choose", gold, *published[1])
+    assert chosen.code == 0 and "layer" in chosen.err
+    rate = cli("evaluate", published[0], "--source", files[0], "--target", files[1], "--alignments", gold, "--json",
+               *published[1])  # fmt: skip
+    assert json.loads(rate.out)["head"]["layer"] >= 0
+    (published[0] / "alignment.json").unlink()
+
+
+@pytest.mark.parametrize("given", [(), ("--target", "Ein Hund"), ("--beam-size", 1)])
+def test_inspect(cli: Cli, published: tuple[Path, list[str]], given: tuple[Any, ...], written: list[str]) -> None:
+    ran = cli("inspect", published[0], SOURCES[0], "--format", "json", *given, *published[1])
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert [word[0] for word in found["src"]["words"]][-4:] == SOURCES[0].split()
+    for part in ("encoder", "decoder", "cross"):
+        np.testing.assert_allclose(np.sum(found["attention"][part], axis=-1), 1.0, atol=1e-4)
+    if given == ():
+        assert found["translation"] == written[0]
+        assert {node["status"] for node in found["beam"]} >= {"chosen", "pruned"}
+        assert [node["piece"] for node in found["beam"] if node["status"] == "chosen"] == found["tgt"]["pieces"]
+
+
+def test_pictures_and_text(cli: Cli, published: tuple[Path, list[str]], tmp_path: Path) -> None:
+    for name in ("a.html", "a.svg"):
+        assert cli("inspect", published[0], SOURCES[0], "-o", tmp_path / name, *published[1]).code == 0
+    assert cli("inspect", published[0], SOURCES[0], "--format", "text", *published[1]).lines
+
+
+def test_explore(published: tuple[Path, list[str]], written: list[str]) -> None:
+    languages = [option.partition("=")[2] for option in published[1]]
+    shown = ShownModel("a", load_translator(published[0], "cpu").between(*languages))  # type: ignore[union-attr]
+    assert all(shown.described()["heads"].values())
+    ask = Ask(
+        model=0,
+        page="1",
+        text=SOURCES[0],
+        beam_size=3,
+        prefix="",
+        masks={"cross": {0: [0, 1]}},
+        stack="",
+        layer=0,
+        head=0,
+    )
+    found = shown.translated(ask)
+    assert found["unmasked"].strip() == written[0]
+    for stack in ("encoder", "decoder"):
+        assert len(shown.walked(Ask(**{**vars(ask), "stack": stack, "masks": {}}))["stops"]) > 10
+
+
+def test_distill(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "distilled.jsonl"
+    ran = cli("distill", published[0], "--train", *files, "-o", out, "--n-best", 2, *published[1])
+    assert ran.code == 0, ran.err
+    pairs = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert {pair["src"] for pair in pairs} == set(SOURCES) and len(pairs) > len(SOURCES)
+
+
+def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]) -> None:
+    languages = [option.partition("=")[2] for option in published[1]]
+    model: Any = load_translator(published[0], "cpu").between(*languages)  # type: ignore[union-attr]
+    importance = model.head_importance(SOURCES, TARGETS)
+    assert {head.part for head in importance} == {"encoder", "decoder", "cross"}
+    before = [written.tokens for written in model.translate(SOURCES)]
+    heads = {part: {0: [0, 1]} for part in ("encoder", "decoder", "cross")}
+    with model.mask_heads(heads):
+        masked = model.score(SOURCES, TARGETS)
+    assert [written.tokens for written in model.translate(SOURCES)] == before
+    assert masked != model.score(SOURCES, TARGETS)
+    attribution = model.attribute(SOURCES[0], TARGETS[0], steps=200)
+    assert attribution.gap < 0.5  # a random network's, and where RMSNorm meets the zeros of the empty source
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("prune", "MODEL", "--heads", "1", "--source", "SRC", "--target", "TGT", "-o", "OUT"),
+        ("backtranslate", "MODEL", "--text", "SRC", "-o", "OUT.jsonl"),
+        ("shortlist", "MODEL", "--train", "SRC", "TGT"),
+        ("export", "MODEL", "--to", "ctranslate2", "OUT"),
+        ("train", "--init", "MODEL", "--train", "SRC", "TGT", "--valid", "SRC", "TGT", "--out", "OUT"),
+        ("translate", "MODEL", "SRC", "--ensemble", "MODEL"),
+        ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--ensemble", "MODEL"),
+        ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--tune", "length_penalty", "--save"),
+        ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--shortlist"),
+        ("inspect", "MODEL", "A dog", "--prefix", "Ein"),
+    ],
+)
+def test_what_is_for_models_of_our_own_says_so(
+    cli: Cli, tmp_path: Path, files: tuple[Path, Path], arguments: tuple[str, ...]
+) -> None:
+    write_tiny(tmp_path / "model", "marian", {}, SETTINGS)
+    names = {"MODEL": tmp_path / "model", "SRC": files[0], "TGT": files[1], "OUT": tmp_path / "out"}
+    ran = cli(*(names.get(argument, argument) for argument in arguments))
+    assert ran.code == 2
+    assert "Sightline has trained" in ran.err or "`sightline train` made" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "score", "align", "inspect"])
+def test_a_model_of_many_languages_must_be_told_which(
+    cli: Cli, tmp_path: Path, files: tuple[Path, Path], verb: str
+) -> None:
+    write_tiny(tmp_path, "m2m", {}, SETTINGS)
+    options = {"inspect": ["A dog"], "evaluate": ["--source", files[0], "--reference", files[1]]}
+    ran = cli(verb, tmp_path, *options.get(verb, ["--source", files[0], "--target", files[1]]))
+    assert ran.code == 2 and "--source-language and --target-language" in ran.err
+
+
+def test_other_networks_do_not_translate(cli: Cli, tmp_path: Path) -> None:
+    write_tiny(tmp_path, "gpt2")
+    ran = cli("inspect", tmp_path, "A dog")
+    assert ran.code == 2 and "is a model of gpt2; this needs one that reads a text and writes another" in ran.err

@@ -1,0 +1,90 @@
+"""Marks around sources and targets, as each family has them in training; expectations are those of `transformers`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from sightline.config import DataConfig
+from sightline.data.links import words_of_pieces
+from sightline.data.side import Side
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+from sightline.generation.sides import FamilySide
+from sightline.inspect.words import words
+
+Make = Callable[..., Any]
+BOS, END = 0, 2
+DE, FR = 5, 6  # of `tiny_families.MARKS`
+BART = {"model_type": "bart", "decoder_start_token_id": 2}
+MBART = {"model_type": "mbart", "decoder_start_token_id": 2}
+
+
+def side_of(model: Any, *languages: str) -> FamilySide:
+    return model.between(*languages)._translator.tokenizer
+
+
+def whole(side: FamilySide) -> tuple[list[int], list[int], list[int]]:
+    """A source, what the decoder reads and what it is to write, of one letter each."""
+    source, target = [*side.source.encode("a"), side.source.eos_id], side.encode("b")
+    return source, [side.bos_id, *target], [*target, side.eos_id]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "languages", "source", "read", "wanted"),
+    [
+        ("marian", {}, (), ["a", END], [1, "b"], ["b", END]),
+        ("t5", {}, (), ["a", END], [1, "b"], ["b", END]),
+        ("m2m", {}, ("de", "fr"), [DE, "a", END], [2, FR, "b"], [FR, "b", END]),
+        ("marian", MBART, ("__de__", "__fr__"), ["a", END, DE], [FR, "b"], ["b", END]),
+        ("marian", BART, (), ["a", END], [2, BOS, "b"], [BOS, "b", END]),
+    ],
+)
+def test_marks(
+    make: Make,
+    kind: str,
+    changes: dict[str, Any],
+    languages: tuple[str, ...],
+    source: Sequence[Any],
+    read: Sequence[Any],
+    wanted: Sequence[Any],
+) -> None:
+    extra = {"tokenizer_class": "MBartTokenizer"} if changes == MBART else {}
+    model = make(kind, changes, {"forced_bos_token_id": BOS} if changes == BART else None, **extra)
+    ids = [[model.tokenizer.id_of(one) if isinstance(one, str) else one for one in row]
+           for row in (source, read, wanted)]  # fmt: skip
+    assert list(whole(side_of(model, *languages))) == ids
+
+
+def test_both_kinds_of_tokenizer_are_sides(make: Make) -> None:
+    assert isinstance(side_of(make("marian")), Side)
+    assert isinstance(Tokenizer.learn(["a dog"], DataConfig(vocab_size=270)), Side)
+
+
+def test_words_of_pieces_leave_out_what_stands_in_front(make: Make) -> None:
+    changes = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
+    source = side_of(make("t5", changes), "de", "it").source
+    ids, numbers = words_of_pieces(source, "ab c ")
+    assert source.decode(ids) == "to it: ab c "
+    assert numbers.tolist() == [-1] * len("to it: ") + [0, 0, 1, 1, -1]
+
+
+def test_pieces_spell_words_and_marks_spell_none(make: Make) -> None:
+    side = side_of(make("m2m"), "de", "fr")
+    ids = [*side.encode("né un"), side.eos_id]
+    assert [(word.text, word.start, word.stop) for word in words(side, ids)] == [("né", 1, 4), ("un", 4, 7)]
+    assert side.pieces(ids)[0] == "__fr__"
+
+
+def test_languages_that_are_unknown_or_missing(make: Make) -> None:
+    model = make("m2m")
+    with pytest.raises(UserError, match="must be told which"):
+        model.between()
+    with pytest.raises(UserError, match="no such code"):
+        model.between("de", "xx")
+
+
+def test_a_model_between_languages_writes_as_one_that_is_told(make: Make) -> None:
+    model = make("m2m", None, {"max_length": 8})
+    told = model.translate(["a b"], source_language="de", target_language="fr")
+    assert model.between("de", "fr").translate(["a b"]) == told != model.translate(["a b"])
