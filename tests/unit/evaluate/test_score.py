@@ -46,7 +46,7 @@ def by_hand(model: Transformer, src: list[int], tgt: list[int]) -> list[float]:
     source = torch.tensor([[*src, EOS]])
     mask = torch.ones_like(source, dtype=torch.bool)
     with torch.no_grad():
-        hidden = model.eval()(source, torch.tensor([[BOS, *tgt]]), mask)
+        hidden = model.eval().states(source, torch.tensor([[BOS, *tgt]]), mask)
         log_probs = torch.log_softmax(model.logits(hidden)[0], dim=-1)
     return [log_probs[position, token].item() for position, token in enumerate([*tgt, EOS])]
 
