@@ -30,7 +30,7 @@ def test_reversing_is_learnt(learn: Learn, task: Callable[..., Any]) -> None:
     def backwards(letters: list[str]) -> list[str]:
         return letters[::-1]
 
-    model, _ = learn(backwards, steps=800)
+    model, _ = learn(backwards, steps=1000)
     assert exact(model, task(300, 3, backwards), beam_size=1) >= 0.99
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from sightline.native.library import library
 
-PATIENCE = 5.0  # seconds for an answer, most of which is the program's end; the work alone would take a minute
+PATIENCE = 10.0  # seconds for an answer, most of which is the program's end; the work alone would take a minute
 SEARCH = """
 import sys
 import torch

@@ -71,10 +71,8 @@ FLIPS: dict[tuple[str, str], tuple[dict[str, Any], Reader, Any, Any]] = {
     ("conv", "dropout"): ({"dropout": 0.25}, rates, {0.0}, {0.25}),
     ("conv", "tied_embeddings"): ({"tied_embeddings": "target"}, vocabulary_tables, 1, 2),
 }
-FOR_THE_TRANSFORMER = {"d_ff", "n_heads", "d_k", "d_v", "norm_position"} | {
-    "encoder_heads",
-    "decoder_heads",
-    "cross_heads",
+FOR_THE_TRANSFORMER = {
+    f.name for f in fields(ModelConfig) if f.metadata["setting"].only_for.get("architecture") == ("transformer",)
 }
 FOR_OTHER_TASKS = {"task", "pooling", "n_inputs", "n_outputs"}  # tests/unit/network/test_heads.py
 
