@@ -134,6 +134,7 @@ class DataConfig:
     max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, only_for=TEXT)
     max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", only_for=DECODER)
     bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, only_for=DECODER)
+    bpe_dropout_sides: str = choice(("both", "source"), "what it cuts otherwise", only_for=DECODER)
     target: str = setting("", 'the column to forecast; "" = the last', only_for=FORECAST)
     window: int = setting(96, "rows the network reads", POSITIVE, only_for=FORECAST)
     horizon: int = setting(24, "rows ahead", POSITIVE, only_for=FORECAST)

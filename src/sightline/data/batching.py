@@ -236,8 +236,8 @@ class EndlessStream(Generic[AnyBatch]):
 class BatchStream(EndlessStream[Batch]):
     """Batches of training pairs.
 
-    With `config.bpe_dropout` (arXiv:1910.13267) every pair is segmented anew in every epoch, as a pure
-    function of (seed, epoch, row). Lengths change with it, so the pairs of `WINDOW` planned batches are
+    With `config.bpe_dropout` (arXiv:1910.13267) every pair, or its source alone, is segmented anew in every epoch,
+    as a pure function of (seed, epoch, row). Lengths change with it, so the pairs of `WINDOW` planned batches are
     arranged anew by the lengths they have now; a segmentation longer than `config.max_length` is replaced by
     the one without dropout. `noise` changes what is read of the sources; lengths are planned without it.
     """
@@ -334,7 +334,10 @@ def dropped_pair(
 ) -> tuple[Tokens, Tokens]:
     """The segmentation of a pair in an epoch."""
     generator = random.Random(f"{seed} {epoch} {row}")
-    src, tgt = (tokenizer.encode_with_dropout(text, config.bpe_dropout, generator) for text in corpus.text(row))
+    src_text, tgt_text = corpus.text(row)
+    src = tokenizer.encode_with_dropout(src_text, config.bpe_dropout, generator)
+    both = config.bpe_dropout_sides == "both"
+    tgt = tokenizer.encode_with_dropout(tgt_text, config.bpe_dropout, generator) if both else corpus.tgt(row)
     fits = max(len(src), len(tgt)) < config.max_length
     return (src, tgt) if fits else (corpus.src(row), corpus.tgt(row))
 

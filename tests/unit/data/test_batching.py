@@ -143,10 +143,10 @@ def parts(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("parts")
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_stream_continues_exactly_from_its_state(corpus, dropout, monkeypatch):
+@pytest.mark.parametrize(("dropout", "sides"), [(0.0, "both"), (0.3, "both"), (0.3, "source")])
+def test_a_stream_continues_exactly_from_its_state(corpus, dropout, sides, monkeypatch):
     monkeypatch.setattr(batching, "WINDOW", 4)
-    config = replace(CONFIG, bpe_dropout=dropout)
+    config = replace(CONFIG, bpe_dropout=dropout, bpe_dropout_sides=sides)
     with BatchStream(*corpus, config, 60, seed=3) as whole:
         batches, states = [], [whole.state()]
         while whole.epoch < 3:
@@ -224,6 +224,18 @@ def test_dropout_changes_with_epoch_and_seed_but_never_in_validation(corpus):
     for batch in validation_batches(prepared, tokenizer, 60):
         for row, index in enumerate(batch.index.tolist()):
             assert batch.src[row][: prepared.src_lengths[index] - 1].tolist() == prepared.src(index).tolist()
+
+
+def test_dropout_of_the_source_alone_leaves_the_targets_as_they_are(corpus):
+    prepared, tokenizer = corpus
+    config = replace(CONFIG, bpe_dropout=0.3, bpe_dropout_sides="source")
+    with BatchStream(prepared, tokenizer, config, 60, seed=1) as stream:
+        batches = list(islice(stream, 20))
+    rows = [(batch, at, row) for batch in batches for at, row in enumerate(batch.index.tolist())]
+    for batch, at, row in rows:
+        assert batch.tgt_out[at, : prepared.tgt_lengths[row] - 1].tolist() == prepared.tgt(row).tolist()
+    longer = [int(batch.src_mask[at].sum()) > prepared.src_lengths[row] for batch, at, row in rows]
+    assert np.mean(longer) > 0.5
 
 
 def test_dropout_never_makes_a_pair_too_long(corpus):
