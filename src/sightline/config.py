@@ -26,6 +26,7 @@ CONV: OnlyFor = {"architecture": ("conv",)}
 PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
 WITH_DECODER = ("translate", "denoise")  # what a denoiser itself leaves unread it keeps for the next stage
 DECODER: OnlyFor = {"task": WITH_DECODER}
+TRANSLATE: OnlyFor = {"task": ("translate",)}
 TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify")}
 POOLED: OnlyFor = {"task": ("classify", "forecast")}
 FORECAST: OnlyFor = {"task": ("forecast",)}
@@ -135,6 +136,7 @@ class DataConfig:
     max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", only_for=DECODER)
     bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, only_for=DECODER)
     bpe_dropout_sides: str = choice(("both", "source"), "what it cuts otherwise", only_for=DECODER)
+    source_dropout: float = setting(0.0, "chance that a source piece is read as unknown", RATE, only_for=TRANSLATE)
     target: str = setting("", 'the column to forecast; "" = the last', only_for=FORECAST)
     window: int = setting(96, "rows the network reads", POSITIVE, only_for=FORECAST)
     horizon: int = setting(24, "rows ahead", POSITIVE, only_for=FORECAST)

@@ -29,6 +29,7 @@ dropout = 0.1
 [data]
 vocab_size = 275
 bpe_dropout = 0.2
+source_dropout = 0.1
 
 [train]
 max_steps = {STEPS}

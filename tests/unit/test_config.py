@@ -320,6 +320,11 @@ def test_every_choice_passes(key: str, valid: tuple[str, ...]) -> None:
         (["decode.temperature=0"], "decode.temperature = 0.0: must be greater than 0"),
         (["model.dropout=1"], "model.dropout = 1.0: must be at least 0 and less than 1"),
         (["data.bpe_dropout=-0.1"], "data.bpe_dropout = -0.1: must be at least 0 and less than 1"),
+        (["data.source_dropout=1"], "data.source_dropout = 1.0: must be at least 0 and less than 1"),
+        (
+            ["model.task=denoise", "data.source_dropout=0.1"],
+            "data.source_dropout = 0.1 means nothing to model.task = d",
+        ),
         (["train.clip_norm=-1"], "train.clip_norm = -1.0: must be at least 0"),
         (["model.n_heads=7"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
         (["model.n_heads=7", "model.d_k=64"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),

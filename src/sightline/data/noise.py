@@ -1,7 +1,8 @@
-"""The noise of denoising pre-training: BART's text infilling (Lewis et al. 2020, arXiv:1910.13461, section 2.2).
+"""What is done to a source before it is read: the noise of denoising pre-training, and pieces made unknown.
 
-Spans of words, of lengths drawn from Poisson(3), are each replaced by one mask until 30 % of the words are gone; a span
-of length 0 is a mask put between two words. What the masks stood for is left to the network, and how many words.
+Denoising is BART's text infilling (Lewis et al. 2020, arXiv:1910.13461, section 2.2). Spans of words, of lengths drawn
+from Poisson(3), are each replaced by one mask until 30 % of the words are gone; a span of length 0 is a mask put
+between two words. What the masks stood for is left to the network, and how many words.
 
 Deviations: no two masks stand side by side (they would look like one), and spans of length 0 never make a text longer.
 BART's other noise, sentences in another order, means nothing here: a line is one sentence.
@@ -23,6 +24,31 @@ from sightline.data.tokenizer import Tokenizer
 MASK = "<mask>"  # a declared piece of the tokenizer
 PERCENT, MEAN_SPAN = 30, 3.0  # words masked, words a span
 UNSPACED = 4  # pieces a word, on average, from which on a text counts as one that writes no blanks
+
+
+@dataclass(frozen=True)
+class PieceDropout:
+    """Makes each piece of a source the unknown piece with a probability (word dropout, as in arXiv:1905.11901).
+
+    Declared pieces are left alone: they say what is wanted. Drawn for every place, not for every kind of piece.
+    """
+
+    tokenizer: Tokenizer
+    probability: float
+    seed: int
+
+    def __call__(self, tokens: Tokens, epoch: int, row: int) -> NDArray[np.int32]:
+        """A source in ids as it is read in an epoch, as long as before."""
+        tokens = np.asarray(tokens, np.int32)
+        drawn = np.random.default_rng([self.seed, epoch, row]).random(len(tokens)) < self.probability
+        return np.where(drawn & self._droppable[tokens], np.int32(self.tokenizer.unk_id), tokens)
+
+    @cached_property
+    def _droppable(self) -> NDArray[np.bool_]:
+        """Which pieces are not declared."""
+        droppable = np.ones(self.tokenizer.vocab_size, np.bool_)
+        droppable[list(self.tokenizer.declared)] = False
+        return droppable
 
 
 @dataclass(frozen=True)

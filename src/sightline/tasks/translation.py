@@ -71,11 +71,16 @@ class TranslationJob:
         train = self.config.train
         bucketed = train.batching == "bucketed"
         budget = train.tokens_per_batch
-        noise, settings = self.noise(train.seed), (self.config.data, budget, train.seed, bucketed)
+        dropout, settings = self.config.data.source_dropout, (self.config.data, budget, train.seed, bucketed)
+        noise = self.noise(train.seed)
+        if dropout:
+            from sightline.data.noise import PieceDropout  # which a plain training does without
+
+            noise = PieceDropout(self.tokenizer, dropout, train.seed)
         return BatchStream(self.train, self.tokenizer, *settings, state, pin=pin, noise=noise)
 
     def noise(self, seed: int) -> Noise:
-        """What is done to a source before it is read: nothing."""
+        """What is done to a source before it is read, in training and in validation: nothing."""
         return unchanged
 
     def searched(self, row: int) -> Pair:

@@ -1,5 +1,6 @@
-"""Text infilling: examples by hand, what holds for every text, and the same noise for a resumed stream."""
+"""Text infilling and piece dropout: by hand, what holds for every text, and the same noise for a resumed stream."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -11,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.config import DataConfig
-from sightline.data.batching import BatchStream, validation_batches
+from sightline.data.batching import BatchStream, Noise, validation_batches
 from sightline.data.corpus import plain_texts
-from sightline.data.noise import MASK, Infilling, choose_spans, infill, poisson, words_of
+from sightline.data.noise import MASK, Infilling, PieceDropout, choose_spans, infill, poisson, words_of
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from sightline.data.tokenizer import Tokenizer
 
@@ -122,16 +123,51 @@ def test_the_noise_follows_from_seed_epoch_and_row(tokenizer: Tokenizer) -> None
     assert first not in others
 
 
+def test_pieces_become_unknown_as_often_as_asked(tokenizer: Tokenizer) -> None:
+    tokens = np.array([*tokenizer.encode(" ".join("abcdefghij") + MASK)], np.int32)
+    read = np.array(
+        [PieceDropout(tokenizer, 0.3, seed=1)(tokens, epoch, row) for epoch in range(9) for row in range(99)]
+    )
+    unknown = read == tokenizer.unk_id
+    assert (read == tokens)[~unknown].all()
+    assert not unknown[:, tokens == Infilling(tokenizer, 1).mask_id].any()  # a declared piece stays
+    assert unknown[:, :10].mean(0) == pytest.approx(np.full(10, 0.3), abs=0.06)
+    assert len(np.unique(unknown, axis=0)) > 300  # drawn anew for each epoch and row
+
+
+def test_piece_dropout_follows_from_seed_epoch_and_row(tokenizer: Tokenizer) -> None:
+    tokens = tokenizer.encode(" ".join("abcdefghijklmnopqrst"))
+    drawn = [PieceDropout(tokenizer, 0.5, seed)(tokens, *at).tolist() for seed, *at in ((1, 2, 3), (1, 2, 3))]
+    assert drawn[0] == drawn[1]
+    others = [
+        PieceDropout(tokenizer, 0.5, seed)(tokens, *at).tolist() for seed, *at in ((2, 2, 3), (1, 0, 3), (1, 2, 0))
+    ]
+    assert drawn[0] not in others
+
+
+def mask_words(tokenizer: Tokenizer) -> tuple[Noise, int]:
+    """A noise and the piece it leaves behind."""
+    noise = Infilling(tokenizer, 3)
+    return noise, noise.mask_id
+
+
+def drop_pieces(tokenizer: Tokenizer) -> tuple[Noise, int]:
+    return PieceDropout(tokenizer, 0.9, 3), tokenizer.unk_id
+
+
+@pytest.mark.parametrize(("make", "share"), [(mask_words, 1.0), (drop_pieces, 0.8)])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_stream_goes_on_with_the_same_noise(corpus: Corpus, dropout: float) -> None:
-    config, noise = replace(CONFIG, bpe_dropout=dropout), Infilling(corpus[1], 3)
+def test_a_stream_goes_on_with_the_same_noise(
+    corpus: Corpus, dropout: float, make: Callable[[Tokenizer], tuple[Noise, int]], share: float
+) -> None:
+    config, (noise, left) = replace(CONFIG, bpe_dropout=dropout), make(corpus[1])
     with BatchStream(*corpus, config, 60, seed=3, noise=noise) as whole:
         batches, states = [], [whole.state()]
         while whole.epoch < 2:
             batches.append(next(whole))
             states.append(whole.state())
-    assert all((batch.src == noise.mask_id).any(1).all() for batch in batches)
-    assert not any((batch.tgt_out == noise.mask_id).any() for batch in batches)
+    assert torch.cat([(batch.src == left).any(1) for batch in batches]).float().mean() >= share
+    assert not any((batch.tgt_out == left).any() for batch in batches)
     sources = {
         tuple(row.tolist()) for batch in batches for row, at in zip(batch.src, batch.index, strict=True) if at == 0
     }
