@@ -137,6 +137,7 @@ class DataConfig:
     bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, only_for=DECODER)
     bpe_dropout_sides: str = choice(("both", "source"), "what it cuts otherwise", only_for=DECODER)
     source_dropout: float = setting(0.0, "chance that a source piece is read as unknown", RATE, only_for=TRANSLATE)
+    both_directions: float = setting(0.0, "first share of updates, both ways (arXiv:2109.07780)", RATE, only_for=TRANSLATE)
     target: str = setting("", 'the column to forecast; "" = the last', only_for=FORECAST)
     window: int = setting(96, "rows the network reads", POSITIVE, only_for=FORECAST)
     horizon: int = setting(24, "rows ahead", POSITIVE, only_for=FORECAST)
@@ -281,7 +282,7 @@ def _check_task(config: RunConfig) -> None:
 def _check_alignment(config: RunConfig) -> None:
     """Refuse what does not go with an attention head that learns links."""
     values = flatten(config)
-    others = {"data.bpe_dropout": 0.0, "train.compile": False, "train.recompute": False}
+    others = {"data.bpe_dropout": 0.0, "data.both_directions": 0.0, "train.compile": False, "train.recompute": False}
     others |= {"model.biases": True, "model.n_kv_heads": 0, "model.normalise_heads": False}
     for key in others if config.train.alignment_weight else ():
         if values[key] != others[key]:

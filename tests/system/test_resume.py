@@ -30,6 +30,7 @@ dropout = 0.1
 vocab_size = 275
 bpe_dropout = 0.2
 source_dropout = 0.1
+both_directions = 0.33
 
 [train]
 max_steps = {STEPS}

@@ -325,6 +325,7 @@ def test_every_choice_passes(key: str, valid: tuple[str, ...]) -> None:
             ["model.task=denoise", "data.source_dropout=0.1"],
             "data.source_dropout = 0.1 means nothing to model.task = d",
         ),
+        (["data.both_directions=1"], "data.both_directions = 1.0: must be at least 0 and less than 1"),
         (["train.clip_norm=-1"], "train.clip_norm = -1.0: must be at least 0"),
         (["model.n_heads=7"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
         (["model.n_heads=7", "model.d_k=64"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),

@@ -16,14 +16,14 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sightline.config import DataConfig
 from sightline.data.batch import Batch, Tokens, TrainingBatch, collate
-from sightline.data.prepared import PreparedCorpus
+from sightline.data.corpus import Pair
 from sightline.data.tokenizer import Tokenizer
 
 Lengths = NDArray[np.integer]
@@ -37,6 +37,19 @@ PART = 1 << 20  # pairs planned at once, some fifty bytes each: beyond it memory
 BUCKETS = 16  # batches' worth of pairs that are sorted together; more pad less and make the pairs of a batch more alike
 ROOM = 16  # rows x longest side of a random batch, as a multiple of its budget: what its ids and masks take
 WINDOW = 32  # planned batches whose pairs are arranged anew under BPE-dropout; more pad less and wait longer
+
+
+@runtime_checkable
+class Pairs(Protocol):
+    """What batches are made of: `PreparedCorpus`, which says what these are."""
+
+    @property
+    def src_lengths(self) -> Lengths: ...
+    @property
+    def tgt_lengths(self) -> Lengths: ...
+    def src(self, row: int) -> Tokens: ...
+    def tgt(self, row: int) -> Tokens: ...
+    def text(self, row: int) -> Pair: ...
 
 
 def plan_epoch(
@@ -157,14 +170,14 @@ def unchanged(source: Tokens, epoch: int, row: int) -> Tokens:
 
 
 def validation_batches(
-    corpus: PreparedCorpus, tokenizer: Tokenizer, tokens_per_batch: int, noise: Noise = unchanged
+    corpus: Pairs, tokenizer: Tokenizer, tokens_per_batch: int, noise: Noise = unchanged
 ) -> Iterator[Batch]:
     """Every pair of a corpus once, always in the same batches with the same noise, never with BPE-dropout."""
     for rows in plan_batches(corpus.src_lengths, corpus.tgt_lengths, tokens_per_batch, seed=0, epoch=0):
         yield load(corpus, tokenizer, rows, noise)
 
 
-def load(corpus: PreparedCorpus, tokenizer: Tokenizer, rows: Rows, noise: Noise = unchanged, epoch: int = 0) -> Batch:
+def load(corpus: Pairs, tokenizer: Tokenizer, rows: Rows, noise: Noise = unchanged, epoch: int = 0) -> Batch:
     """The batch of some rows."""
     pairs = [(noise(corpus.src(row), epoch, row), corpus.tgt(row)) for row in rows.tolist()]
     return collate(pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, index=rows)
@@ -244,7 +257,7 @@ class BatchStream(EndlessStream[Batch]):
 
     def __init__(
         self,
-        corpus: PreparedCorpus,
+        corpus: Pairs,
         tokenizer: Tokenizer,
         config: DataConfig,
         tokens_per_batch: int,
@@ -273,7 +286,7 @@ def walk_epochs(
 
 
 def walk(
-    corpus: PreparedCorpus,
+    corpus: Pairs,
     tokenizer: Tokenizer,
     config: DataConfig,
     tokens_per_batch: int,
@@ -308,7 +321,7 @@ def walk(
 
 
 def window_batches(
-    corpus: PreparedCorpus,
+    corpus: Pairs,
     tokenizer: Tokenizer,
     config: DataConfig,
     tokens_per_batch: int,
@@ -330,7 +343,7 @@ def window_batches(
 
 
 def dropped_pair(
-    corpus: PreparedCorpus, tokenizer: Tokenizer, config: DataConfig, row: int, seed: int, epoch: int
+    corpus: Pairs, tokenizer: Tokenizer, config: DataConfig, row: int, seed: int, epoch: int
 ) -> tuple[Tokens, Tokens]:
     """The segmentation of a pair in an epoch."""
     generator = random.Random(f"{seed} {epoch} {row}")

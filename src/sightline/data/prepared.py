@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -93,12 +92,12 @@ class PreparedCorpus:
         src, tgt = self.columns["src_text"][row], self.columns["tgt_text"][row]
         return src.tobytes().decode(), tgt.tobytes().decode()
 
-    @cached_property
+    @property
     def src_lengths(self) -> NDArray[np.int32]:
         """Pieces of every source, the end mark included."""
         return (np.diff(self.columns["src"].ends) + 1).astype(np.int32)
 
-    @cached_property
+    @property
     def tgt_lengths(self) -> NDArray[np.int32]:
         """Pieces of every target, the end mark included."""
         return (np.diff(self.columns["tgt"].ends) + 1).astype(np.int32)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import nn
 from sightline.architectures import build_network
 from sightline.config import WITH_DECODER, RunConfig, apply_settings, flatten, load_recipe, longest_sequence
 from sightline.data.batch import Batch
-from sightline.data.batching import BatchStream, Noise, unchanged, validation_batches
+from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair
 from sightline.data.first_look import doubts, parse_pairs
 from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
@@ -27,6 +28,7 @@ from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.tasks.validation import shown, validation_bleu
 from sightline.training.packed import packs
+from sightline.training.trainer import Stream
 from sightline.training.step import Objective, translation_objective, validation_loss
 
 
@@ -67,17 +69,26 @@ class TranslationJob:
         weight, text = train.alignment_weight, self.train.text
         return alignment_objective(objective, network, layer, weight, self.links, text, self.tokenizer)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> BatchStream:
-        train = self.config.train
-        bucketed = train.batching == "bucketed"
-        budget = train.tokens_per_batch
-        dropout, settings = self.config.data.source_dropout, (self.config.data, budget, train.seed, bucketed)
-        noise = self.noise(train.seed)
-        if dropout:
-            from sightline.data.noise import PieceDropout  # which a plain training does without
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> Stream:
+        """Pairs as they are; for the first `data.both_directions` of the updates also the other way round."""
+        train, share = self.config.train, self.config.data.both_directions
+        one_way = partial(self._read, self.train, pin)
+        if not share:
+            return one_way(state)
+        from sightline.data.directions import BothDirections, TwoStages  # which a plain training does without
 
-            noise = PieceDropout(self.tokenizer, dropout, train.seed)
-        return BatchStream(self.train, self.tokenizer, *settings, state, pin=pin, noise=noise)
+        both_ways = partial(self._read, BothDirections(self.train), pin)
+        return TwoStages(both_ways, one_way, round(share * train.max_steps) * train.accumulate, state)
+
+    def _read(self, pairs: Pairs, pin: bool, state: Mapping[str, int] | None) -> BatchStream:
+        train, data = self.config.train, self.config.data
+        settings = data, train.tokens_per_batch, train.seed, train.batching == "bucketed"
+        noise = self.noise(train.seed)
+        if data.source_dropout:
+            from sightline.data.noise import PieceDropout  # likewise
+
+            noise = PieceDropout(self.tokenizer, data.source_dropout, train.seed)
+        return BatchStream(pairs, self.tokenizer, *settings, state, pin=pin, noise=noise)
 
     def noise(self, seed: int) -> Noise:
         """What is done to a source before it is read, in training and in validation: nothing."""

@@ -1,4 +1,4 @@
-"""What a translator's training reads: sources with pieces made unknown, where that is asked for."""
+"""What a translator's training reads: sources with pieces made unknown, and pairs both ways round at first."""
 
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ Material = tuple[PreparedCorpus, Tokenizer]
 @pytest.fixture(scope="module")
 def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
     folder: Path = tmp_path_factory.mktemp("corpus")
-    lines = [f"{'go ' * (1 + i % 5)}\t{'geh ' * (1 + i % 5)}\n" for i in range(40)]
+    lines = [f"{'go ' * (1 + i % 5)}{i}\t{'geh ' * (1 + i % 5)}{i}\n" for i in range(40)]
     (folder / "a.tsv").write_text("".join(lines), encoding="utf-8")
     corpora = [Corpus((str(folder / "a.tsv"),))]
     tokenizer = learn_tokenizer(corpora, CONFIG.data, cache_dir=folder)
@@ -48,3 +48,40 @@ def test_source_pieces_are_dropped_in_training_alone(material: Material, probabi
     pieces = read[read != asked.tokenizer.eos_id]
     assert (pieces == asked.tokenizer.unk_id).float().mean() == pytest.approx(probability, abs=0.1)
     assert asked.noise(0) is unchanged  # what validation reads
+
+
+def read(batch: Batch, tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    """The pairs of a batch as text."""
+    sides = zip(batch.src.tolist(), batch.tgt_out.tolist(), strict=True)
+    return [(tokenizer.decode(src), tokenizer.decode(tgt)) for src, tgt in sides]
+
+
+@pytest.mark.parametrize("bpe_dropout", [0.0, 0.3])
+def test_the_first_updates_read_pairs_both_ways_round(material: Material, bpe_dropout: float) -> None:
+    corpus, tokenizer = material
+    more = [f"data.bpe_dropout={bpe_dropout}", "train.max_steps=60", "train.accumulate=2"]
+    asked = job(material, "data.both_directions=0.5", *more)
+    given = [read(batch, tokenizer) for batch in batches(asked, 60 + 40)]
+    first, second = ([pair for pairs in part for pair in pairs] for part in (given[:60], given[60:]))
+    wanted = {corpus.text(row) for row in range(len(corpus))}
+    assert set(first) == wanted | {(tgt, src) for src, tgt in wanted}
+    assert set(second) == wanted
+    assert any(pair not in wanted for pair in given[59])  # to the last of them
+    plain = [read(batch, tokenizer) for batch in batches(job(material, *more), 40)]
+    assert given[60:] == plain
+
+
+def test_both_stages_go_on_exactly_from_a_state(material: Material) -> None:
+    settings = ("data.both_directions=0.5", "data.bpe_dropout=0.3", "data.source_dropout=0.2", "train.max_steps=40")
+    whole, given, states = job(material, *settings).stream(None, pin=False), [], []
+    for batch in islice(whole, 40):
+        given.append(batch)
+        states.append(whole.state())
+    whole.close()
+    for at in (0, 7, 18, 19, 20, 31):
+        for longer in ((), ("train.max_steps=400",)):  # the stage ends where it did
+            rest = job(material, *settings, *longer).stream(states[at], pin=False)
+            for found, expected in zip(islice(rest, 5), given[at + 1 :], strict=False):
+                assert torch.equal(found.src, expected.src)
+                assert torch.equal(found.tgt_out, expected.tgt_out)
+            rest.close()

@@ -113,7 +113,7 @@ def test_dropped_pairs_drop_their_links(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    ["data.bpe_dropout=0.1", "train.compile=true", "train.recompute=true"],
+    ["data.bpe_dropout=0.1", "data.both_directions=0.3", "train.compile=true", "train.recompute=true"],
 )
 def test_what_does_not_go_with_it(setting: str) -> None:
     config = apply_settings(RunConfig(), ["train.alignment_weight=0.05", setting])
