@@ -28,8 +28,8 @@ from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.tasks.validation import shown, validation_bleu
 from sightline.training.packed import packs
-from sightline.training.trainer import Stream
 from sightline.training.step import Objective, translation_objective, validation_loss
+from sightline.training.trainer import Stream
 
 
 @dataclass(frozen=True)
