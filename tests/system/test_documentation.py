@@ -127,6 +127,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "path/to/gpt2": checkpoint("gpt2"),
     "path/to/checkpoint": checkpoint("gpt2"),
     "path/to/t5": checkpoint("t5"),
+    "path/to/opus-mt": checkpoint("marian"),
     "path/to/nllb": checkpoint("m2m", marks=["eng_Latn", "deu_Latn"]),
     "path/to/llama": checkpoint("llama"),
     "path/to/bert": checkpoint("bert", marks=["[MASK]"], mask_token="[MASK]"),

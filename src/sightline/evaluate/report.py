@@ -102,11 +102,11 @@ def render(report: Report) -> str:
 
 
 def describe_length(score: Score) -> str:
-    """
-        >>> from sightline.decode.contract import Written
-    from sightline.evaluate.bleu import Length
-        >>> describe_length(Score("BLEU", 40.0, "", Length(950, 1000, 0.9487)))
-        'length ratio 0.950 (950 of 1,000 tokens), brevity penalty 0.949'
+    """How long the output is beside the references.
+
+    >>> from sightline.evaluate.bleu import Length
+    >>> describe_length(Score("BLEU", 40.0, "", Length(950, 1000, 0.9487)))
+    'length ratio 0.950 (950 of 1,000 tokens), brevity penalty 0.949'
     """
     length = score.length
     assert length

@@ -67,6 +67,7 @@ def write_family(folder: Path, model: FamilyModel) -> None:
     """Write a model directory of ours; `UserError` where there is something else already."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: is there already; name a new folder")
+    _ = module_files(model.path)  # a UserError before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {
         name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()

@@ -1,6 +1,7 @@
 """What is kept of a run's translations belongs to the model that made them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ class Echo:
         self.decode_config = DecodeConfig()
         self.then = then
 
+    def settings(self, **overrides: Any) -> DecodeConfig:
+        return replace(self.decode_config, **overrides)
+
     def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:
         self.then()
         return [Translation(f"{text}\r\u2028", 0.0, 0.0, [], [], [], 1) for text in texts]
@@ -34,7 +38,7 @@ def run(make_run: Any) -> Any:
 
 
 def of(run: Any, monkeypatch: pytest.MonkeyPatch, model: Echo, **overrides: Any) -> list[str]:
-    monkeypatch.setattr("sightline.api.load_translator", lambda *_: model)
+    monkeypatch.setattr("sightline.api.load_trained", lambda *_: model)
     return Hypotheses(run, "cpu", overrides, lambda _: None).of(TEXTS)
 
 
