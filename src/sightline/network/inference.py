@@ -28,7 +28,6 @@ from sightline.network.transformer import Transformer
 
 # Positions that the encoder takes at once: what a layer makes of more of them does not stay in the processor's cache.
 _AT_ONCE = 512
-HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class InferenceTransformer(nn.Module):

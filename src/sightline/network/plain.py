@@ -60,12 +60,16 @@ def _front_is_plain(front: nn.Module) -> bool:
 def attention_is_plain(attention: MultiHeadAttention) -> bool:
     """Whether it is section 3.2's: a head of keys and values for each of queries, nothing done to either, biases."""
     projections = attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj
-    kernel, d_k = attention.kernel, attention.q_proj.out_features // attention.n_heads
     return (
-        type(kernel) is DotProduct
-        and kernel.scale in (0.0, d_k**-0.5)
+        scores_are_plain(attention)
         and isinstance(attention.rotate, AsItIs)
         and isinstance(attention.q_norm, nn.Identity)
-        and attention.n_kv_heads == attention.n_heads
         and all(projection.bias is not None for projection in projections)
     )
+
+
+def scores_are_plain(attention: MultiHeadAttention) -> bool:
+    """Whether queries and keys, whatever was done to them, meet as in equation 1, a head of each for the other."""
+    kernel, d_k = attention.kernel, attention.q_proj.out_features // attention.n_heads
+    paper = type(kernel) is DotProduct and kernel.scale in (0.0, d_k**-0.5)
+    return paper and attention.n_kv_heads == attention.n_heads

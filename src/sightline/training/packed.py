@@ -19,9 +19,10 @@ from torch.nn import functional as F
 
 from sightline.native.library import Inputs, PackedShape, training_library
 from sightline.native.network import LANES
-from sightline.network.attention import AsItIs, DotProduct, MultiHeadAttention, merge_heads, split_heads
+from sightline.network.attention import AsItIs, MultiHeadAttention, merge_heads, split_heads
 from sightline.network.embeddings import Embeddings
 from sightline.network.masks import Causal, Everywhere
+from sightline.network.plain import scores_are_plain
 from sightline.network.transformer import Transformer
 
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
@@ -113,8 +114,8 @@ def _decoder_layer(layer: Any, x: Tensor, memory: Tensor, own: Packing, cross: P
 def _self_attention(a: MultiHeadAttention, x: Float[Tensor, "1 rows d_model"], packing: Packing) -> Tensor:
     qkv, kv = _project(x[0], a.q_proj, a.k_proj, a.v_proj), None
     if not _untouched(a):
-        q, k, v = qkv.split([a.q_proj.out_features, a.k_proj.out_features, a.v_proj.out_features], -1)
-        qkv, kv = _turned(a, q, a.q_norm, packing), torch.cat([_turned(a, k, a.k_norm, packing), v], -1)
+        q, kv = qkv.split([a.q_proj.out_features, qkv.size(1) - a.q_proj.out_features], -1)
+        qkv, kv = _turned(a, q, a.q_norm, packing), _with_turned_keys(a, kv, packing)
     return a.o_proj(packed_attention(qkv, kv, a.n_heads, _widths(a), packing))[None]
 
 
@@ -125,6 +126,12 @@ def _turned(
     return merge_heads(a.rotate(norm(split_heads(x[None], a.n_heads)), packing.places))[0]
 
 
+def _with_turned_keys(a: MultiHeadAttention, kv: Float[Tensor, "rows _"], packing: Packing) -> Float[Tensor, "rows _"]:
+    """Keys, turned, beside values."""
+    k, v = kv.split([a.k_proj.out_features, a.v_proj.out_features], -1)
+    return torch.cat([_turned(a, k, a.k_norm, packing), v], -1)
+
+
 def _untouched(a: MultiHeadAttention) -> bool:
     """Whether queries and keys are what the projections make of them."""
     return isinstance(a.rotate, AsItIs) and isinstance(a.q_norm, nn.Identity)
@@ -133,8 +140,7 @@ def _untouched(a: MultiHeadAttention) -> bool:
 def _cross_attention(a: MultiHeadAttention, x: Tensor, memory: Tensor, packing: Packing) -> Tensor:
     q, kv = a.q_proj(x[0]), _project(memory[0], a.k_proj, a.v_proj)
     if not _untouched(a):  # by a norm: across sequences nothing is turned
-        k, v = kv.split([a.k_proj.out_features, a.v_proj.out_features], -1)
-        q, kv = _turned(a, q, a.q_norm, packing), torch.cat([_turned(a, k, a.k_norm, packing), v], -1)
+        q, kv = _turned(a, q, a.q_norm, packing), _with_turned_keys(a, kv, packing)
     return a.o_proj(packed_attention(q, kv, a.n_heads, _widths(a), packing))[None]
 
 
@@ -172,13 +178,10 @@ def can_pack(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> bool:
 
 def _is_known(attention: MultiHeadAttention) -> bool:
     """Whether packed attention computes it: a head of keys and values for each of queries, the paper's scores."""
-    kernel, d_k = attention.kernel, _widths(attention)[0]
     projections = attention.q_proj, attention.k_proj, attention.v_proj
     return (
-        type(kernel) is DotProduct
-        and kernel.scale in (0.0, d_k**-0.5)
+        scores_are_plain(attention)
         and (isinstance(attention.rotate, AsItIs) or _is_rotary(attention.rotate))
-        and attention.n_kv_heads == attention.n_heads
         and len({projection.bias is None for projection in projections}) == 1
     )
 
