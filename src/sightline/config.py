@@ -39,7 +39,6 @@ POSITIVE: Range = "greater than 0", lambda x: x > 0
 SHARE: Range = "greater than 0 and at most 1", lambda x: 0 < x <= 1
 RATE: Range = "at least 0 and less than 1", lambda x: 0 <= x < 1
 A_CHARACTER: Range = "at least 8", lambda x: x >= 8  # any, in bytes, with its end mark and what is declared before it
-ANY: Range = "a number", lambda x: True
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ class DataConfig:
 class TrainConfig:
     """The training procedure; section 5 of the paper."""
 
-    seed: int = setting(1, "of everything random: parameters, dropout, batches", ANY)
+    seed: int = setting(1, "of everything random: parameters, dropout, batches")
     max_steps: int = setting(100_000, "optimiser updates (section 5.2)", POSITIVE)
     tokens_per_batch: int = setting(25_000, "rows x longest side (5.1); target pieces if drawn at random", POSITIVE)
     batching: str = choice(("auto", "random", "bucketed"), "auto: random where padding costs nothing", only_for=DECODER)
@@ -160,7 +159,7 @@ class TrainConfig:
     optimizer: str = choice(("adam", "muon"), "muon: orthogonalised momentum on hidden matrices, Adam on the rest")
     betas: tuple[float, float] = setting((0.9, 0.98), "of Adam", RATE)
     eps: float = setting(1e-9, "of Adam", POSITIVE)
-    weight_decay: float = setting(0.0, "decoupled (AdamW); 0 = Adam as in the paper")
+    weight_decay: float = setting(0.0, "of matrices, decoupled (AdamW); 0 = Adam as in the paper")
     clip_norm: float = setting(0.0, "largest gradient norm; 0 = no clipping")
     label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, only_for=TEXT)
     r_drop: float = setting(0.0, "weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off", only_for=DECODER)
