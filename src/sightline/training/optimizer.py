@@ -67,18 +67,11 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
 
 
 def _adam(parameters: Iterable[nn.Parameter], train: TrainConfig) -> torch.optim.Optimizer:
-    """Adam; with weight decay AdamW (arXiv:1711.05101), which leaves biases and the gains of norms as they are."""
-    settings = {"lr": 0.0, "betas": tuple(train.betas), "eps": train.eps, "fused": True}
-    if not train.weight_decay:
-        return torch.optim.Adam(parameters, **settings)
-    of_matrices, of_vectors = [], []
-    for parameter in parameters:
-        (of_matrices if parameter.dim() > 1 else of_vectors).append(parameter)
-    groups = [
-        {"params": of_matrices, "weight_decay": train.weight_decay},
-        {"params": of_vectors, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW([group for group in groups if group["params"]], **settings)
+    """AdamW (arXiv:1711.05101), which without weight decay is Adam; biases and the gains of norms never decay."""
+    given = list(parameters)
+    matrices, vectors = ([p for p in given if (p.dim() > 1) == is_matrix] for is_matrix in (True, False))
+    groups = [{"params": matrices, "weight_decay": train.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=0.0, betas=train.betas, eps=train.eps, fused=True)
 
 
 def gradient_norm(model: nn.Module) -> Float[Tensor, ""]:
