@@ -14,12 +14,13 @@ from exports import load_transformers, vocabulary
 from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
+from sightline.checkpoint.beside import read_shortlist
+from sightline.checkpoint.trained import read_model_directory, read_settings
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.decode.steps import pad_sources
-from sightline.model_directory import read_model_directory, read_settings, read_shortlist
 from sightline.network.transformer import Transformer
 
 Tokens = list[int]

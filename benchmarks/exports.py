@@ -11,13 +11,14 @@ import tokenizers
 import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
+from sightline.checkpoint.beside import SHORTLIST, read_shortlist
+from sightline.checkpoint.trained import read_model_directory as read_model_directory
+from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config import DecodeConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.export import ctranslate2, hf
 from sightline.export.exported import read_exported
 from sightline.families.sightline import build_model
-from sightline.model_directory import SHORTLIST, read_shortlist, write_settings, write_weights
-from sightline.model_directory import read_model_directory as read_model_directory
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
 

@@ -26,7 +26,7 @@ import machine
 import torch
 from workers import Worker, peak_memory
 
-from sightline.families.export import write_checkpoint
+from sightline.checkpoint.write import write_checkpoint
 from sightline.families.registry import FAMILIES
 from sightline.network.build import build
 

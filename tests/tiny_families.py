@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from sightline.families.export import write_checkpoint
+from sightline.checkpoint.write import write_checkpoint
 from sightline.families.registry import FAMILIES
 from sightline.network.build import build
 

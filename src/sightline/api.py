@@ -1,7 +1,7 @@
 """The public verbs: `load` a model, `train` one. Everything a program needs to use Sightline as a library.
 
 What only training, scoring or drafts need is imported there: a first translation is not to wait for it. Torch itself is
-one of these things where the compiled library can translate (`compiled`).
+one of these things where the compiled library can translate (`checkpoint.compiled`).
 """
 
 import json
@@ -11,20 +11,14 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.compiled import is_for_library
+from sightline.checkpoint.compiled import is_for_library
+from sightline.checkpoint.trained import ModelDirectory, read_model_directory, task_of
 from sightline.config import longest_sequence, meaningful
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import EncoderDecoder
 from sightline.decode.translator import Translation, Translator
 from sightline.device import choose_device, device_name
 from sightline.errors import UserError
-from sightline.model_directory import (
-    SHORTLIST,
-    ModelDirectory,
-    read_model_directory,
-    read_shortlist,
-    task_of,
-)
 from sightline.pairs import PairVerbs
 from sightline.training.allocator import keep_freed_memory
 from sightline.verbs import TranslationVerbs
@@ -80,6 +74,8 @@ class Model(PairVerbs, TranslationVerbs):
         return bool(self.silent_heads)
 
     def _read_shortlist(self) -> CandidateTable:
+        from sightline.checkpoint.beside import read_shortlist
+
         shortlist = read_shortlist(self.path, self.tokenizer)
         return CandidateTable(shortlist.frequent, shortlist.likely)
 
@@ -97,6 +93,8 @@ class Model(PairVerbs, TranslationVerbs):
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
+        from sightline.checkpoint.beside import SHORTLIST
+
         return {
             "parameters": self._trained.n_parameters,
             "vocabulary": self.tokenizer.vocab_size,
@@ -123,15 +121,15 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
         A `Model`, which translates, and so does a `sightline.ensemble.Ensemble`, of a list; of `--task denoise` a
         `sightline.tasks.denoising.Denoiser`, of `--task classify` a `sightline.tasks.classification.Classifier`, of
         `--task forecast` a `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline
-        import` made of it, a `sightline.families.folder.FamilyModel`, whose `network` is the torch module and whose
+        import` made of it, a `sightline.checkpoint.folder.FamilyModel`, whose `network` is the torch module and whose
         verbs are those of its kind of network (`sightline.generation.models`); of an XLNet a
         `sightline.generation.permutation.PermutationModel`.
 
     Raises:
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
     """
-    from sightline.families.hub import folder_of
-    from sightline.families.layout import is_family
+    from sightline.checkpoint.hub import folder_of
+    from sightline.checkpoint.layout import is_family
 
     if not isinstance(path, str | Path):
         return load_translators(path, device)
@@ -155,8 +153,8 @@ def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto")
     Raises:
         UserError: it is a model of another task, or a network that does not read and write texts.
     """
-    from sightline.families.hub import folder_of
-    from sightline.families.layout import is_family
+    from sightline.checkpoint.hub import folder_of
+    from sightline.checkpoint.layout import is_family
 
     if not is_family(folder := folder_of(path)):
         return load_trained(folder, device)
@@ -191,7 +189,7 @@ def load_denoiser(path: str | Path, device: str = "auto") -> "Denoiser":
 
 def load_classifier(path: str | Path, device: str = "auto") -> "Classifier":
     """`load` for a classifier; `UserError` where it is a model of another task."""
-    from sightline.pooled_directory import read_classifier_directory
+    from sightline.checkpoint.pooled import read_classifier_directory
     from sightline.tasks.classification import Classifier
 
     chosen = choose_device(device)
@@ -200,7 +198,7 @@ def load_classifier(path: str | Path, device: str = "auto") -> "Classifier":
 
 def load_forecaster(path: str | Path, device: str = "auto") -> "Forecaster":
     """`load` for a forecaster; `UserError` where it is a model of another task."""
-    from sightline.pooled_directory import read_forecaster_directory
+    from sightline.checkpoint.pooled import read_forecaster_directory
     from sightline.tasks.forecasting import Forecaster
 
     chosen = choose_device(device)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sightline.checkpoint.trained import TOKENIZER
 from sightline.config import DecodeConfig
 from sightline.decode.contract import EncoderDecoder, OwnSearch
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
-from sightline.model_directory import TOKENIZER
 from sightline.native.network import Ensemble as CompiledEnsemble
 from sightline.native.network import Network
 from sightline.verbs import TranslationVerbs

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.decode.translator import clean_text
-from sightline.model_directory import read_alignment
 
 if TYPE_CHECKING:
     from sightline.data.links import GoldLinks, Links
@@ -73,6 +72,7 @@ class PairVerbs:
     @property
     def known_alignment_head(self) -> "AlignmentHead | None":
         """The attention that was chosen in the model's folder; None where none was."""
+        from sightline.checkpoint.beside import read_alignment
         from sightline.inspect.alignment import AlignmentHead
 
         chosen = read_alignment(self.path)

@@ -16,13 +16,20 @@ import torch
 from torch import Tensor
 
 import sightline
+from sightline.checkpoint.trained import (
+    CONFIG,
+    read_settings,
+    settings_for,
+    write_decoding,
+    write_settings,
+    write_weights,
+)
 from sightline.config import WITH_DECODER, RunConfig, apply_settings, check, flatten, load_recipe
 from sightline.data.amount import parse_amount
 from sightline.data.first_look import check_files
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.model_card import DECODING, model_card, with_row
-from sightline.model_directory import CONFIG, read_settings, settings_for, write_decoding, write_settings, write_weights
 from sightline.network.parameters import count_parameters
 from sightline.tasks.job import Job, TrainRequest, say
 from sightline.tasks.translation import continuing

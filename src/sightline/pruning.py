@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sightline.checkpoint.beside import SHORTLIST, write_alignment
+from sightline.checkpoint.trained import CONFIG, write_settings, write_weights
 from sightline.errors import UserError
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, all_heads, heads_left, parameters_without
 from sightline.model_card import model_card
-from sightline.model_directory import CONFIG, SHORTLIST, write_alignment, write_settings, write_weights
 
 if TYPE_CHECKING:
     from sightline.api import Model

@@ -9,15 +9,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sightline.checkpoint.beside import SHORTLIST
+from sightline.checkpoint.layout import WEIGHTS, is_family, weight_files
+from sightline.checkpoint.trained import CARD
 from sightline.config import RunConfig
 from sightline.errors import UserError
-from sightline.families.layout import WEIGHTS, is_family, weight_files
 from sightline.model_card import NOUNS, card_rows, read_rows
-from sightline.model_directory import CARD, SHORTLIST
 
 if TYPE_CHECKING:
-    from sightline.families.folder import FamilyModel
-    from sightline.relatives.folder import XLNetModel
+    from sightline.checkpoint.folder import FamilyModel
+    from sightline.checkpoint.xlnet import XLNetModel
 
 VERBS = {  # of the models of families: the commands
     "generate": "generate",
@@ -97,7 +98,7 @@ def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
 
 def _of_family(folder: Path, model: "FamilyModel | XLNetModel") -> dict[str, str]:
     """A folder in the Hugging Face layout, or what `sightline import` made of one."""
-    from sightline.families.precision import dtype_for, name_of
+    from sightline.checkpoint.precision import dtype_for, name_of
 
     parameter = next(iter(model.network.parameters()))
     files = weight_files(folder)

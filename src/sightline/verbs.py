@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.compiled import COMPUTES
+from sightline.checkpoint.compiled import COMPUTES
 from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import Draft

@@ -41,7 +41,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.evaluate.significance",
     "sightline.generation",
     "sightline.inspect",
-    "sightline.pooled_directory",
+    "sightline.checkpoint.pooled",
     "sightline.aside.study",
     "sightline.tasks.alignment",
     "sightline.tasks.classification",

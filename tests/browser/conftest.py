@@ -18,11 +18,11 @@ import pytest
 import torch
 
 from sightline.architectures import build_network
+from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import prepare
 from sightline.data.tokenizer import Tokenizer
-from sightline.model_directory import write_settings, write_weights
 from sightline.network.parameters import parameters_of
 
 collect_ignore_glob = [] if os.environ.get("SIGHTLINE_BROWSER") else ["test_*.py"]

@@ -21,12 +21,12 @@ from published import PUBLISHED, REFUSED
 from torch import Tensor
 
 import sightline
+from sightline.checkpoint.folder import FamilyModel
+from sightline.checkpoint.write import write_checkpoint
 from sightline.cli import main
 from sightline.decode.constraints import FREE, Limits
 from sightline.decode.search import SearchOptions, beam_search
 from sightline.decode.steps import step_of
-from sightline.families.export import write_checkpoint
-from sightline.families.folder import FamilyModel
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
 from sightline.network.halves import DecoderOnly, EncoderOnly
@@ -474,7 +474,7 @@ def test_a_published_configuration_is_a_network_of_the_same_shape(name: str) -> 
     made = dict(network.named_parameters()) | {k: x for k, x in network.named_buffers() if k == "final_logits_bias"}
     family = FAMILIES[values["model_type"]]
     config = family.config_from_hf(values)
-    if config.family in ("t5", "mt5"):  # the file decides, see `families.checkpoint`
+    if config.family in ("t5", "mt5"):  # the file decides, see `checkpoint.published`
         config = replace(config, tie_head=config.tie_head and "lm_head.weight" not in made)
     config = replace(config, head_bias=config.head_bias and "final_logits_bias" in made)
     shapes = {key: tuple(parameter.shape) for key, parameter in build_unfilled(config).named_parameters()}

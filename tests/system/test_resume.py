@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from sightline.checkpoint.trained import write_decoding
 from sightline.config import DecodeConfig
 from sightline.model_card import DECODING, with_row
-from sightline.model_directory import write_decoding
 
 STEPS = 45
 RECIPE = f"""

@@ -14,6 +14,8 @@ import torch
 
 import sightline
 from sightline.architectures import build_network
+from sightline.checkpoint.beside import write_shortlist
+from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.cli import main
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig, load_recipe
 from sightline.data.shortlist import Shortlist
@@ -21,7 +23,6 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import decode_tokens
 from sightline.ensemble import Ensemble
 from sightline.errors import UserError
-from sightline.model_directory import write_settings, write_shortlist, write_weights
 from sightline.native.library import library
 from sightline.native.network import Ensemble as CompiledEnsemble
 from sightline.network.parameters import parameters_of

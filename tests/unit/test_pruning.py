@@ -7,13 +7,14 @@ import torch
 
 import sightline
 from sightline.api import Model
+from sightline.checkpoint.beside import write_alignment
+from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.config import DataConfig, ModelConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, listed
-from sightline.model_directory import read_settings, write_alignment, write_settings, write_weights
 from sightline.pruning import parse_count, write_pruned
 
 TEXTS = ["a little dog runs", "two cats", "", "the old sofa sleeps"]

@@ -45,8 +45,8 @@ def run_align(options: argparse.Namespace) -> None:
 
 
 def _choose_head(model: Any, sources: list[str], targets: list[str], path: str) -> None:
+    from sightline.checkpoint.beside import write_alignment
     from sightline.data.links import check_links, read_gold
-    from sightline.model_directory import write_alignment
 
     gold = read_gold(path)
     check_links(path, [pair.possible for pair in gold], sources, targets)

@@ -89,7 +89,7 @@ def _backtranslate_options(commands: Any) -> None:
 def run_backtranslate(options: argparse.Namespace) -> None:
     """A corpus whose targets are the lines of the text and whose sources are the model's."""
     from sightline.backtranslation import back_translate
-    from sightline.model_directory import task_of
+    from sightline.checkpoint.trained import task_of
 
     task_of(options.model)
     as_line = _format(options.output)
@@ -160,10 +160,11 @@ def _shortlist_options(commands: Any) -> None:
 
 def run_shortlist(options: argparse.Namespace) -> None:
     """Write the shortlist of a model."""
+    from sightline.checkpoint.beside import write_shortlist
+    from sightline.checkpoint.trained import read_model_directory
     from sightline.data.corpus import parse_corpora
     from sightline.data.prepared import prepare, spool
     from sightline.data.shortlist import learn_shortlist
-    from sightline.model_directory import read_model_directory, write_shortlist
 
     directory = read_model_directory(options.model)
     corpus = prepare(spool(parse_corpora(options.train)), directory.tokenizer, directory.config.data)

@@ -121,8 +121,8 @@ def run_evaluate(options: argparse.Namespace) -> None:
     accuracy and F1; of a forecaster errors beside those of naive forecasts.
     """
     from sightline.api import load
+    from sightline.checkpoint.trained import task_of
     from sightline.config import WITH_DECODER
-    from sightline.model_directory import task_of
 
     if options.alignments:
         _evaluate_alignment(options)
@@ -181,9 +181,9 @@ def _print_report(options: argparse.Namespace, report: "Report") -> None:
 
 
 def _tune(options: argparse.Namespace, model: Any, sources: list[str], references: list[list[str]]) -> None:
+    from sightline.checkpoint.trained import write_decoding
     from sightline.evaluate.tuning import tune_length_penalty
     from sightline.model_card import DECODING, with_row
-    from sightline.model_directory import write_decoding
 
     if options.save == IN_MODEL and is_family_model(options.model):
         raise UserError(f"--save: keeps the value in a model that Sightline has trained; write it into {SETTINGS_FILE}")
@@ -226,7 +226,7 @@ def _info_options(commands: Any) -> None:
 def run_info(options: argparse.Namespace) -> None:
     """Ten lines, or the configuration of a model, section by section."""
     from sightline.api import load
-    from sightline.families.hub import folder_of
+    from sightline.checkpoint.hub import folder_of
     from sightline.summary import summary
 
     model = load(options.model, options.device)

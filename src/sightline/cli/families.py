@@ -19,10 +19,10 @@ def run_import(options: argparse.Namespace) -> None:
     """Read a checkpoint, write it as ours, and say what it is."""
     import torch
 
-    from sightline.families.folder import read_family, write_family
-    from sightline.families.hub import folder_of
-    from sightline.families.layout import is_family
-    from sightline.relatives.folder import is_xlnet
+    from sightline.checkpoint.folder import read_family, write_family
+    from sightline.checkpoint.hub import folder_of
+    from sightline.checkpoint.layout import is_family
+    from sightline.checkpoint.xlnet import is_xlnet
 
     folder = folder_of(options.source)
     if is_xlnet(folder):

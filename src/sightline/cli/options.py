@@ -98,8 +98,8 @@ def model_options(parser: argparse.ArgumentParser, needed: bool = True, what: st
 
 def is_family_model(path: str) -> bool:
     """Whether MODEL is a checkpoint of one of the families."""
-    from sightline.families.hub import folder_of
-    from sightline.families.layout import is_family
+    from sightline.checkpoint.hub import folder_of
+    from sightline.checkpoint.layout import is_family
 
     return is_family(folder_of(path))
 

@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sightline.checkpoint.trained import read_model_directory
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.errors import UserError
-from sightline.model_directory import read_model_directory
 from sightline.network.positions import LearnedPositions
 from sightline.network.transformer import Transformer
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
+from sightline.checkpoint.folder import copy_companions, read_family
+from sightline.checkpoint.layout import CONFIG, read_json
+from sightline.checkpoint.published import read_checkpoint
+from sightline.checkpoint.write import write_checkpoint
 from sightline.errors import UserError
-from sightline.families.checkpoint import read_checkpoint
-from sightline.families.export import write_checkpoint
-from sightline.families.folder import copy_companions, read_family
-from sightline.families.layout import CONFIG, read_json
 
 CONVERTERS = {
     "ctranslate2": "ct2-transformers-converter --model FOLDER --output_dir OUT",

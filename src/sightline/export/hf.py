@@ -18,10 +18,10 @@ import tokenizers
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.write import config_to_hf, file_tensors, write_files
 from sightline.config import DecodeConfig
 from sightline.errors import UserError
 from sightline.export.exported import LENGTH, POSITIONS, Exported, has_uneven_heads, position_table, refuse
-from sightline.families.export import config_to_hf, file_tensors, write_files
 from sightline.families.sightline import axes
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.parameters import parameters_of

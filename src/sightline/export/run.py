@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sightline.checkpoint.layout import is_family
 from sightline.config import DecodeConfig
 from sightline.errors import UserError, unknown
 from sightline.export import ctranslate2, family, hf, onnx
 from sightline.export.exported import LENGTH, Exported, read_exported, sample_texts
-from sightline.families.layout import is_family
 
 FORMATS: dict[str, Any] = {"hf": hf, "ctranslate2": ctranslate2, "onnx": onnx}
 EXAMPLE_CHARACTERS = 60

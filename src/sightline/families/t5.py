@@ -74,7 +74,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 def network_from_hf(family: str, k: Keys, scaled: bool) -> NetworkConfig:
     """What T5 and mT5 have in common; `scaled`: the last hidden states are scaled before the head.
 
-    Whether the head is tied the file decides by having a matrix for it or not (see `checkpoint`).
+    Whether the head is tied the file decides by having a matrix for it or not (see `checkpoint.published`).
     """
     kind = k.word("feed_forward_proj", default="relu")
     gated, activation = kind.startswith("gated-"), kind.removeprefix("gated-")

@@ -8,7 +8,7 @@ are one behind the other in it:
 - `%`  head by head: the first head of each part, then the second of each (GPT-NeoX)
 - `+`  with a leading axis of one
 
-Not here: files (`checkpoint`, `export`).
+Not here: files (`sightline.checkpoint`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

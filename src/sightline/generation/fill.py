@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.errors import UserError
-from sightline.families.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sightline.checkpoint.vocabulary import Vocabulary, marks_around
 from sightline.errors import UserError
-from sightline.families.vocabulary import Vocabulary, marks_around
 from sightline.generation.chat import tokenizer_settings
 from sightline.generation.settings import GenerationSettings
 

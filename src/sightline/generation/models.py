@@ -13,16 +13,17 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from sightline.checkpoint.folder import FamilyModel, read_family
+from sightline.checkpoint.layout import read_json
+from sightline.checkpoint.precision import dtype_for
+from sightline.checkpoint.vocabulary import Vocabulary
+from sightline.checkpoint.xlnet import is_xlnet, read_xlnet
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.decode.search import Hypothesis
 from sightline.decode.streaming import growing_text
 from sightline.device import choose_device
 from sightline.errors import UserError
-from sightline.families.folder import FamilyModel, read_family
-from sightline.families.layout import read_json
-from sightline.families.precision import dtype_for
-from sightline.families.vocabulary import Vocabulary
 from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
 from sightline.generation.label import Label, label
@@ -52,7 +53,6 @@ from sightline.network.native_inference import native_available
 from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
 from sightline.pairs import PairVerbs
-from sightline.relatives.folder import is_xlnet, read_xlnet
 
 PREPROCESSOR = "preprocessor_config.json"
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it

@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from sightline.checkpoint.xlnet import XLNetModel
 from sightline.generation.chat import Messages
 from sightline.generation.fill import Filling
 from sightline.generation.models import TextVerbs, fillings, prompt_ids
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
-from sightline.relatives.folder import XLNetModel
 from sightline.relatives.xlnet import XLNet
 
 BEHIND = ("<sep>", "<cls>")  # what its vocabulary puts behind a text

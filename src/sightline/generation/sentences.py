@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sightline.checkpoint.layout import CONFIG, read_json
+from sightline.checkpoint.modules import MODULES, PROMPTS, READING, Module, read_modules
+from sightline.checkpoint.published import open_tensors
 from sightline.errors import UserError, unknown
-from sightline.families.checkpoint import open_tensors
-from sightline.families.layout import CONFIG, read_json
-from sightline.families.modules import MODULES, PROMPTS, READING, Module, read_modules
 from sightline.generation.chat import tokenizer_settings
 from sightline.generation.embed import POOLINGS, Dense, Step, unit
 

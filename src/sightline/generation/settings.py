@@ -10,12 +10,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from sightline.checkpoint.layout import read_json
 from sightline.decode.contract import with_room
 from sightline.decode.ending import PoolFilled
 from sightline.decode.sampling import SamplingOptions
 from sightline.decode.search import Rule, SearchOptions, Stop
 from sightline.errors import UserError, unknown
-from sightline.families.layout import read_json
 
 FILE = "generation_config.json"
 NEW_TOKENS = 128  # where neither file nor caller says how many

@@ -2,7 +2,7 @@
 
 What stands around a text is the family's: Marian has an end mark behind it, BART a start mark before it too, M2M-100
 and NLLB a language's code before it, mBART one behind its end mark, and a T5 is asked in words. What the decoder begins
-with is not the start mark of a text. Not here: the vocabularies themselves (`families.vocabulary`).
+with is not the start mark of a text. Not here: the vocabularies themselves (`checkpoint.vocabulary`).
 """
 
 import re
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from sightline.checkpoint.vocabulary import Vocabulary, marks_around
 from sightline.data.tokenizer import readable
 from sightline.errors import UserError
-from sightline.families.vocabulary import Vocabulary, marks_around
 from sightline.generation.languages import CODED, Languages
 from sightline.generation.settings import GenerationSettings
 

@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.decode.search import Rule
 from sightline.decode.steps import step_of
 from sightline.errors import UserError
-from sightline.families.vocabulary import Vocabulary
 from sightline.generation.decoding import begin, limits_of, not_first, search
 from sightline.generation.settings import GenerationSettings
 from sightline.network.transformer import Transformer

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from sightline.checkpoint.vocabulary import Vocabulary, marks_around
 from sightline.errors import UserError
-from sightline.families.vocabulary import Vocabulary, marks_around
 from sightline.generation.chat import refuse_single
 from sightline.generation.embed import Encoder, embed
 from sightline.generation.sentences import SentenceSettings, read_sentence_settings

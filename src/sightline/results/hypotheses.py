@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from sightline import __version__
+from sightline.checkpoint.beside import SHORTLIST
+from sightline.checkpoint.trained import TOKENIZER, WEIGHTS, write_text
 from sightline.config import DecodeConfig
 from sightline.decode.translator import override
 from sightline.errors import UserError
 from sightline.evaluate.report import describe_search, hypotheses_of
-from sightline.model_directory import SHORTLIST, TOKENIZER, WEIGHTS, write_text
 from sightline.results.runs import Run
 
 FOLDER = "hypotheses"

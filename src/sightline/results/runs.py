@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from sightline.checkpoint.trained import settings_for
 from sightline.config import RunConfig
 from sightline.errors import UserError
-from sightline.model_directory import settings_for
 
 SEED = re.compile(r"[-_.]?(seed|s)?[-_.]?\d+$")  # how names of runs say it
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.architectures import build_pooled
+from sightline.checkpoint.pooled import ClassifierDirectory
 from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
 from sightline.data.batching import EndlessStream, cut_padded, walk_epochs
 from sightline.data.first_look import has_header
@@ -33,7 +34,6 @@ from sightline.errors import UserError
 from sightline.evaluate.classes import LabelReport, label_report
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
-from sightline.pooled_directory import ClassifierDirectory
 from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import Loss
 from sightline.training.step import Objective

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sightline.checkpoint.trained import ModelDirectory
 from sightline.config import RunConfig, longest_sequence, meaningful
 from sightline.data.batching import Noise
 from sightline.data.corpus import Corpus, Pair, plain_texts
@@ -21,7 +22,6 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
-from sightline.model_directory import ModelDirectory
 from sightline.network.parameters import count_parameters
 from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out, hold_out
 from sightline.tasks.translation import TranslationJob, completed, prepare_both

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sightline.architectures import build_pooled
+from sightline.checkpoint.pooled import ForecasterDirectory
 from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
 from sightline.data.batch import TrainingBatch
 from sightline.data.batching import EndlessStream, walk_epochs
@@ -26,7 +27,6 @@ from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
-from sightline.pooled_directory import ForecasterDirectory
 from sightline.tasks.job import TrainRequest, file_names, say
 from sightline.training.loss import Loss
 from sightline.training.step import Objective

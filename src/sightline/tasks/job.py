@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from sightline.checkpoint.trained import TOKENIZER
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import learn_tokenizer
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.model_directory import TOKENIZER
 from sightline.training.step import Objective
 from sightline.training.trainer import Stream
 

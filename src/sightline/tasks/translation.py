@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from sightline.architectures import build_network
+from sightline.checkpoint.trained import CONFIG, ModelDirectory, read_model_directory, read_settings
 from sightline.config import WITH_DECODER, RunConfig, apply_settings, flatten, load_recipe, longest_sequence
 from sightline.data.batch import Batch
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
@@ -22,7 +23,6 @@ from sightline.decode.contract import EncoderDecoder
 from sightline.device import device_name
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
-from sightline.model_directory import CONFIG, ModelDirectory, read_model_directory, read_settings
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, held_out, hold_out, say

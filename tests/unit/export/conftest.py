@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config import DataConfig, ModelConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.families.sightline import build_model
-from sightline.model_directory import write_settings, write_weights
 from sightline.network.parameters import parameters_of
 
 LINES = ["A dog runs over the meadow.", "Ein Hund rennt über die Wiese.", "Two men are playing with it!"]

@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
+from sightline.checkpoint.folder import read_family, write_family
 from sightline.config import ModelConfig
 from sightline.errors import UserError
 from sightline.export import hf, run
 from sightline.export.exported import LENGTH, has_uneven_heads, read_exported, sample_texts
 from sightline.export.run import export_model
-from sightline.families.folder import read_family, write_family
 from sightline.families.sightline import axes, stack
 
 MakeModel = Callable[..., Path]

@@ -9,8 +9,8 @@ import pytest
 from published import PUBLISHED, REFUSED
 
 import sightline
+from sightline.checkpoint.published import read_checkpoint
 from sightline.errors import UserError
-from sightline.families.checkpoint import read_checkpoint
 from sightline.families.registry import FAMILIES
 from sightline.network.axes import NetworkConfig
 from sightline.network.unfilled import build_unfilled

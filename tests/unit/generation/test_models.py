@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from tiny_families import HEARING
 
 import sightline
+from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.cli import main
 from sightline.errors import UserError
-from sightline.families.vocabulary import Vocabulary
 from sightline.generation.models import (
     PictureModel,
     ReadingModel,

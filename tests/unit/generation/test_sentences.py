@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, processors
 
 import sightline
+from sightline.checkpoint.published import open_tensors
 from sightline.cli import main
 from sightline.errors import UserError
-from sightline.families.checkpoint import open_tensors
 
 Make = Callable[..., Any]
 TEXTS = ["a", "A longer text", "b c"]

@@ -4,8 +4,8 @@ import pytest
 import tokenizers
 import torch
 
+from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.errors import UserError
-from sightline.families.vocabulary import Vocabulary
 from sightline.generation.settings import GenerationSettings
 from sightline.generation.transcribe import Marks, beginning_of, marks_of, segments, timestamp_rule, windows
 

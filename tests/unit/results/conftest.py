@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sightline.checkpoint.trained import write_settings
 from sightline.config import ModelConfig, RunConfig, TrainConfig
-from sightline.model_directory import write_settings
 from sightline.results.runs import Run, read_runs
 
 MakeRun = Callable[..., Run]

@@ -2,7 +2,7 @@
 
 Tensors are mapped into memory, not copied: what a network has of them are views of the file, unless it computes with
 other numbers (`precision`). Nothing is loaded half: whatever does not fit is named in one `UserError`. Not here:
-tokenizers (`vocabulary`), writing (`export`).
+tokenizers (`vocabulary`), writing (`write`).
 """
 
 import re
@@ -16,11 +16,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from sightline.checkpoint.layout import CONFIG, read_json, weight_files
+from sightline.checkpoint.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
 from sightline.errors import UserError, unknown
 from sightline.families.family import Family
 from sightline.families.keys import Keys
-from sightline.families.layout import CONFIG, read_json, weight_files
-from sightline.families.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
 from sightline.network.axes import NetworkConfig

@@ -15,19 +15,19 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
+from sightline.checkpoint.modules import module_files
+from sightline.checkpoint.precision import refuse_quantised, widest
+from sightline.checkpoint.published import Checkpoint, open_tensors, read_checkpoint
+from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
+from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from sightline.errors import UserError
-from sightline.families.checkpoint import Checkpoint, open_tensors, read_checkpoint
-from sightline.families.layout import CONFIG, WEIGHTS, read_json
-from sightline.families.modules import module_files
-from sightline.families.precision import refuse_quantised, widest
-from sightline.families.vocabulary import FILES as VOCABULARY_FILES
-from sightline.families.vocabulary import Vocabulary, read_vocabulary
 from sightline.network.axes import NetworkConfig
 from sightline.network.axes_file import meaningful, network_config
 from sightline.network.build import Network, tie_head
 from sightline.network.unfilled import build_unfilled, replace_parameter
 
-FORMAT = 1  # as in `model_directory`
+FORMAT = 1  # as in `trained`
 KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jinja")  # for whoever generates
 
 

@@ -1,6 +1,6 @@
 """Model directories of classifiers and forecasters: an encoder alone, and labels or the statistics of a series.
 
-Files and settings are those of `model_directory`.
+Files and settings are those of `trained`.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from sightline.architectures import build_pooled, with_parameters
+from sightline.checkpoint.trained import CONFIG, WEIGHTS, read_tokenizer, read_weights, settings_for
 from sightline.config import RunConfig
 from sightline.data.series import Scaling
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.model_directory import CONFIG, WEIGHTS, read_tokenizer, read_weights, settings_for
 from sightline.network.pooled import PooledEncoder
 
 

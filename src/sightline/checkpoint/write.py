@@ -8,7 +8,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sightline.families.layout import CONFIG, WEIGHTS
+from sightline.checkpoint.layout import CONFIG, WEIGHTS
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
 from sightline.network.axes import NetworkConfig

@@ -13,20 +13,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sightline import model_directory as module
+from sightline.checkpoint import trained as module
+from sightline.checkpoint.beside import read_shortlist, write_shortlist
+from sightline.checkpoint.trained import read_model_directory, write_settings, write_weights
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
-from sightline.model_directory import (
-    read_model_directory,
-    read_shortlist,
-    write_settings,
-    write_shortlist,
-    write_weights,
-)
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sightline.checkpoint.hub import folder_of
 from sightline.errors import UserError
-from sightline.families.hub import folder_of
 
 
 class Hub:

@@ -1,6 +1,6 @@
 """Which numbers a network computes with: those of its file, or others; and which files have none that can be used.
 
-Not here: reading files (`checkpoint`), and int8 of models that Sightline has trained (`sightline.network.quantized`).
+Not here: reading files (`published`), and int8 of models that Sightline has trained (`sightline.network.quantized`).
 """
 
 import re
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.layout import CONFIG, file_of
 from sightline.errors import UserError, unknown
-from sightline.families.layout import CONFIG, file_of
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 READABLE = (*DTYPES.values(), torch.float64)  # the last only to convert it

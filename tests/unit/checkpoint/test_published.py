@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import sightline
+from sightline.checkpoint.precision import dtype_for
+from sightline.checkpoint.published import read_checkpoint
 from sightline.errors import UserError
-from sightline.families.checkpoint import read_checkpoint
-from sightline.families.precision import dtype_for
 from sightline.network.build import Network
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])

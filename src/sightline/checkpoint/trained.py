@@ -1,10 +1,10 @@
 """The model directory: a folder that holds everything translation needs and points nowhere else.
 
 `config.json` (how it was made), `model.safetensors`, `tokenizer.json`, `generation_config.json` (how to decode) and
-`README.md` (the model card); `shortlist.safetensors` where one was learnt, `alignment.json` where the attention that
-aligns words best was chosen. Nothing in it is ever unpickled. Each file is replaced in one step, so that a reader never
-sees half of one. A classifier does without the search settings, a forecaster also without a tokenizer; labels and the
-statistics of a series stand in `config.json` (`pooled_directory` reads those two).
+`README.md` (the model card); what was learnt of the model afterwards is `beside`. Nothing in it is ever unpickled. Each
+file is replaced in one step, so that a reader never sees half of one. A classifier does without the search settings, a
+forecaster also without a tokenizer; labels and the statistics of a series stand in `config.json` (`pooled` reads those
+two).
 
 Nothing here needs torch but the network itself, when it is asked for.
 """
@@ -16,27 +16,22 @@ from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from sightline.compiled import COMPUTES, Weights, compiled, fits, is_for_library
+from sightline.checkpoint.compiled import COMPUTES, Weights, compiled, fits, is_for_library
+from sightline.checkpoint.layout import read_json
 from sightline.config import DecodeConfig, ModelConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
-from sightline.families.layout import read_json
 from sightline.native.network import Network as CompiledNetwork
-
-if TYPE_CHECKING:
-    from sightline.data.shortlist import Shortlist
 
 FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 GENERATION, CARD = "generation_config.json", "README.md"
-SHORTLIST = "shortlist.safetensors"
-ALIGNMENT = "alignment.json"
 
 
 class Trained:
@@ -102,22 +97,22 @@ def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None,
         folder.mkdir(parents=True, exist_ok=True)
     tables = replace(config, data=replace(config.data, tokenizer="")).as_dict()
     if tokenizer:
-        _write(folder / TOKENIZER, tokenizer.save)
+        write_file(folder / TOKENIZER, tokenizer.save)
     if config.model.task == "translate":
-        _write_json(folder / GENERATION, asdict(config.decode))
-    _write_json(folder / CONFIG, {"format": FORMAT, **about, **tables})
+        write_json(folder / GENERATION, asdict(config.decode))
+    write_json(folder / CONFIG, {"format": FORMAT, **about, **tables})
 
 
 def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> None:
     """The weights, tensors on whatever device, in float32; and the model card."""
     arrays = {name: value.detach().float().cpu().contiguous().numpy() for name, value in parameters.items()}
-    _write(folder / WEIGHTS, lambda path: save_file(arrays, path, {"format": "pt"}))
+    write_file(folder / WEIGHTS, lambda path: save_file(arrays, path, {"format": "pt"}))
     write_text(folder / CARD, card)
 
 
 def write_decoding(folder: Path, decode: DecodeConfig, edit: Callable[[str], str]) -> None:
     """Other settings to decode with, and the card as `edit` makes it of the one there is."""
-    _write_json(folder / GENERATION, asdict(decode))
+    write_json(folder / GENERATION, asdict(decode))
     card = folder / CARD
     if card.is_file():
         write_text(card, edit(card.read_text(encoding="utf-8")))
@@ -224,61 +219,6 @@ def read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
     return tokenizer
 
 
-def write_shortlist(folder: Path, shortlist: "Shortlist", tokenizer: Tokenizer) -> Path:
-    """The shortlist of a model directory; returns where it is."""
-    path = folder / SHORTLIST
-    tensors = {"frequent": shortlist.frequent, "likely": shortlist.likely}
-    metadata = {"tokenizer": tokenizer.fingerprint}
-    _write(path, lambda draft: save_file(tensors, draft, metadata))
-    return path
-
-
-def read_shortlist(folder: Path, tokenizer: Tokenizer) -> "Shortlist":
-    """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces."""
-    from sightline.data.shortlist import Shortlist
-
-    path = folder / SHORTLIST
-    learn = f"`sightline shortlist {folder} --train SRC TGT`"
-    if not path.is_file():
-        raise UserError(f"{folder}: has no {SHORTLIST}; learn one with {learn}, or do without --shortlist")
-    try:
-        with safe_open(path, "np") as file:
-            made_for = (file.metadata() or {}).get("tokenizer")
-            frequent, likely = file.get_tensor("frequent"), file.get_tensor("likely")
-    except (SafetensorError, OSError, TypeError) as error:
-        raise UserError(f"{path}: damaged or no shortlist ({error}); learn it anew with {learn}") from None
-    tables = frequent, likely
-    if (frequent.ndim, likely.ndim) != (1, 2) or not all(x.size and x.dtype == np.int32 for x in tables):
-        raise UserError(f"{path}: damaged, for its tables are no lists of pieces; learn it anew with {learn}")
-    if made_for != tokenizer.fingerprint or len(likely) != tokenizer.vocab_size:
-        raise UserError(f"{path}: was learnt for another tokenizer; learn it anew with {learn}")
-    for ids in tables:
-        if ids.min() < 0 or ids.max() >= tokenizer.vocab_size:
-            strange = ids.min() if ids.min() < 0 else ids.max()
-            raise UserError(
-                f"{path}: damaged, for it offers piece {strange} of {tokenizer.vocab_size}; learn it anew with {learn}"
-            )
-    return Shortlist(frequent, likely)
-
-
-def write_alignment(folder: Path, head: Mapping[str, Any]) -> Path:
-    """Which attention aligns words, as `sightline.inspect.alignment.AlignmentHead` puts it; returns the file."""
-    _write_json(folder / ALIGNMENT, head)
-    return folder / ALIGNMENT
-
-
-def read_alignment(folder: Path) -> dict[str, Any] | None:
-    """What `write_alignment` wrote; None where nothing was chosen."""
-    path = folder / ALIGNMENT
-    if not path.is_file():
-        return None
-    head = read_json(path)
-    kinds = {"layer": int, "head": int | None, "row": str}
-    if head.keys() != kinds.keys() or not all(isinstance(head[name], kind) for name, kind in kinds.items()):
-        raise UserError(f"{path}: must say layer, head and row; choose anew with `sightline align {folder} --choose`")
-    return head
-
-
 def _nearest(folder: Path) -> str:
     """A hint at a model directory of a similar name beside or below a wrong path."""
     around = [folder.parent, folder] if folder.is_dir() else [folder.parent]
@@ -287,7 +227,7 @@ def _nearest(folder: Path) -> str:
     return f"; did you mean '{near[0]}'?" if near else "; give the folder that `sightline train --out` wrote"
 
 
-def _write(path: Path, writer: Callable[[Path], Any]) -> None:
+def write_file(path: Path, writer: Callable[[Path], Any]) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with writing(path, SafetensorError):
@@ -301,10 +241,10 @@ def write_text(path: Path, text: str) -> None:
     """A file of a model directory, replaced in one step; `UserError` where it cannot be written."""
     try:
         path.parent.mkdir(exist_ok=True)
-        _write(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
+        write_file(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    _write(path, lambda draft: draft.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8"))
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    write_file(path, lambda draft: draft.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8"))

@@ -1,7 +1,7 @@
 """From the arrays of a model directory to a Transformer of the compiled library, without a module of torch.
 
 `network/native_inference.py` does the same for a Transformer that torch has already. Not here: reading files
-(`model_directory`), and what the library does (`native`).
+(`trained`), and what the library does (`native`).
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,9 @@ from safetensors.torch import load_file, save_file
 
 import sightline
 from sightline import verbs
-from sightline.compiled import compiled, fits, is_for_library, parameter_shapes
+from sightline.checkpoint.beside import write_shortlist
+from sightline.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
+from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
@@ -23,7 +25,6 @@ from sightline.decode import engine
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
-from sightline.model_directory import write_settings, write_shortlist, write_weights
 from sightline.native.library import library
 from sightline.native.positions import sinusoids
 from sightline.network.parameters import count_parameters, parameters_of

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
+from sightline.checkpoint.precision import refuse_quantised, refuse_quantised_config, widest
+from sightline.checkpoint.published import open_tensors
+from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from sightline.errors import UserError
-from sightline.families.checkpoint import open_tensors
-from sightline.families.layout import CONFIG, WEIGHTS, read_json
-from sightline.families.precision import refuse_quantised, refuse_quantised_config, widest
-from sightline.families.vocabulary import Vocabulary, read_vocabulary
 from sightline.relatives.xlnet import XLNet, XLNetShape
 from sightline.relatives.xlnet_checkpoint import shape_from_hf, xlnet_from_hf
 

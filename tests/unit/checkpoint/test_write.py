@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sightline.families.export import config_to_hf
+from sightline.checkpoint.write import config_to_hf
 from sightline.families.registry import FAMILIES
 
 UNEVEN: dict[str, Any] = {  # every value is one that nobody would assume

@@ -17,8 +17,8 @@ import tokenizers
 from tokenizers.implementations import BertWordPieceTokenizer, ByteLevelBPETokenizer
 from tokenizers.processors import RobertaProcessing
 
+from sightline.checkpoint.layout import read_json
 from sightline.errors import UserError
-from sightline.families.layout import read_json
 
 CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")  # as it has them: some of them twice
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # before the pieces of models made with it, whose own marks are three

@@ -1,0 +1,74 @@
+"""What may stand beside a model because it was learnt of it: a shortlist, and which attention aligns words.
+
+`shortlist.safetensors` is of a model that Sightline has trained, `alignment.json` of any that reads and writes.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from sightline.checkpoint.layout import read_json
+from sightline.checkpoint.trained import write_file, write_json
+from sightline.data.shortlist import Shortlist
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+
+SHORTLIST = "shortlist.safetensors"
+ALIGNMENT = "alignment.json"
+
+
+def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer) -> Path:
+    """The shortlist of a model directory; returns where it is."""
+    path = folder / SHORTLIST
+    tensors = {"frequent": shortlist.frequent, "likely": shortlist.likely}
+    metadata = {"tokenizer": tokenizer.fingerprint}
+    write_file(path, lambda draft: save_file(tensors, draft, metadata))
+    return path
+
+
+def read_shortlist(folder: Path, tokenizer: Tokenizer) -> Shortlist:
+    """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces."""
+    path = folder / SHORTLIST
+    learn = f"`sightline shortlist {folder} --train SRC TGT`"
+    if not path.is_file():
+        raise UserError(f"{folder}: has no {SHORTLIST}; learn one with {learn}, or do without --shortlist")
+    try:
+        with safe_open(path, "np") as file:
+            made_for = (file.metadata() or {}).get("tokenizer")
+            frequent, likely = file.get_tensor("frequent"), file.get_tensor("likely")
+    except (SafetensorError, OSError, TypeError) as error:
+        raise UserError(f"{path}: damaged or no shortlist ({error}); learn it anew with {learn}") from None
+    tables = frequent, likely
+    if (frequent.ndim, likely.ndim) != (1, 2) or not all(x.size and x.dtype == np.int32 for x in tables):
+        raise UserError(f"{path}: damaged, for its tables are no lists of pieces; learn it anew with {learn}")
+    if made_for != tokenizer.fingerprint or len(likely) != tokenizer.vocab_size:
+        raise UserError(f"{path}: was learnt for another tokenizer; learn it anew with {learn}")
+    for ids in tables:
+        if ids.min() < 0 or ids.max() >= tokenizer.vocab_size:
+            strange = ids.min() if ids.min() < 0 else ids.max()
+            raise UserError(
+                f"{path}: damaged, for it offers piece {strange} of {tokenizer.vocab_size}; learn it anew with {learn}"
+            )
+    return Shortlist(frequent, likely)
+
+
+def write_alignment(folder: Path, head: Mapping[str, Any]) -> Path:
+    """Which attention aligns words, as `sightline.inspect.alignment.AlignmentHead` puts it; returns the file."""
+    write_json(folder / ALIGNMENT, head)
+    return folder / ALIGNMENT
+
+
+def read_alignment(folder: Path) -> dict[str, Any] | None:
+    """What `write_alignment` wrote; None where nothing was chosen."""
+    path = folder / ALIGNMENT
+    if not path.is_file():
+        return None
+    head = read_json(path)
+    kinds = {"layer": int, "head": int | None, "row": str}
+    if head.keys() != kinds.keys() or not all(isinstance(head[name], kind) for name, kind in kinds.items()):
+        raise UserError(f"{path}: must say layer, head and row; choose anew with `sightline align {folder} --choose`")
+    return head

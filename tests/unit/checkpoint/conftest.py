@@ -1,0 +1,3 @@
+from tiny_checkpoints import configs, write
+
+__all__ = ["configs", "write"]
