@@ -7,42 +7,41 @@
 #include <string.h>
 
 /* 1 / (1 + e^-x) */
-INLINE __m256 sigmoid(__m256 x) {
-    const __m256 one = _mm256_set1_ps(1.0f);
-    __m256 e = exponential(_mm256_or_ps(x, _mm256_set1_ps(-0.0f))); /* of -|x| */
-    __m256 above = _mm256_div_ps(one, _mm256_add_ps(one, e));
-    return _mm256_blendv_ps(above, _mm256_mul_ps(e, above), x);
+INLINE f8 sigmoid(f8 x) {
+    const f8 one = all8(1.0f);
+    f8 e = exponential(negative8(x));
+    f8 above = div8(one, add8(one, e));
+    return by_sign8(x, mul8(e, above), above);
 }
 
 /* x Phi(x), the error function by Abramowitz and Stegun, 7.1.26: within 1.5e-7. */
-INLINE __m256 gelu(__m256 x) {
-    const __m256 one = _mm256_set1_ps(1.0f);
-    __m256 magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
-    __m256 t = _mm256_div_ps(one, _mm256_fmadd_ps(magnitude, _mm256_set1_ps(0.3275911f * 0.70710678f), one));
-    __m256 p = _mm256_set1_ps(0.5f * 1.061405429f);
-    p = _mm256_fmadd_ps(p, t, _mm256_set1_ps(0.5f * -1.453152027f));
-    p = _mm256_fmadd_ps(p, t, _mm256_set1_ps(0.5f * 1.421413741f));
-    p = _mm256_fmadd_ps(p, t, _mm256_set1_ps(0.5f * -0.284496736f));
-    p = _mm256_fmadd_ps(p, t, _mm256_set1_ps(0.5f * 0.254829592f));
-    __m256 e = exponential(_mm256_mul_ps(_mm256_set1_ps(-0.5f), _mm256_mul_ps(x, x)));
-    __m256 outside = _mm256_mul_ps(_mm256_mul_ps(p, t), e); /* Phi(-|x|) */
-    return _mm256_mul_ps(x, _mm256_blendv_ps(_mm256_sub_ps(one, outside), outside, x));
+INLINE f8 gelu(f8 x) {
+    const f8 one = all8(1.0f);
+    f8 t = div8(one, fnma8(negative8(x), all8(0.3275911f * 0.70710678f), one));
+    f8 p = all8(0.5f * 1.061405429f);
+    p = fma8(p, t, all8(0.5f * -1.453152027f));
+    p = fma8(p, t, all8(0.5f * 1.421413741f));
+    p = fma8(p, t, all8(0.5f * -0.284496736f));
+    p = fma8(p, t, all8(0.5f * 0.254829592f));
+    f8 e = exponential(mul8(all8(-0.5f), mul8(x, x)));
+    f8 outside = mul8(mul8(p, t), e); /* Phi(-|x|) */
+    return mul8(x, by_sign8(x, outside, sub8(one, outside)));
 }
 
-INLINE __m256 activated(const Activation kind, __m256 x) {
-    if (kind == RELU) return _mm256_max_ps(_mm256_setzero_ps(), x); /* of two, the latter if one is NaN */
+INLINE f8 activated(const Activation kind, f8 x) {
+    if (kind == RELU) return max8(all8(0), x); /* of two, the latter if one is NaN */
     if (kind == GELU) return gelu(x);
-    if (kind == SILU) return _mm256_mul_ps(x, sigmoid(x));
-    if (kind == QUICK_GELU) return _mm256_mul_ps(x, sigmoid(_mm256_mul_ps(_mm256_set1_ps(1.702f), x)));
+    if (kind == SILU) return mul8(x, sigmoid(x));
+    if (kind == QUICK_GELU) return mul8(x, sigmoid(mul8(all8(1.702f), x)));
     if (kind == NONE) return x;
-    __m256 inner = _mm256_fmadd_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(0.044715f), _mm256_set1_ps(1.0f));
-    inner = _mm256_mul_ps(_mm256_mul_ps(x, inner), _mm256_set1_ps(2 * 0.79788456f)); /* sqrt(2 / pi) */
-    return _mm256_mul_ps(x, sigmoid(inner)); /* 0.5 (1 + tanh(y)) is the sigmoid of 2 y */
+    f8 inner = fma8(mul8(x, x), all8(0.044715f), all8(1.0f));
+    inner = mul8(mul8(x, inner), all8(2 * 0.79788456f)); /* sqrt(2 / pi) */
+    return mul8(x, sigmoid(inner)); /* 0.5 (1 + tanh(y)) is the sigmoid of 2 y */
 }
 
 INLINE void eight(const Activation kind, float *x, const float *by) {
-    __m256 y = activated(kind, _mm256_loadu_ps(x));
-    _mm256_storeu_ps(x, by ? _mm256_mul_ps(y, _mm256_loadu_ps(by)) : y);
+    f8 y = activated(kind, load8(x));
+    store8(x, by ? mul8(y, load8(by)) : y);
 }
 
 INLINE void all(const Activation kind, float *x, const float *by, int n) {

@@ -13,38 +13,38 @@
 /* --- Softmax --- */
 
 float exponentials(float *x, int n, float most) {
-    const __m256 subtracted = _mm256_set1_ps(most);
-    __m256 total[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+    const f8 subtracted = all8(most);
+    f8 total[4] = {all8(0), all8(0), all8(0), all8(0)};
     int i = 0;
     for (; i + 32 <= n; i += 32) {
         for (int j = 0; j < 4; j++) {
-            __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8 * j), subtracted));
-            total[j] = _mm256_add_ps(total[j], e);
-            _mm256_storeu_ps(x + i + 8 * j, e);
+            f8 e = exponential(sub8(load8(x + i + 8 * j), subtracted));
+            total[j] = add8(total[j], e);
+            store8(x + i + 8 * j, e);
         }
     }
     for (; i + 8 <= n; i += 8) {
-        __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(x + i), subtracted));
-        total[0] = _mm256_add_ps(total[0], e);
-        _mm256_storeu_ps(x + i, e);
+        f8 e = exponential(sub8(load8(x + i), subtracted));
+        total[0] = add8(total[0], e);
+        store8(x + i, e);
     }
     if (i < n) {
         float tail[8];
         for (int j = 0; j < 8; j++) tail[j] = i + j < n ? x[i + j] : -INFINITY;
-        __m256 e = exponential(_mm256_sub_ps(_mm256_loadu_ps(tail), subtracted));
-        total[1] = _mm256_add_ps(total[1], e);
-        _mm256_storeu_ps(tail, e);
+        f8 e = exponential(sub8(load8(tail), subtracted));
+        total[1] = add8(total[1], e);
+        store8(tail, e);
         memcpy(x + i, tail, 4 * (size_t)(n - i));
     }
-    return lanes_sum(_mm256_add_ps(_mm256_add_ps(total[0], total[1]), _mm256_add_ps(total[2], total[3])));
+    return lanes_sum(add8(add8(total[0], total[1]), add8(total[2], total[3])));
 }
 
 float maximum(const float *x, int n) {
-    __m256 most = _mm256_set1_ps(-INFINITY);
+    f8 most = all8(-INFINITY);
     int i = 0;
-    for (; i + 8 <= n; i += 8) most = _mm256_max_ps(most, _mm256_loadu_ps(x + i));
+    for (; i + 8 <= n; i += 8) most = max8(most, load8(x + i));
     float parts[8], largest = -INFINITY;
-    _mm256_storeu_ps(parts, most);
+    store8(parts, most);
     for (int j = 0; j < 8; j++) largest = MAX(largest, parts[j]);
     for (; i < n; i++) largest = MAX(largest, x[i]);
     return largest;
@@ -53,8 +53,8 @@ float maximum(const float *x, int n) {
 void softmax(float *x, int n, int width) {
     const float most = maximum(x, n);
     for (int i = n; i < width; i++) x[i] = -INFINITY;
-    const __m256 factor = _mm256_set1_ps(1 / exponentials(x, width, most));
-    for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), factor));
+    const f8 factor = all8(1 / exponentials(x, width, most));
+    for (int i = 0; i < n; i += 8) store8(x + i, mul8(load8(x + i), factor));
 }
 
 /* --- Products --- */
@@ -63,23 +63,23 @@ INLINE void multiply_rows(const int ROWS, const float *a, int64_t a_stride, cons
                           float *c, int64_t c_stride, int width) {
     for (int n = 0; n < width; n += 16) {
         const int both = n + 16 <= width;
-        __m256 total[4][2];
+        f8 total[4][2];
         UNROLL(4)
-        for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = _mm256_setzero_ps();
+        for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = all8(0);
         for (int k = 0; k < depth; k++) {
             const float *row = b + k * b_stride + n;
-            __m256 b0 = _mm256_loadu_ps(row), b1 = both ? _mm256_loadu_ps(row + 8) : _mm256_setzero_ps();
+            f8 b0 = load8(row), b1 = both ? load8(row + 8) : all8(0);
             UNROLL(4)
             for (int r = 0; r < ROWS; r++) {
-                __m256 factor = _mm256_broadcast_ss(a + r * a_stride + k);
-                total[r][0] = _mm256_fmadd_ps(factor, b0, total[r][0]);
-                total[r][1] = _mm256_fmadd_ps(factor, b1, total[r][1]);
+                f8 factor = all8(a[r * a_stride + k]);
+                total[r][0] = fma8(factor, b0, total[r][0]);
+                total[r][1] = fma8(factor, b1, total[r][1]);
             }
         }
         UNROLL(4)
         for (int r = 0; r < ROWS; r++) {
-            _mm256_storeu_ps(c + r * c_stride + n, total[r][0]);
-            if (both) _mm256_storeu_ps(c + r * c_stride + n + 8, total[r][1]);
+            store8(c + r * c_stride + n, total[r][0]);
+            if (both) store8(c + r * c_stride + n + 8, total[r][1]);
         }
     }
 }
@@ -94,33 +94,14 @@ void multiply(int rows, const float *a, int64_t a_stride, const float *b, int64_
 #undef ROWS
 }
 
-/* Eight rows of eight numbers. */
-INLINE void transpose_block(const __m256 in[8], float *to, int64_t stride) {
-    __m256 pairs[8], fours[8];
-    for (int i = 0; i < 8; i += 2) {
-        pairs[i] = _mm256_unpacklo_ps(in[i], in[i + 1]);
-        pairs[i + 1] = _mm256_unpackhi_ps(in[i], in[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
-        fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
-        fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
-        fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
-    }
-    for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps(to + i * stride, _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20));
-        _mm256_storeu_ps(to + (i + 4) * stride, _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31));
-    }
-}
-
 void transpose(const float *rows, int64_t stride, int length, int width, float *to) {
     const int side = rounded(length);
     for (int t = 0; t < length; t += 8) {
         for (int i = 0; i < width; i += 8) {
-            __m256 block[8];
+            f8 block[8];
             for (int j = 0; j < 8; j++)
-                block[j] = t + j < length ? _mm256_loadu_ps(rows + (t + j) * stride + i) : _mm256_setzero_ps();
-            transpose_block(block, to + (int64_t)i * side + t, side);
+                block[j] = t + j < length ? load8(rows + (t + j) * stride + i) : all8(0);
+            transpose8(block, to + (int64_t)i * side + t, side);
         }
     }
 }
@@ -148,8 +129,8 @@ static int longest(const Packing *p) {
 }
 
 static void scale_row(float *x, int n, float factor) {
-    const __m256 by = _mm256_set1_ps(factor);
-    for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), by));
+    const f8 by = all8(factor);
+    for (int i = 0; i < n; i += 8) store8(x + i, mul8(load8(x + i), by));
 }
 
 /* A pass over some sentences of a batch. `weights` are those of the first sentence. */
@@ -207,14 +188,14 @@ int sightline_attend(const Packing *packing, const Inputs *inputs, float *weight
 
 /* By softmax: the gradient of scores, in the place of that of weights, times `scale`. */
 static void scores_gradient(const float *weights, float *gradient, int width, float scale) {
-    __m256 total = _mm256_setzero_ps();
+    f8 total = all8(0);
     for (int i = 0; i < width; i += 8)
-        total = _mm256_fmadd_ps(_mm256_loadu_ps(weights + i), _mm256_loadu_ps(gradient + i), total);
-    const __m256 mean = _mm256_set1_ps(lanes_sum(total)), factor = _mm256_set1_ps(scale);
+        total = fma8(load8(weights + i), load8(gradient + i), total);
+    const f8 mean = all8(lanes_sum(total)), factor = all8(scale);
     for (int i = 0; i < width; i += 8) {
-        __m256 off = _mm256_sub_ps(_mm256_loadu_ps(gradient + i), mean);
-        off = _mm256_mul_ps(_mm256_mul_ps(off, _mm256_loadu_ps(weights + i)), factor);
-        _mm256_storeu_ps(gradient + i, off);
+        f8 off = sub8(load8(gradient + i), mean);
+        off = mul8(mul8(off, load8(weights + i)), factor);
+        store8(gradient + i, off);
     }
 }
 

@@ -6,35 +6,7 @@
 
 #include "products.h"
 
-#include <immintrin.h>
-
 static inline int rounded(int n) { return (n + 7) / 8 * 8; }
-
-static inline float lanes_sum(__m256 x) {
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
-}
-
-/* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). */
-INLINE __m256 exponential(__m256 x) {
-    const __m256 least = _mm256_set1_ps(-87.0f);
-    const __m256 kept = _mm256_cmp_ps(x, least, _CMP_NLT_UQ); /* what is no number stays so */
-    x = _mm256_max_ps(least, x);
-    __m256 n = _mm256_mul_ps(x, _mm256_set1_ps(1.44269504f));
-    n = _mm256_round_ps(n, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
-    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
-    __m256 p = _mm256_set1_ps(1.9875691500e-4f);
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
-    p = _mm256_fmadd_ps(p, _mm256_mul_ps(r, r), _mm256_add_ps(r, _mm256_set1_ps(1.0f)));
-    __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-    return _mm256_and_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(power)), kept);
-}
 
 float maximum(const float *x, int n);
 

@@ -7,16 +7,13 @@
 
 #include "products.h"
 
-#include <immintrin.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define LARGE_PAGE (2 << 20)
-#define GROUP 16      /* inputs whose products meet in 16 bits, eight in each of two sums */
 #define LARGEST 127   /* level of an input */
 #define MOST 258      /* of the levels of one sign in a sum: 127 * 258 < 2^15 */
+#define TALLEST 6     /* rows of a tile */
 #define ROWS 48       /* computed together: their levels stay in the processor's second cache */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -78,26 +75,18 @@ static int64_t place(const Linear *layer, int output, int input) {
     return panel + (int64_t)(input / 4) * PANEL * 4 + (output % PANEL) * 4 + input % 4;
 }
 
-/* The level of each of eight weights. */
-INLINE __m256 rounded_levels(__m256 weights, float inverse) {
-    __m256 scaled = _mm256_mul_ps(weights, _mm256_set1_ps(inverse));
-    return _mm256_round_ps(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
 /* The largest sum of levels of one sign that meet in 16 bits: of the first and third, or the second and fourth pair of
    each eight inputs of a group. `weight` has `depth` numbers, a multiple of GROUP. */
 static float heaviest(const float *weight, int depth, float inverse) {
-    __m256 most = _mm256_setzero_ps();
+    const f8 none = all8(0), factor = all8(inverse);
+    f8 most = none;
     for (int i = 0; i < depth; i += GROUP) {
-        __m256 a = rounded_levels(_mm256_loadu_ps(weight + i), inverse);
-        __m256 b = rounded_levels(_mm256_loadu_ps(weight + i + 8), inverse), none = _mm256_setzero_ps();
-        __m256 above = _mm256_add_ps(_mm256_max_ps(a, none), _mm256_max_ps(b, none));
-        __m256 below = _mm256_add_ps(_mm256_min_ps(a, none), _mm256_min_ps(b, none));
-        __m256 pairs = _mm256_hadd_ps(above, _mm256_sub_ps(none, below));
-        most = _mm256_max_ps(most, _mm256_add_ps(pairs, _mm256_permute2f128_ps(pairs, pairs, 1)));
+        f8 a = round8(mul8(load8(weight + i), factor)), b = round8(mul8(load8(weight + i + 8), factor));
+        f8 above = add8(max8(a, none), max8(b, none)), below = sub8(above, add8(a, b));
+        most = max8(most, fours8(above, below));
     }
     float sums[8], largest = 0;
-    _mm256_storeu_ps(sums, most);
+    store8(sums, most);
     for (int i = 0; i < 8; i++) largest = MAX(largest, sums[i]);
     return largest;
 }
@@ -122,11 +111,8 @@ static void pack_levels(Linear *layer, int output, const float *weight, float *p
     for (int i = layer->d_in; i < depth; i++) padded[i] = 0;
     const float scale = finest_scale(padded, depth);
     int32_t total = 0;
-    for (int i = 0; i < depth; i += 8) {
-        float eight[8];
-        _mm256_storeu_ps(eight, rounded_levels(_mm256_loadu_ps(padded + i), 1 / scale));
-        for (int j = 0; j < 8; j++) levels[i + j] = isfinite(scale) ? (int8_t)eight[j] : 0, total += levels[i + j];
-    }
+    const float inverse = isfinite(scale) ? 1 / scale : 0;
+    for (int i = 0; i < depth; i++) levels[i] = isfinite(scale) ? (int8_t)rintf(padded[i] * inverse) : 0, total += levels[i];
     int8_t *to = layer->levels + place(layer, output, 0);
     for (int i = 0; i < depth; i += 4) memcpy(to + (int64_t)i * PANEL, levels + i, 4);
     layer->scales[output] = scale;
@@ -199,19 +185,34 @@ static void finish(const Linear *layer, float *y, int rows, int64_t stride, Acti
     for (int r = 0; r < rows; r++) sightline_activate(kind, y + r * stride, layer->d_out);
 }
 
+/* --- Tiles --- */
+
+/* All rows r by P panels from p on, where registers hold SUMS panels of sums. */
+#define BY_ROWS(SUMS, P) \
+    for (int r = 0; r < count;) { \
+        const int most = MIN(TALLEST, SUMS / P), left = count - r; \
+        if (left >= most) { TILE(most, P); r += most; } \
+        else if (most > 4 && left >= 4) { TILE(4, P); r += 4; } \
+        else if (most > 3 && left >= 3) { TILE(3, P); r += 3; } \
+        else if (most > 2 && left >= 2) { TILE(2, P); r += 2; } \
+        else { TILE(1, P); r += 1; } \
+    }
+
+/* All rows by all panels, of several at a time where rows are few: one chain alone would wait for each of its additions. */
+#define TILES(SUMS) \
+    for (int p = 0, all = panels(layer), wide = SUMS / MIN(count, TALLEST); p < all;) { \
+        if (SUMS >= 4 && wide >= 4 && p + 4 <= all) { BY_ROWS(SUMS, 4) p += 4; } \
+        else if (SUMS >= 2 && wide >= 2 && p + 2 <= all) { BY_ROWS(SUMS, 2) p += 2; } \
+        else { BY_ROWS(SUMS, 1) p += 1; } \
+    }
+
 /* --- Products in 8-bit integers --- */
 
 /* Compared as integers, which sort magnitudes as they are and put above them all what is no number. */
-INLINE float largest_magnitude(const float *x, int n) {
-    const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
-    __m256i most = _mm256_setzero_si256();
-    int i = 0;
-    for (; i + 8 <= n; i += 8)
-        most = _mm256_max_epi32(most, _mm256_and_si256(magnitude, _mm256_loadu_si256((const __m256i *)(x + i))));
-    int32_t parts[8], bits, largest = 0;
-    _mm256_storeu_si256((__m256i *)parts, most);
-    for (int j = 0; j < 8; j++) largest = MAX(largest, parts[j]);
-    for (; i < n; i++) {
+static float largest_magnitude(const float *x, int n) {
+    int32_t largest = 0;
+    for (int i = 0; i < n; i++) {
+        int32_t bits;
         memcpy(&bits, x + i, 4);
         largest = MAX(largest, bits & INT32_MAX);
     }
@@ -221,104 +222,64 @@ INLINE float largest_magnitude(const float *x, int n) {
 }
 
 /* The levels of a row of inputs, padded to the layer's depth; their scale. */
-static float round_row(const Linear *layer, const float *x, uint8_t *levels) {
+static float round_row(const Linear *layer, const float *restrict x, uint8_t *restrict levels) {
     const int n = layer->d_in, zero = layer->zero, steps = LARGEST - zero;
-    const float largest = largest_magnitude(x, n);
-    const float inverse = largest > 0 ? steps / largest : 0;
-    const __m256 factor = _mm256_set1_ps(inverse);
-    const __m256i offset = _mm256_set1_epi32(zero), order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    int i = 0;
-    for (; i + 32 <= n; i += 32) {
-        __m256i q[4];
-        for (int j = 0; j < 4; j++) {
-            __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x + i + 8 * j), factor);
-            q[j] = _mm256_add_epi32(_mm256_cvtps_epi32(scaled), offset);
-        }
-        __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
-        __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
-        _mm256_storeu_si256((__m256i *)(levels + i), bytes);
-    }
-    for (; i < n; i++) levels[i] = (uint8_t)(lrintf(x[i] * inverse) + zero);
-    for (; i < layer->depth; i++) levels[i] = 0;
+    const float largest = largest_magnitude(x, n), quotient = steps / largest;
+    const float inverse = isfinite(quotient) ? quotient : 0; /* of zeros, and of what is no number */
+    for (int i = 0; i < n; i++) levels[i] = (uint8_t)((int)rintf(x[i] * inverse) + zero);
+    for (int i = n; i < layer->depth; i++) levels[i] = 0;
     return largest / steps;
 }
 
-/* MR rows by one panel, columns `n` of y. The empty asm keeps the compiler from moving all products ahead of the sums,
-   for which there are no registers. */
-INLINE void int8_tile(const int MR, const Linear *layer, const uint8_t *x, const float *x_scales, int panel, float *y,
-                      int64_t stride, int relu) {
+/* Outputs of a panel, as far as there are that many. */
+INLINE void put(const Linear *layer, int panel, f16 values, float *y) {
+    const int n = panel * PANEL;
+    float out[PANEL];
+    if (n + PANEL <= layer->d_out) {
+        store16(y + n, values);
+    } else {
+        store16(out, values);
+        memcpy(y + n, out, 4 * (size_t)(layer->d_out - n));
+    }
+}
+
+/* MR rows by P panels. */
+INLINE void int8_tile(const int MR, const int P, const Linear *layer, const uint8_t *x, const float *x_scales, int panel,
+                      float *y, int64_t stride, int relu) {
     const int depth = layer->depth;
     const int8_t *w = layer->levels + (int64_t)panel * PANEL * depth;
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i total[4][2];
-    UNROLL(4)
-    for (int r = 0; r < MR; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
-    for (int k = 0; k < depth; k += GROUP, w += GROUP * PANEL) {
-        __m256i sum[4][2];
+    i16 total[TALLEST][4];
+    UNROLL(TALLEST)
+    for (int r = 0; r < MR; r++)
         UNROLL(4)
-        for (int g = 0; g < GROUP / 4; g++) {
-            __m256i w0 = _mm256_load_si256((const __m256i *)(w + 64 * g));
-            __m256i w1 = _mm256_load_si256((const __m256i *)(w + 64 * g + 32));
-            UNROLL(4)
-            for (int r = 0; r < MR; r++) {
-                int32_t four;
-                memcpy(&four, x + (int64_t)r * depth + k + 4 * g, 4);
-                __m256i a = _mm256_set1_epi32(four);
-                __m256i p0 = _mm256_maddubs_epi16(a, w0), p1 = _mm256_maddubs_epi16(a, w1);
-                sum[r][0] = g ? _mm256_add_epi16(sum[r][0], p0) : p0;
-                sum[r][1] = g ? _mm256_add_epi16(sum[r][1], p1) : p1;
-                __asm__ volatile("" : "+x"(sum[r][0]), "+x"(sum[r][1])::"memory");
-            }
-        }
-        UNROLL(4)
-        for (int r = 0; r < MR; r++) {
-            UNROLL(2)
-            for (int c = 0; c < 2; c++) {
-                total[r][c] = _mm256_add_epi32(total[r][c], _mm256_madd_epi16(sum[r][c], ones));
-                __asm__ volatile("" : "+x"(total[r][c]));
-            }
-        }
-    }
-    const int n = panel * PANEL;
-    UNROLL(4)
+        for (int p = 0; p < P; p++) total[r][p] = none16();
+    for (int k = 0; k < depth; k += GROUP) add_products(MR, P, total, x + k, depth, w + k * PANEL);
+    UNROLL(TALLEST)
     for (int r = 0; r < MR; r++) {
-        float out[PANEL];
-        const __m256 x_scale = _mm256_set1_ps(x_scales[r]);
-        UNROLL(2)
-        for (int c = 0; c < 2; c++) {
-            __m256i shift = _mm256_load_si256((const __m256i *)(layer->shifts + n + 8 * c));
-            __m256 exact = _mm256_cvtepi32_ps(_mm256_sub_epi32(total[r][c], shift));
-            __m256 scale = _mm256_mul_ps(x_scale, _mm256_load_ps(layer->scales + n + 8 * c));
-            __m256 value = _mm256_fmadd_ps(exact, scale, _mm256_load_ps(layer->bias + n + 8 * c));
-            if (relu) value = _mm256_max_ps(_mm256_setzero_ps(), value); /* of two, the latter if one is NaN */
-            if (n + PANEL <= layer->d_out) _mm256_storeu_ps(y + r * stride + n + 8 * c, value);
-            else _mm256_storeu_ps(out + 8 * c, value);
+        UNROLL(4)
+        for (int p = 0; p < P; p++) {
+            const int n = (panel + p) * PANEL;
+            f16 scale = mul16(all16(x_scales[r]), load16(layer->scales + n));
+            f16 value = fma16(less16(total[r][p], layer->shifts + n), scale, load16(layer->bias + n));
+            put(layer, panel + p, relu ? max16(all16(0), value) : value, y + r * stride);
         }
-        if (n + PANEL > layer->d_out) memcpy(y + r * stride + n, out, 4 * (size_t)(layer->d_out - n));
     }
 }
 
 static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                       Activation kind, Scratch *scratch) {
-    uint8_t *levels = room(&scratch->levels, (int64_t)MIN(rows, ROWS) * layer->depth);
+    const int64_t depth = layer->depth;
+    uint8_t *levels = room(&scratch->levels, MIN(rows, ROWS) * depth);
     if (!levels) return -1;
     float scales[ROWS];
-    for (int first = 0; first < rows; first += ROWS) {
+    for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
         if (stopped(scratch)) return -1;
-        const int count = MIN(ROWS, rows - first), depth = layer->depth;
-        for (int r = 0; r < count; r++)
-            scales[r] = round_row(layer, x + (first + r) * x_stride, levels + (int64_t)r * depth);
-        const int relu = kind == RELU;
-        for (int p = 0; p < panels(layer); p++) {
-            int r = 0;
-            float *out = y + first * y_stride;
-#define TILE(MR) int8_tile(MR, layer, levels + (int64_t)r * depth, scales + r, p, out + r * y_stride, y_stride, relu)
-            for (; r + 3 <= count; r += 3) TILE(3);
-            if (r + 2 == count) TILE(2);
-            else if (r + 1 == count) TILE(1);
+        const int count = MIN(ROWS, rows), relu = kind == RELU;
+        for (int r = 0; r < count; r++) scales[r] = round_row(layer, x + r * x_stride, levels + r * depth);
+#define TILE(MR, P) int8_tile(MR, P, layer, levels + r * depth, scales + r, p, y + r * y_stride, y_stride, relu)
+        TILES(INT8_TILE)
 #undef TILE
-        }
-        finish(layer, y + first * y_stride, count, y_stride, kind);
+        finish(layer, y, count, y_stride, kind);
     }
     return 0;
 }
@@ -328,68 +289,40 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
 /* MR rows by P panels; every output is one chain of additions, whatever MR and P. */
 INLINE void float_tile(const int MR, const int P, const Linear *layer, const float *x, int64_t x_stride, int panel,
                        float *y, int64_t stride, int relu) {
-    const int depth = layer->depth;
-    const float *w = layer->values + (int64_t)panel * PANEL * depth;
-    __m256 total[6][8];
-    UNROLL(6)
+    const int64_t depth = layer->depth;
+    const float *w = layer->values + panel * PANEL * depth;
+    f16 total[TALLEST][4];
+    UNROLL(TALLEST)
     for (int r = 0; r < MR; r++)
-        UNROLL(8)
-        for (int c = 0; c < 2 * P; c++) total[r][c] = _mm256_setzero_ps();
+        UNROLL(4)
+        for (int p = 0; p < P; p++) total[r][p] = all16(0);
     for (int k = 0; k < depth; k++) {
-        UNROLL(6)
+        UNROLL(TALLEST)
         for (int r = 0; r < MR; r++) {
-            __m256 a = _mm256_broadcast_ss(x + r * x_stride + k);
-            UNROLL(8)
-            for (int c = 0; c < 2 * P; c++) {
-                const float *at = w + ((int64_t)(c / 2) * depth + k) * PANEL + 8 * (c % 2);
-                total[r][c] = _mm256_fmadd_ps(a, _mm256_load_ps(at), total[r][c]);
-            }
+            f16 a = all16(x[r * x_stride + k]);
+            UNROLL(4)
+            for (int p = 0; p < P; p++) total[r][p] = fma16(a, load16(w + (p * depth + k) * PANEL), total[r][p]);
         }
     }
-    UNROLL(6)
+    UNROLL(TALLEST)
     for (int r = 0; r < MR; r++) {
-        UNROLL(8)
-        for (int c = 0; c < 2 * P; c++) {
-            const int n = (panel + c / 2) * PANEL + 8 * (c % 2);
-            __m256 value = _mm256_add_ps(total[r][c], _mm256_load_ps(layer->bias + n));
-            if (relu) value = _mm256_max_ps(_mm256_setzero_ps(), value); /* of two, the latter if one is NaN */
-            if (n + 8 <= layer->d_out) {
-                _mm256_storeu_ps(y + r * stride + n, value);
-            } else if (n < layer->d_out) {
-                float out[8];
-                _mm256_storeu_ps(out, value);
-                memcpy(y + r * stride + n, out, 4 * (size_t)(layer->d_out - n));
-            }
+        UNROLL(4)
+        for (int p = 0; p < P; p++) {
+            f16 value = add16(total[r][p], load16(layer->bias + (panel + p) * PANEL));
+            put(layer, panel + p, relu ? max16(all16(0), value) : value, y + r * stride);
         }
     }
 }
 
 static int apply_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                        Activation kind, const Scratch *scratch) {
-    const int all = panels(layer), relu = kind == RELU;
-    for (int first = 0; first < rows; first += ROWS) {
+    for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
         if (stopped(scratch)) return -1;
-        const int end = MIN(rows, first + ROWS);
-        int p = 0;
+        const int count = MIN(ROWS, rows), relu = kind == RELU;
 #define TILE(MR, P) float_tile(MR, P, layer, x + r * x_stride, x_stride, p, y + r * y_stride, y_stride, relu)
-        if (end - first == 1) { /* one chain alone would wait for each of its additions */
-            int r = first;
-            for (; p + 4 <= all; p += 4) TILE(1, 4);
-        }
-        if (end - first == 2) {
-            int r = first;
-            for (; p + 2 <= all; p += 2) TILE(2, 2);
-        }
-        for (; p < all; p++) {
-            int r = first;
-            for (; r + 6 <= end; r += 6) TILE(6, 1);
-            if (r + 4 <= end) { TILE(4, 1); r += 4; }
-            if (r + 3 == end) TILE(3, 1);
-            else if (r + 2 == end) TILE(2, 1);
-            else if (r + 1 == end) TILE(1, 1);
-        }
+        TILES(FLOAT_TILE)
 #undef TILE
-        finish(layer, y + first * y_stride, end - first, y_stride, kind);
+        finish(layer, y, count, y_stride, kind);
     }
     return 0;
 }

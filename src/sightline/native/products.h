@@ -7,20 +7,10 @@
 #define SIGHTLINE_PRODUCTS_H
 
 #include "activations.h"
+#include "simd.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
-
-#define INLINE static inline __attribute__((always_inline))
-#define PANEL 16 /* outputs that are computed together */
-
-/* Sums of a tile stay in registers only where the loops over them are gone. */
-#define PRAGMA(text) _Pragma(#text)
-#ifdef __clang__
-#define UNROLL(n) PRAGMA(clang loop unroll(full))
-#else
-#define UNROLL(n) PRAGMA(GCC unroll n)
-#endif
 
 /* y = x W^T + b. Panels hold PANEL outputs each; missing ones and missing inputs are zero. */
 typedef struct Linear {

@@ -1,46 +1,15 @@
-/* Greedy search and beam search over a Transformer, as decode/search.py describes and does them: the same ranking, the
-   same ties, by each of the rules of decode/ending.py the same end. Nothing here is shared between sentences but the matrix products. */
+/* See search.h. */
+
+#include "search.h"
 
 #include "attention.h"
-#include "transformer.h"
 
-#include <immintrin.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-
-/* When a sentence is done, in the order of ENDINGS in settings.py: see decode/ending.py. */
-typedef enum Ending { UNSURPASSED, POOL_FILLED, POOL_FILLED_EARLY, POOL_FILLED_PATIENT } Ending;
-
-typedef struct Ids {
-    const int32_t *ids;
-    int count;
-} Ids;
-
-typedef struct Options {
-    int beam_size, pool, bos_id; /* pool: hypotheses kept of each sentence */
-    int begun;                   /* of each prefix so many are given: certain, and counted by lengths only */
-    int forced_end, end_at;      /* the piece that is certain where it is number `end_at` of an output; 0: none is */
-    Ids ends, suppressed, suppressed_first;
-    Ending ending;
-    float length_penalty;
-} Options;
-
-/* Bounds of each sentence's output, and what it has to begin with: -1 right of its own prefix. */
-typedef struct Limits {
-    const int32_t *min_length, *max_length, *prefix;
-    int prefix_length;
-} Limits;
-
-/* The best hypotheses of each sentence, (sentences, pool) and for tokens (sentences, pool, longest). */
-typedef struct Found {
-    int32_t *tokens, *lengths; /* with the end mark; length 0: none */
-    float *token_log_probs, *log_probs, *scores;
-    int longest;
-} Found;
 
 /* Rows that live, those of one sentence side by side, best first. */
 typedef struct Live {
@@ -95,8 +64,7 @@ static int continue_row(const float *logits, float *spare, int vocab, int row, f
         const float bound = count < most ? -INFINITY : best[most - 1].log_prob - so_far + rest + largest;
         const float low = bound - 1e-5f * (1 + fabsf(bound));
         int hits = 0xff;
-        if (v + 8 <= vocab && count == most)
-            hits = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(logits + v), _mm256_set1_ps(low), _CMP_GE_OQ));
+        if (v + 8 <= vocab && count == most) hits = hits8(load8(logits + v), all8(low));
         for (; hits; hits &= hits - 1) {
             const int token = v + __builtin_ctz(hits);
             if (token >= vocab) break;
@@ -189,13 +157,6 @@ static void release(Live *live) {
     free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->sentences);
 }
 
-/* Decodings of the same sources by several models of one vocabulary, and what gives the logits of each. */
-typedef struct Members {
-    Decoding *const *decodings;
-    const Linear *const *outputs;
-    int count;
-} Members;
-
 static int widest_state(const Members *members) {
     int d = 0;
     for (int m = 0; m < members->count; m++) d = MAX(d, members->decodings[m]->model->d_model);
@@ -239,11 +200,8 @@ static int predict(const Members *members, const Live *live, int rows, int lengt
     return 0;
 }
 
-/* Search outputs for all sources of fresh decodings. Outputs give the logits: of all pieces, or of those of `ids`,
-   places among which then stand for pieces everywhere; `barred` (sentences, outputs) holds 0 or -inf for each of them.
-   Both may be NULL. 0, or -1 without memory or when stopped. */
-EXPORT int sightline_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
-                            const Limits *limits, const Found *found) {
+int sightline_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
+                     const Limits *limits, const Found *found) {
     const Decoding *s = members->decodings[0];
     const int greedy = options->beam_size == 1, ends = MAX(options->ends.count, 1);
     const int most = greedy ? 1 : (1 + ends) * options->beam_size; /* of which beam_size at least live on */

@@ -4,7 +4,6 @@
 
 #include "attention.h"
 
-#include <immintrin.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +16,12 @@
 
 /* x * weight / sqrt(mean(x^2) + eps) */
 static void scale_by_rms(const Norm *norm, const float *x, float *y, int d) {
-    __m256 squares = _mm256_setzero_ps();
-    for (int i = 0; i < d; i += 8) squares = _mm256_fmadd_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(x + i), squares);
-    const __m256 factor = _mm256_set1_ps(1 / sqrtf(lanes_sum(squares) / d + norm->eps));
+    f8 squares = all8(0);
+    for (int i = 0; i < d; i += 8) squares = fma8(load8(x + i), load8(x + i), squares);
+    const f8 factor = all8(1 / sqrtf(lanes_sum(squares) / d + norm->eps));
     for (int i = 0; i < d; i += 8) {
-        __m256 unit = _mm256_mul_ps(_mm256_loadu_ps(x + i), factor);
-        _mm256_storeu_ps(y + i, _mm256_mul_ps(unit, _mm256_loadu_ps(norm->weight + i)));
+        f8 unit = mul8(load8(x + i), factor);
+        store8(y + i, mul8(unit, load8(norm->weight + i)));
     }
 }
 
@@ -32,18 +31,18 @@ static void normalise(const Norm *norm, const float *x, float *y, int d) {
         scale_by_rms(norm, x, y, d);
         return;
     }
-    __m256 total = _mm256_setzero_ps(), squares = _mm256_setzero_ps();
-    for (int i = 0; i < d; i += 8) total = _mm256_add_ps(total, _mm256_loadu_ps(x + i));
-    const __m256 mean = _mm256_set1_ps(lanes_sum(total) / d);
+    f8 total = all8(0), squares = all8(0);
+    for (int i = 0; i < d; i += 8) total = add8(total, load8(x + i));
+    const f8 mean = all8(lanes_sum(total) / d);
     for (int i = 0; i < d; i += 8) {
-        __m256 off = _mm256_sub_ps(_mm256_loadu_ps(x + i), mean);
-        squares = _mm256_fmadd_ps(off, off, squares);
+        f8 off = sub8(load8(x + i), mean);
+        squares = fma8(off, off, squares);
     }
-    const __m256 factor = _mm256_set1_ps(1 / sqrtf(lanes_sum(squares) / d + norm->eps));
+    const f8 factor = all8(1 / sqrtf(lanes_sum(squares) / d + norm->eps));
     for (int i = 0; i < d; i += 8) {
-        __m256 unit = _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(x + i), mean), factor);
-        unit = _mm256_fmadd_ps(unit, _mm256_loadu_ps(norm->weight + i), _mm256_loadu_ps(norm->bias + i));
-        _mm256_storeu_ps(y + i, unit);
+        f8 unit = mul8(sub8(load8(x + i), mean), factor);
+        unit = fma8(unit, load8(norm->weight + i), load8(norm->bias + i));
+        store8(y + i, unit);
     }
 }
 
@@ -55,7 +54,7 @@ static void normalise_rows(const Norm *norm, const float *x, float *y, int rows,
 static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows) {
     const int d = model->d_model;
     for (int r = 0; r < rows; r++, x += d, made += d) {
-        for (int i = 0; i < d; i += 8) _mm256_storeu_ps(x + i, _mm256_add_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(made + i)));
+        for (int i = 0; i < d; i += 8) store8(x + i, add8(load8(x + i), load8(made + i)));
         if (!model->norm_first) normalise(norm, x, x, d);
     }
 }
@@ -68,13 +67,13 @@ static const float *shown(const Transformer *model, const Norm *norm, const floa
 }
 
 static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x) {
-    const __m256 scale = _mm256_set1_ps(e->scale);
+    const f8 scale = all8(e->scale);
     for (int r = 0; r < rows; r++, x += d) {
         const int at = tokens[r] == e->padding ? -1 : positions[r];
         const float *row = e->rows + (int64_t)tokens[r] * d, *position = e->positions + (int64_t)at * d;
         for (int i = 0; i < d; i += 8) {
-            __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(row + i), scale);
-            _mm256_storeu_ps(x + i, _mm256_add_ps(scaled, _mm256_loadu_ps(position + i)));
+            f8 scaled = mul8(load8(row + i), scale);
+            store8(x + i, add8(scaled, load8(position + i)));
         }
         if (e->norm.weight) normalise(&e->norm, x, x, d);
     }
@@ -89,21 +88,21 @@ static void attend_to_path(const Attention *a, const float *q, const float *keys
     for (int t = 0; t < length; t++) {
         const float *k = keys + (int64_t)path[t] * k_width;
         for (int h = 0; h < a->heads; h++) {
-            __m256 total = _mm256_setzero_ps();
+            f8 total = all8(0);
             for (int i = h * a->d_k; i < (h + 1) * a->d_k; i += 8)
-                total = _mm256_fmadd_ps(_mm256_loadu_ps(q + i), _mm256_loadu_ps(k + i), total);
+                total = fma8(load8(q + i), load8(k + i), total);
             scores[h * room_for + t] = lanes_sum(total);
         }
     }
     for (int h = 0; h < a->heads; h++) softmax(scores + h * room_for, length, room_for);
     for (int i = 0; i < v_width; i += 8) {
         const float *weights = scores + i / a->d_v * room_for;
-        __m256 total = _mm256_setzero_ps();
+        f8 total = all8(0);
         for (int t = 0; t < length; t++) {
-            __m256 v = _mm256_loadu_ps(values + (int64_t)path[t] * v_width + i);
-            total = _mm256_fmadd_ps(_mm256_broadcast_ss(weights + t), v, total);
+            f8 v = load8(values + (int64_t)path[t] * v_width + i);
+            total = fma8(all8(weights[t]), v, total);
         }
-        _mm256_storeu_ps(out + i, total);
+        store8(out + i, total);
     }
 }
 

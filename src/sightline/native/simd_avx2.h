@@ -1,0 +1,135 @@
+/* See simd.h: x86-64 with AVX2 and FMA. */
+
+#include <immintrin.h>
+
+typedef __m256 f8;
+
+INLINE f8 load8(const float *x) { return _mm256_loadu_ps(x); }
+INLINE void store8(float *to, f8 x) { _mm256_storeu_ps(to, x); }
+INLINE f8 all8(float x) { return _mm256_set1_ps(x); }
+INLINE f8 add8(f8 a, f8 b) { return _mm256_add_ps(a, b); }
+INLINE f8 sub8(f8 a, f8 b) { return _mm256_sub_ps(a, b); }
+INLINE f8 mul8(f8 a, f8 b) { return _mm256_mul_ps(a, b); }
+INLINE f8 div8(f8 a, f8 b) { return _mm256_div_ps(a, b); }
+INLINE f8 max8(f8 a, f8 b) { return _mm256_max_ps(a, b); }
+
+/* a b + c, and c - a b */
+INLINE f8 fma8(f8 a, f8 b, f8 c) { return _mm256_fmadd_ps(a, b, c); }
+INLINE f8 fnma8(f8 a, f8 b, f8 c) { return _mm256_fnmadd_ps(a, b, c); }
+
+INLINE f8 round8(f8 x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+
+/* 2^n for whole numbers from -126 to 127 */
+INLINE f8 power8(f8 n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+
+/* -|x| */
+INLINE f8 negative8(f8 x) { return _mm256_or_ps(x, _mm256_set1_ps(-0.0f)); }
+
+/* Of each lane one or the other, by the sign of x. */
+INLINE f8 by_sign8(f8 x, f8 negative, f8 positive) { return _mm256_blendv_ps(positive, negative, x); }
+
+/* `value`, or 0 where x < least. */
+INLINE f8 unless_below8(f8 value, f8 x, f8 least) { return _mm256_and_ps(value, _mm256_cmp_ps(x, least, _CMP_NLT_UQ)); }
+
+/* x, or 0 where the mask is 0; elsewhere it is -1. */
+INLINE f8 where8(i8 mask, f8 x) { return _mm256_and_ps(x, (__m256)mask); }
+
+/* A bit for each lane that is not below `least`. */
+INLINE int hits8(f8 x, f8 least) { return _mm256_movemask_ps(_mm256_cmp_ps(x, least, _CMP_GE_OQ)); }
+
+INLINE float lanes_sum(f8 x) {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+
+/* Lanes 0, 1, 4, 5 of a together, 2, 3, 6, 7 of a, the same of b; all of that twice. */
+INLINE f8 fours8(f8 a, f8 b) {
+    const f8 pairs = _mm256_hadd_ps(a, b);
+    return _mm256_add_ps(pairs, _mm256_permute2f128_ps(pairs, pairs, 1));
+}
+
+/* Eight rows of eight numbers become columns, `stride` apart. */
+INLINE void transpose8(const f8 in[8], float *to, int64_t stride) {
+    f8 pairs[8], fours[8];
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm256_unpacklo_ps(in[i], in[i + 1]);
+        pairs[i + 1] = _mm256_unpackhi_ps(in[i], in[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+        fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
+        fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+        fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        store8(to + i * stride, _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20));
+        store8(to + (i + 4) * stride, _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31));
+    }
+}
+
+/* --- Panels --- */
+
+#define FLOAT_TILE 6 /* panels of sums that there are registers for, in float32 */
+#define INT8_TILE 3  /* and in 8 bits, with those of 16 bits */
+
+typedef struct f16 {
+    f8 low, high;
+} f16;
+
+typedef struct i16 {
+    __m256i low, high;
+} i16;
+
+INLINE f16 load16(const float *x) { return (f16){load8(x), load8(x + 8)}; }
+INLINE void store16(float *to, f16 x) { store8(to, x.low), store8(to + 8, x.high); }
+INLINE f16 all16(float x) { return (f16){all8(x), all8(x)}; }
+INLINE f16 add16(f16 a, f16 b) { return (f16){add8(a.low, b.low), add8(a.high, b.high)}; }
+INLINE f16 mul16(f16 a, f16 b) { return (f16){mul8(a.low, b.low), mul8(a.high, b.high)}; }
+INLINE f16 max16(f16 a, f16 b) { return (f16){max8(a.low, b.low), max8(a.high, b.high)}; }
+INLINE f16 fma16(f16 a, f16 b, f16 c) { return (f16){fma8(a.low, b.low, c.low), fma8(a.high, b.high, c.high)}; }
+
+INLINE i16 none16(void) { return (i16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+
+/* Sums less those numbers. */
+INLINE f16 less16(i16 sums, const int32_t *numbers) {
+    __m256i low = _mm256_loadu_si256((const __m256i *)numbers), high = _mm256_loadu_si256((const __m256i *)(numbers + 8));
+    low = _mm256_sub_epi32(sums.low, low), high = _mm256_sub_epi32(sums.high, high);
+    return (f16){_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)};
+}
+
+/* Add the products of GROUP inputs of each row x, `depth` apart, and their weights in P panels. `vpmaddubsw` multiplies
+   and adds neighbours in 16 bits, four such sums are added before they are widened. The empty asm keeps the compiler from
+   moving all products ahead of the sums, for which there are no registers. */
+INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    UNROLL(4)
+    for (int p = 0; p < P; p++, w += PANEL * depth) {
+        i16 sum[4];
+        UNROLL(4)
+        for (int g = 0; g < GROUP / 4; g++) {
+            const __m256i low = _mm256_load_si256((const __m256i *)(w + 64 * g));
+            const __m256i high = _mm256_load_si256((const __m256i *)(w + 64 * g + 32));
+            UNROLL(4)
+            for (int r = 0; r < ROWS; r++) {
+                int32_t four;
+                memcpy(&four, x + r * depth + 4 * g, 4);
+                const __m256i a = _mm256_set1_epi32(four);
+                const __m256i by_low = _mm256_maddubs_epi16(a, low), by_high = _mm256_maddubs_epi16(a, high);
+                sum[r].low = g ? _mm256_add_epi16(sum[r].low, by_low) : by_low;
+                sum[r].high = g ? _mm256_add_epi16(sum[r].high, by_high) : by_high;
+                __asm__ volatile("" : "+x"(sum[r].low), "+x"(sum[r].high)::"memory");
+            }
+        }
+        UNROLL(4)
+        for (int r = 0; r < ROWS; r++) {
+            i16 *t = &total[r][p];
+            t->low = _mm256_add_epi32(t->low, _mm256_madd_epi16(sum[r].low, ones));
+            __asm__ volatile("" : "+x"(t->low));
+            t->high = _mm256_add_epi32(t->high, _mm256_madd_epi16(sum[r].high, ones));
+            __asm__ volatile("" : "+x"(t->high));
+        }
+    }
+}
