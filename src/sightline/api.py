@@ -218,6 +218,8 @@ def train(
     init: str | Path = "",
     task: str = "",
     alignments: str | Path = "",
+    source_language: str = "",
+    target_language: str = "",
 ) -> Any:
     """Train a model on files and return it, as `load` does.
 
@@ -230,9 +232,11 @@ def train(
         recipe: name of a recipe or path of a `.toml` file; "" is "small", or with `init` that model's own settings.
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
-        init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree.
+        init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree. Or a
+            folder in the Hugging Face layout of an encoder-decoder of text; "" as `recipe` is then "tune".
         task: "translate", "denoise", "classify" or "forecast"; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
+        source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
@@ -254,6 +258,8 @@ def train(
         init=str(init),
         task=task,
         alignments=str(alignments),
+        source_language=source_language,
+        target_language=target_language,
     )
     reason = train_model(request)
     if reason.startswith("SIG"):

@@ -71,8 +71,8 @@ def model_card(
     `signature` is sacreBLEU's of the BLEU among them.
     """
     rows = card_rows(config, about, n_parameters)
-    rows["recipe"] += "; every setting is in `config.json`"
-    rows |= {"weights": what, "validation": _figures(config, figures, signature)}
+    rows["recipe"] += f"; every setting is in `{about.get('settings', 'config.json')}`"
+    rows |= {"weights": what, "validation": _figures(config, figures, signature, about.get("search", ""))}
     rows["made with"] = f"sightline {about['sightline']}, torch {about['torch']}, Python {about['python']}"
     table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
     return f"""# A {NOUNS[config.model.task]} model made with Sightline
@@ -104,6 +104,7 @@ def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) ->
         "architecture": _architecture(config.model),
         "parameters": f"{n_parameters:,}",
         **_material(config, about),
+        **about.get("network", {}),
         "validation data": ", ".join(about["corpus"]["valid"]) + taken,
         "recipe": f"{about['recipe']}{start}, seed {config.train.seed}",
     }
@@ -156,11 +157,11 @@ def _shape(model: ModelConfig) -> str:
     return f"d_ff {model.d_ff}, {model.n_heads} heads, {model.norm_position}-norm"
 
 
-def _figures(config: RunConfig, figures: Mapping[str, float], signature: str) -> str:
+def _figures(config: RunConfig, figures: Mapping[str, float], signature: str, search: str) -> str:
     if config.model.task not in WITH_DECODER:
         return ", ".join(f"{name} {figure:.4f}" for name, figure in figures.items())
     shown = [f"loss {figures['loss']:.4f} nats a piece"] if figures else ["not measured"]
     if "bleu" in figures:
-        search = f"beam {config.decode.beam_size}, length penalty {config.decode.length_penalty}"
+        search = search or f"beam {config.decode.beam_size}, length penalty {config.decode.length_penalty}"
         shown.append(f"BLEU {figures['bleu']:.2f} (`{signature}`; {search}; first {config.train.validate_bleu} pairs)")
     return ", ".join(shown)

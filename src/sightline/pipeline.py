@@ -7,7 +7,7 @@ have in common.
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -16,23 +16,17 @@ import torch
 from torch import Tensor
 
 import sightline
-from sightline.checkpoint.trained import (
-    CONFIG,
-    read_settings,
-    settings_for,
-    write_decoding,
-    write_settings,
-    write_weights,
-)
-from sightline.config import WITH_DECODER, RunConfig, apply_settings, check, flatten, load_recipe
+from sightline.checkpoint.hub import folder_of
+from sightline.checkpoint.layout import is_family
+from sightline.checkpoint.trained import CONFIG
+from sightline.config import RunConfig, apply_settings, check, load_recipe
 from sightline.data.amount import parse_amount
 from sightline.data.first_look import check_files
 from sightline.device import choose_device
 from sightline.errors import UserError
-from sightline.model_card import DECODING, model_card, with_row
+from sightline.model_card import model_card
 from sightline.network.parameters import count_parameters
 from sightline.tasks.job import Job, TrainRequest, say
-from sightline.tasks.translation import continuing
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.lock import locked
@@ -41,8 +35,6 @@ from sightline.training.trainer import CHECKPOINTS, Progress, Stream, Trainer
 
 __all__ = ["TrainRequest", "train_model"]
 
-FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings with an option of their own
-
 MakeJob = Callable[[TrainRequest, RunConfig, Path], Job]  # from what is asked for, the settings and the model directory
 TASKS = {  # name -> module:function, a `MakeJob`
     "translate": "sightline.tasks.translation:translation_job",
@@ -50,19 +42,7 @@ TASKS = {  # name -> module:function, a `MakeJob`
     "classify": "sightline.tasks.classification:classification_job",
     "forecast": "sightline.tasks.forecasting:forecast_job",
 }
-
-# Settings a resumed run may change: they decide when something happens, not what is computed at a step.
-MAY_CHANGE = {
-    "train.max_steps",
-    "train.log_every",
-    "train.validate_every",
-    "train.validate_bleu",
-    "train.checkpoint_every",
-    "train.keep_last",
-    "train.patience",
-    "train.average",
-    "train.threads",
-}
+PUBLISHED = "sightline.tasks.published:published_job"  # of whatever starts from a family's network
 
 
 def train_model(request: TrainRequest) -> str:
@@ -70,6 +50,7 @@ def train_model(request: TrainRequest) -> str:
 
     The model directory is `request.out`; from the first validation on it holds the best model so far.
     """
+    request = replace(request, init=str(folder_of(request.init)) if request.init else "")
     config = _config(request)
     folder, device = Path(request.out), choose_device(request.device)
     _check_writable(folder)
@@ -86,19 +67,21 @@ def train_model(request: TrainRequest) -> str:
 
 
 def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch.device) -> str:
-    make: MakeJob = resolve_name(TASKS[config.model.task])
+    published = is_family(request.init) if request.init else False
+    make: MakeJob = resolve_name(PUBLISHED if published else TASKS[config.model.task])
     job = make(request, config, folder)
     config = check(job.config)
     about = {**_about(request), **job.about}
     if request.resume and (folder / CONFIG).is_file():
-        _check_same_run(folder, config, about)
-        _warn_of_another_schedule(request, config, folder)
-        _decode_as_asked(request, config, folder)
+        from sightline.tasks.resuming import check_resumed  # which a first training does without
+
+        check_resumed(request, config, about, folder)
 
     with torch.random.fork_rng():  # the caller's random state is his own
         torch.manual_seed(config.train.seed)
         trainer = _trainer(request, job, about, device)
-        write_settings(folder, config, job.tokenizer, about)  # nothing before this leaves a trace
+        trainer.progress.validation_due = published  # what was good before is judged, and kept unless it gets better
+        job.layout.write_settings(folder, config, job.tokenizer, about)  # nothing before this leaves a trace
         say(request, f"{count_parameters(trainer.model):,} parameters, on {device}, into {folder}")
         if request.resume:
             restored = trainer.restore(lambda message: say(request, message))
@@ -141,11 +124,9 @@ def _starting(request: TrainRequest) -> RunConfig:
     task = request.task or (_fresh(request).model.task if request.recipe else "translate")
     if task != "translate":
         raise UserError(f"--init is for translation models, and the task is to {task}: leave one of the two out")
-    try:
-        start, _ = settings_for(WITH_DECODER, request.init)
-    except UserError as error:
-        raise UserError(f"--init {error}") from None
-    return continuing(request, start)
+    from sightline.tasks.starting import starting  # which a first training does without
+
+    return starting(request)
 
 
 def _trainer(request: TrainRequest, job: Job, about: Mapping[str, Any], device: torch.device) -> Trainer:
@@ -154,7 +135,7 @@ def _trainer(request: TrainRequest, job: Job, about: Mapping[str, Any], device: 
 
     def export(parameters: Mapping[str, Tensor], figures: Mapping[str, float], what: str) -> None:
         card = model_card(job.config, about, count_parameters(network), figures, what, job.signature)
-        write_weights(folder, parameters, card)
+        job.layout.write_weights(folder, parameters, card)
 
     def open_stream(state: Mapping[str, int] | None) -> Stream:
         return job.stream(state, pin=device.type == "cuda")
@@ -187,7 +168,11 @@ def _about(request: TrainRequest) -> dict[str, Any]:
 
 def _recipe(request: TrainRequest) -> str:
     """Name of the recipe whose settings are used; that of the model to start from where none is given."""
-    return Path(request.recipe).stem or read_settings(Path(request.init))[1].get("recipe", "")
+    if request.recipe:
+        return Path(request.recipe).stem
+    from sightline.tasks.starting import recipe_of
+
+    return recipe_of(request.init)
 
 
 def _check_writable(folder: Path) -> None:
@@ -200,42 +185,6 @@ def _check_writable(folder: Path) -> None:
 def _refuse_to_overwrite(folder: Path, resume: bool) -> None:
     if not resume and (checkpoint_paths(folder / CHECKPOINTS) or (folder / CONFIG).exists()):
         raise UserError(f"--out {folder}: holds a model already; add --resume to go on with it or name another folder")
-
-
-def _check_same_run(folder: Path, config: RunConfig, about: Mapping[str, Any]) -> None:
-    """Refuse to resume a run as another one."""
-    before, corpus = read_settings(folder)
-    old, new = flatten(before), flatten(config)
-    changed = [
-        key
-        for key in old
-        if old[key] != new[key] and key not in MAY_CHANGE and not key.startswith("decode.") and key != "data.tokenizer"
-    ]
-    if changed:
-        what = ", ".join(f"{key} was {old[key]!r}, now {new[key]!r}" for key in changed[:5])
-        flags = dict.fromkeys(FLAGS.get(key, "--set") for key in changed)
-        if corpus.get("recipe") != about["recipe"]:
-            flags = {f"--recipe {corpus.get('recipe')}": None}
-        given = " and ".join(flags)
-        raise UserError(f"--resume {folder}: {what}; give the run's own {given} or train into another folder")
-    for key, files in (("key", "training"), ("valid_key", "validation")):
-        if corpus["corpus"].get(key) != about["corpus"][key]:
-            raise UserError(f"--resume {folder}: the {files} files are not those the run was started with")
-
-
-def _warn_of_another_schedule(request: TrainRequest, config: RunConfig, folder: Path) -> None:
-    before = read_settings(folder)[0].train.max_steps
-    if config.train.schedule in ("linear", "cosine") and config.train.max_steps != before:
-        say(request, f"train.max_steps was {before:,}: from here on the learning rate follows the new end")
-
-
-def _decode_as_asked(request: TrainRequest, config: RunConfig, folder: Path) -> None:
-    """The run's own settings to decode with, where others were chosen for the weights there are (`evaluate --tune`)."""
-    before, now = asdict(read_settings(folder)[0].decode), asdict(config.decode)
-    changed = [f"decode.{name} was {before[name]}, now {now[name]}" for name in now if before[name] != now[name]]
-    if changed:
-        say(request, f"{', '.join(changed)}: the settings of the run; `sightline evaluate --tune` chooses anew")
-        write_decoding(folder, config.decode, lambda card: with_row(card, DECODING, ""))
 
 
 def _farewell(reason: str, progress: Progress, folder: Path) -> str:

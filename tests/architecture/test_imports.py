@@ -88,6 +88,8 @@ GRAPH: dict[str, frozenset[str]] = {
             "config",
         }
     ),
+    "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
+    "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "pipeline": EVERYTHING,
     "api": EVERYTHING,
     "demo": EVERYTHING,

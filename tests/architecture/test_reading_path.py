@@ -47,6 +47,9 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.classification",
     "sightline.tasks.denoising",
     "sightline.tasks.forecasting",
+    "sightline.tasks.published",
+    "sightline.tasks.resuming",
+    "sightline.tasks.starting",
 )
 TRAIN = """
 folder = Path(sys.argv[1])

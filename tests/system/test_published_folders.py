@@ -160,7 +160,6 @@ def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]
         ("backtranslate", "MODEL", "--text", "SRC", "-o", "OUT.jsonl"),
         ("shortlist", "MODEL", "--train", "SRC", "TGT"),
         ("export", "MODEL", "--to", "ctranslate2", "OUT"),
-        ("train", "--init", "MODEL", "--train", "SRC", "TGT", "--valid", "SRC", "TGT", "--out", "OUT"),
         ("translate", "MODEL", "SRC", "--ensemble", "MODEL"),
         ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--ensemble", "MODEL"),
         ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--tune", "length_penalty", "--save"),

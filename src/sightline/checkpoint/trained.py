@@ -32,6 +32,7 @@ from sightline.native.network import Network as CompiledNetwork
 FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 GENERATION, CARD = "generation_config.json", "README.md"
+RUN = "training.json"  # how a model in another layout was trained, in the words of our config.json
 
 
 class Trained:
@@ -126,15 +127,28 @@ def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
         raise UserError(
             f"{folder}: is a checkpoint of a family ({family}), and this needs a model that `sightline train` made; "
             "such a folder is for translate, generate, evaluate, inspect, explore, align, score, distill, fill, embed, "
-            "label, transcribe, info, import and export --to hf, as far as its network can do that"
+            "label, transcribe, info, import, export --to hf and train --init, as far as its network can do that"
         )
-    if tables.get("format") != FORMAT:
-        raise UserError(f"{folder / CONFIG}: format {tables.get('format')!r} is not {FORMAT}; another version made it")
-    sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}
-    config = from_dict(sections, str(folder / CONFIG))
+    config, about = _settings_of(folder / CONFIG, tables)
     if (folder / GENERATION).is_file():
         config = from_dict({"decode": read_json(folder / GENERATION)}, str(folder / GENERATION), config)
-    return check(config), tables
+    return check(config), about
+
+
+def read_run(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """`read_settings` of what a run has written, in whichever layout its model is."""
+    path = folder / RUN
+    if not path.is_file():
+        return read_settings(folder)
+    config, about = _settings_of(path, read_json(path))
+    return check(config), about
+
+
+def _settings_of(path: Path, tables: dict[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+    if tables.get("format") != FORMAT:
+        raise UserError(f"{path}: format {tables.get('format')!r} is not {FORMAT}; another version made it")
+    sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}
+    return from_dict(sections, str(path)), tables
 
 
 def task_of(path: str | Path) -> str:
@@ -228,6 +242,7 @@ def _nearest(folder: Path) -> str:
 
 
 def write_file(path: Path, writer: Callable[[Path], Any]) -> None:
+    """A file of a model directory as `writer` makes it, replaced in one step."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with writing(path, SafetensorError):
@@ -247,4 +262,5 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """The same for an object."""
     write_file(path, lambda draft: draft.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8"))

@@ -7,6 +7,8 @@ ELECTRA).
 Not here: our own tokenizer (`sightline.data`), chat templates, language codes.
 """
 
+import hashlib
+import json
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +24,7 @@ from sightline.errors import UserError
 
 CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")  # as it has them: some of them twice
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # before the pieces of models made with it, whose own marks are three
-ADDED = "added_tokens.json"
+ADDED, SETTINGS = "added_tokens.json", "tokenizer_config.json"
 MARKS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")  # of families with merges, where they have them
 
 
@@ -65,6 +67,22 @@ def read_vocabulary(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     raise UserError(f"{folder}: has no vocabulary, which would be {wanted}")
 
 
+def fingerprint(folder: Path) -> str:
+    """SHA-256 of the files of a vocabulary: folders that share it cut every text alike."""
+    found = hashlib.sha256()
+    for path in (folder / name for name in FILES):
+        if path.is_file():
+            found.update(path.name.encode() + b"\0")
+            found.update(_said(path) if path.name == SETTINGS else path.read_bytes())
+    return found.hexdigest()
+
+
+def _said(path: Path) -> bytes:
+    """Settings without what names the folder that they were saved from."""
+    kept = {key: value for key, value in read_json(path).items() if key != "name_or_path"}
+    return json.dumps(kept, sort_keys=True).encode()
+
+
 def _undamaged(reader: Reader, folder: Path, hf_config: Mapping[str, Any], files: Sequence[str]) -> Vocabulary:
     try:
         return reader(folder, hf_config)
@@ -76,7 +94,7 @@ def _undamaged(reader: Reader, folder: Path, hf_config: Mapping[str, Any], files
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    path = folder / "tokenizer_config.json"
+    path = folder / SETTINGS
     return read_json(path) if path.is_file() else {}
 
 
@@ -324,7 +342,7 @@ READERS: dict[tuple[str, ...], Reader] = {  # the first that has its files
 }
 FILES = (
     *sorted({name for names in READERS for name in names}),
-    "tokenizer_config.json",
+    SETTINGS,
     "special_tokens_map.json",
     ADDED,
     "target_vocab.json",

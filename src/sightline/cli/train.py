@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from sightline.cli.options import language_options
 from sightline.config import SETTINGS, recipe_names
 
 
@@ -22,7 +23,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="model directory to write")
     setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
-    init = "start from this model's weights and tokenizer: fine-tuning, or a second stage of training"
+    init = "start from this model's weights and tokenizer: fine-tuning, or a second stage of training; also a "
+    init += "published model that translates, in the Hugging Face layout"
     parser.add_argument("--init", default="", metavar="MODEL", help=init)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
@@ -33,6 +35,7 @@ def add(commands: Any) -> None:
     links += "train.alignment_weight"
     parser.add_argument("--alignments", default="", metavar="FILE", help=links)
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard logs into --out as well")
+    language_options(parser)
     parser.set_defaults(run=run_train)
 
 
@@ -54,5 +57,7 @@ def run_train(options: argparse.Namespace) -> None:
         init=options.init,
         alignments=options.alignments,
         task=options.task,
+        source_language=options.source_language,
+        target_language=options.target_language,
     )
     train_model(request)

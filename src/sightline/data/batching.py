@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sightline.config import DataConfig
 from sightline.data.batch import Batch, Tokens, TrainingBatch, collate
 from sightline.data.corpus import Pair
+from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 
 Lengths = NDArray[np.integer]
@@ -170,17 +171,18 @@ def unchanged(source: Tokens, epoch: int, row: int) -> Tokens:
 
 
 def validation_batches(
-    corpus: Pairs, tokenizer: Tokenizer, tokens_per_batch: int, noise: Noise = unchanged
+    corpus: Pairs, tokenizer: Side, tokens_per_batch: int, noise: Noise = unchanged
 ) -> Iterator[Batch]:
     """Every pair of a corpus once, always in the same batches with the same noise, never with BPE-dropout."""
     for rows in plan_batches(corpus.src_lengths, corpus.tgt_lengths, tokens_per_batch, seed=0, epoch=0):
         yield load(corpus, tokenizer, rows, noise)
 
 
-def load(corpus: Pairs, tokenizer: Tokenizer, rows: Rows, noise: Noise = unchanged, epoch: int = 0) -> Batch:
+def load(corpus: Pairs, tokenizer: Side, rows: Rows, noise: Noise = unchanged, epoch: int = 0) -> Batch:
     """The batch of some rows."""
     pairs = [(noise(corpus.src(row), epoch, row), corpus.tgt(row)) for row in rows.tolist()]
-    return collate(pairs, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, index=rows)
+    marks = tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
+    return collate(pairs, *marks, index=rows, src_end_id=tokenizer.source.eos_id)
 
 
 class EndlessStream(Generic[AnyBatch]):
@@ -258,7 +260,7 @@ class BatchStream(EndlessStream[Batch]):
     def __init__(
         self,
         corpus: Pairs,
-        tokenizer: Tokenizer,
+        tokenizer: Side,
         config: DataConfig,
         tokens_per_batch: int,
         seed: int,
@@ -287,7 +289,7 @@ def walk_epochs(
 
 def walk(
     corpus: Pairs,
-    tokenizer: Tokenizer,
+    tokenizer: Side,
     config: DataConfig,
     tokens_per_batch: int,
     seed: int,
@@ -308,6 +310,7 @@ def walk(
                 for done in range(max(first, position), end):
                     yield (now, done + 1, 0), load(corpus, tokenizer, plan[done - first], noise, now)
                 continue
+            assert isinstance(tokenizer, Tokenizer), "other vocabularies are never cut anew"
             for begin in range(max(first, position), end, WINDOW):
                 behind = min(begin + WINDOW, end)
                 rows = np.concatenate(plan[begin - first : behind - first])

@@ -36,6 +36,7 @@ from sightline.data.corpus import (
     read_pairs,
     read_raw_lines,
 )
+from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import FULL, UserError
 
@@ -131,7 +132,7 @@ def learn_tokenizer(
 
 def prepare(
     corpora: Sequence[Corpus],
-    tokenizer: Tokenizer,
+    tokenizer: Side,
     config: DataConfig,
     cache_dir: Path | None = None,
     progress: bool = True,
@@ -160,7 +161,7 @@ def prepare(
         return open_prepared(target)
 
 
-def build(target: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer, limits: DataConfig | None, bar: tqdm) -> None:
+def build(target: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm) -> None:
     """Write a prepared corpus beside `target`, then give it that name in one step."""
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent, ignore_cleanup_errors=True) as folder:
         read, dropped = write_columns(Path(folder), corpora, tokenizer, limits, bar)
@@ -177,7 +178,7 @@ def build(target: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer, limits:
 
 
 def write_columns(
-    folder: Path, corpora: Sequence[Corpus], tokenizer: Tokenizer, limits: DataConfig | None, bar: tqdm
+    folder: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm
 ) -> tuple[int, dict[str, int]]:
     """Tokenise in chunks and append what is kept; returns the pairs read and those dropped, by reason."""
     read, dropped = 0, Counter[str]()
@@ -194,11 +195,11 @@ def write_columns(
 
 
 def tokenise(
-    pairs: Sequence[Pair], tokenizer: Tokenizer, limits: DataConfig | None
+    pairs: Sequence[Pair], tokenizer: Side, limits: DataConfig | None
 ) -> tuple[list[tuple[Any, ...]], Counter[str]]:
     """One row of the four columns for every pair that is kept, and how many were dropped for which reason."""
     src_texts, tgt_texts = zip(*pairs, strict=True)
-    src, tgt = tokenizer.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
+    src, tgt = tokenizer.source.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
     rows: list[tuple[Any, ...]] = []
     faults = Counter[str]()
     for src_text, tgt_text, src_row, tgt_row in zip(src_texts, tgt_texts, src, tgt, strict=True):

@@ -16,6 +16,8 @@ class Side(Protocol):
     @property
     def source(self) -> "Side": ...  # of texts to translate; a source's own is itself
     @property
+    def fingerprint(self) -> str: ...  # of all that decides which ids a text has, on both sides
+    @property
     def pad_id(self) -> int: ...
     @property
     def bos_id(self) -> int: ...  # what the decoder begins with

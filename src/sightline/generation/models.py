@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sightline.checkpoint.folder import FamilyModel, read_family
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.precision import dtype_for
-from sightline.checkpoint.vocabulary import Vocabulary
+from sightline.checkpoint.vocabulary import Vocabulary, fingerprint
 from sightline.checkpoint.xlnet import is_xlnet, read_xlnet
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
@@ -343,7 +343,8 @@ class RewritingModel(PairVerbs, Writer):
     def _translator(self) -> FamilyTranslator:
         self.languages.check(self.source_language, self.target_language, self.generation)
         chosen = self.languages.settings(self.generation, self.target_language)
-        side = target_side(self.languages, chosen, self.source_language, self.target_language)
+        between = self.source_language, self.target_language
+        side = target_side(self.languages, chosen, *between, fingerprint(self.path))
         longest = [one for one in (longest_text(self.config.encoder), self.max_len) if one]
         return FamilyTranslator(self.network, side, chosen, self.forms, min(longest, default=None))
 

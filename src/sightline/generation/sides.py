@@ -33,6 +33,7 @@ class FamilySide:
     sources: "FamilySide | None" = None  # the other side; None: this is it
     unk_id: int = -1  # text is never cut into it by a vocabulary that spells everything
     declared: Mapping[int, str] = field(default_factory=dict)
+    fingerprint: str = ""
 
     @property
     def source(self) -> "FamilySide":
@@ -81,7 +82,11 @@ class FamilySide:
 
 
 def target_side(
-    languages: Languages, settings: GenerationSettings, source_language: str, target_language: str
+    languages: Languages,
+    settings: GenerationSettings,
+    source_language: str,
+    target_language: str,
+    origin: str = "",
 ) -> FamilySide:
     """The side that a model writes, with the one that it reads beside it.
 
@@ -89,6 +94,7 @@ def target_side(
         languages: of the model, which knows its vocabulary.
         settings: with what makes the decoder write in the target language.
         source_language, target_language: as the model has them; "" for what need not be said.
+        origin: the fingerprint of the vocabulary's files.
 
     Raises:
         UserError: the vocabulary puts no end mark behind a text, or nothing says what the decoder begins with.
@@ -110,4 +116,6 @@ def target_side(
         bare = ids[before if languages.family in CODED else 0 : len(ids) - behind]
         return bare if bare[:1] == forced else [*forced, *bare]
 
-    return FamilySide(written, target, settings.pad_id, settings.start_id, settings.end_ids[0], sources)
+    start, end = settings.start_id, settings.end_ids[0]
+    own = "/".join([origin, source_language, target_language, *map(str, [start, end, *forced])])
+    return FamilySide(written, target, settings.pad_id, start, end, sources, fingerprint=own)

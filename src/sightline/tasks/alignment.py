@@ -24,7 +24,7 @@ from sightline.data.batch import Batch
 from sightline.data.corpus import Pair
 from sightline.data.links import words_of_pieces
 from sightline.data.prepared import Column
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
 from sightline.network.transformer import Transformer
 from sightline.training.loss import Loss
@@ -49,7 +49,7 @@ def alignment_objective(
     weight: float,
     links: Column,
     text: Callable[[int], Pair],
-    tokenizer: Tokenizer,
+    tokenizer: Side,
 ) -> Objective:
     """`objective` of a translation with the first head of a layer pulled towards links.
 
@@ -107,7 +107,7 @@ def _cross_entropy(
 
 
 def _wanted(
-    batch: Batch, links: Column, text: Callable[[int], Pair], tokenizer: Tokenizer
+    batch: Batch, links: Column, text: Callable[[int], Pair], tokenizer: Side
 ) -> Float[np.ndarray, "batch tgt_len src_len"]:
     """For each target piece its linked source pieces in equal shares; zeros where a word has no link."""
     wanted = np.zeros((*batch.tgt_out.shape, batch.src.size(1)), np.float32)

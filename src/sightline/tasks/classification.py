@@ -34,7 +34,7 @@ from sightline.errors import UserError
 from sightline.evaluate.classes import LabelReport, label_report
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
-from sightline.tasks.job import TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
+from sightline.tasks.job import OURS, Layout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
@@ -49,6 +49,7 @@ class ClassificationJob:
     train: LabelledCorpus
     valid: LabelledCorpus
     signature: str = ""
+    layout: Layout = OURS
 
     @property
     def chance(self) -> float:

@@ -31,6 +31,7 @@ class DenoisingJob(TranslationJob):
     """See `sightline.tasks.job.Job`. BLEU compares texts that were restored with what they were."""
 
     def noise(self, seed: int) -> Noise:
+        assert isinstance(self.tokenizer, Tokenizer)
         return Infilling(self.tokenizer, seed)
 
     def searched(self, row: int) -> Pair:

@@ -27,7 +27,7 @@ from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
-from sightline.tasks.job import TrainRequest, file_names, say
+from sightline.tasks.job import OURS, Layout, TrainRequest, file_names, say
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
@@ -43,6 +43,7 @@ class ForecastJob:
     tokenizer: None = None
     signature: str = ""
     chance: float = math.inf
+    layout: Layout = OURS
 
     def network(self) -> PooledEncoder:
         return build_pooled(self.config.model)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from sightline.checkpoint import trained
 from sightline.checkpoint.trained import TOKENIZER
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import learn_tokenizer
+from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.training.step import Objective
@@ -40,6 +42,19 @@ class TrainRequest:
     init: str = ""  # model directory to start from: its weights, shape and tokenizer
     alignments: str = ""  # word links of the training pairs, for `train.alignment_weight`
     task: str = ""  # "translate", "denoise", "classify" or "forecast"; "" = the recipe's
+    source_language: str = ""  # to a model of many that is started from: codes as it has them
+    target_language: str = ""
+
+
+@runtime_checkable
+class Layout(Protocol):
+    """How what a run has made lies in its folder; `checkpoint.trained` has ours."""
+
+    def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None: ...
+    def write_weights(self, folder: Path, parameters: Mapping[str, Any], card: str) -> None: ...
+
+
+OURS: Layout = trained
 
 
 @runtime_checkable
@@ -49,7 +64,9 @@ class Job(Protocol):
     @property
     def config(self) -> RunConfig: ...  # complete: it has what follows from the data
     @property
-    def tokenizer(self) -> Tokenizer | None: ...
+    def tokenizer(self) -> Side | None: ...
+    @property
+    def layout(self) -> Layout: ...  # of the folder that it is written to
     @property
     def about(
         self,

@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from sightline.architectures import build_network
-from sightline.checkpoint.trained import CONFIG, ModelDirectory, read_model_directory, read_settings
-from sightline.config import WITH_DECODER, RunConfig, apply_settings, flatten, load_recipe, longest_sequence
+from sightline.checkpoint.trained import CONFIG, ModelDirectory, read_model_directory, read_run
+from sightline.config import WITH_DECODER, RunConfig, longest_sequence
 from sightline.data.batch import Batch
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair
 from sightline.data.first_look import doubts, parse_pairs
 from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
+from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
 from sightline.device import device_name
@@ -25,7 +26,17 @@ from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
-from sightline.tasks.job import TrainRequest, check_special, choose_tokenizer, file_names, held_out, hold_out, say
+from sightline.tasks.job import (
+    OURS,
+    Layout,
+    TrainRequest,
+    check_special,
+    choose_tokenizer,
+    file_names,
+    held_out,
+    hold_out,
+    say,
+)
 from sightline.tasks.validation import shown, validation_bleu
 from sightline.training.packed import packs
 from sightline.training.step import Objective, translation_objective, validation_loss
@@ -37,7 +48,7 @@ class TranslationJob:
     """See `sightline.tasks.job.Job`."""
 
     config: RunConfig
-    tokenizer: Tokenizer
+    tokenizer: Side
     about: dict[str, Any]
     train: PreparedCorpus
     valid: PreparedCorpus
@@ -46,6 +57,7 @@ class TranslationJob:
     links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
     signature: str = ""
     show: bool = False  # progress of a validation
+    layout: Layout = OURS
 
     @property
     def chance(self) -> float:
@@ -87,6 +99,7 @@ class TranslationJob:
         if data.source_dropout:
             from sightline.data.noise import PieceDropout  # likewise
 
+            assert isinstance(self.tokenizer, Tokenizer)
             noise = PieceDropout(self.tokenizer, data.source_dropout, train.seed)
         return BatchStream(pairs, self.tokenizer, *settings, state, pin=pin, noise=noise)
 
@@ -115,11 +128,16 @@ class TranslationJob:
                 batches = watched(validation_batches(self.valid, tokenizer, budget, noise), done)
                 figures = {"loss": validation_loss(network, batches, tokenizer.pad_id, device)}
                 if pairs:
-                    limit = longest_sequence(config.model)
-                    figures["bleu"] = validation_bleu(network, tokenizer, config.decode, limit, pairs, done)
+                    figures["bleu"] = self.bleu(network, pairs, done)
             return figures
 
         return validate
+
+    def bleu(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> float:
+        """Of what the network makes of the sources as it is now; `done` is told of each few texts."""
+        assert isinstance(self.tokenizer, Tokenizer)
+        limit = longest_sequence(self.config.model)
+        return validation_bleu(network, self.tokenizer, self.config.decode, limit, pairs, done)
 
 
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
@@ -127,29 +145,34 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     start = read_model_directory(request.init, tasks=WITH_DECODER) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
-    files = parse_pairs("--train", request.train)
-    parts = hold_out(request, files)
-    files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
-    for doubt in doubts(files, valid):
-        say(request, doubt)
-    train, valid = ([parts.train], [parts.valid]) if parts else (files, valid)
+    files, train, valid, held = read_files(request)
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     links = _links(request, config, files, prepared)
     if links:
         corpus["key"] = digest(prepared.key, links.values.tolist(), links.ends.tolist())
     config = completed(request, config, folder, tokenizer)
-    about = {"corpus": {**corpus, **held_out(parts)}}
+    about = {"corpus": {**corpus, **held}}
     signature = bleu_signature()
     return TranslationJob(
         config, tokenizer, about, prepared, validating, start, request.init, links, signature, request.show
     )
 
 
+def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus], Sequence[Corpus], dict[str, Any]]:
+    """The training files; what to train and to validate on; what config.json says of a part that was held out."""
+    files = parse_pairs("--train", request.train)
+    parts = hold_out(request, files)
+    files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
+    for doubt in doubts(files, valid):
+        say(request, doubt)
+    return files, *(([parts.train], [parts.valid]) if parts else (files, valid)), held_out(parts)
+
+
 def prepare_both(
     request: TrainRequest,
     config: RunConfig,
-    tokenizer: Tokenizer,
+    tokenizer: Side,
     train: Sequence[Corpus],
     valid: Sequence[Corpus],
     noun: str,
@@ -176,16 +199,16 @@ def prepare_both(
 def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer: Tokenizer) -> RunConfig:
     """The configuration with what the data and the machine decide."""
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
-    train = replace(config.train, batching=_batching(request, config, folder))
+    train = replace(config.train, batching=batching(request, config, folder))
     return replace(config, model=model, train=train)
 
 
-def _batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
+def batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     """`train.batching` with "auto" decided: as the run began, at random where nothing is computed for padding."""
     if config.train.batching != "auto":
         return config.train.batching
     if request.resume and (folder / CONFIG).is_file():
-        return read_settings(folder)[0].train.batching
+        return read_run(folder)[0].train.batching
     model, train = config.model, config.train
     plain = train.precision != "bf16" and not train.compile and not train.alignment_weight
     widths = (width or model.d_model // model.n_heads for width in (model.d_k, model.d_v))
@@ -209,53 +232,16 @@ def _links(
     return links_of_corpus(request.alignments, corpora, prepared)
 
 
-OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
-
-
-def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
-    """The configuration of a run that starts from a model: recipe and settings, as far as the model allows.
-
-    Shape and tokenizer are the model's, dropout is not. Without a recipe everything else is the model's too, but for
-    the task of a denoiser, which becomes a translator.
-
-    Raises:
-        UserError: a setting, or [model] of the recipe, asks for another shape or tokenizer.
-    """
-    start = replace(start, model=replace(start.model, task="translate"))
-    given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER}
-    base = RunConfig(model=start.model, data=replace(RunConfig().data, **given))
-    own = replace(start, train=replace(start.train, batching="auto"))  # it was decided for the machine of that time
-    config = load_recipe(request.recipe, base) if request.recipe else own
-    for key, wanted, there in _differences(config, start):
-        if key.startswith("model."):
-            raise UserError(
-                f"--recipe {request.recipe}: {key} = {wanted}, but the model in --init {request.init} has {there}; "
-                "leave --recipe out for the model's own settings, which --set changes, or give a recipe that agrees"
-            )
-        say(request, f"{key} = {wanted} of {request.recipe} does not apply: the tokenizer is that of {request.init}")
-    config = apply_settings(replace(config, data=replace(config.data, **given)), request.settings)
-    for key, wanted, _ in _differences(config, start):
-        what = "shape" if key.startswith("model.") else "tokenizer"
-        raise UserError(f"--set {key}={wanted}: the {what} is that of --init {request.init}; leave one of the two out")
-    return config
-
-
-def _differences(config: RunConfig, start: RunConfig) -> list[tuple[str, Any, Any]]:
-    """Settings that come with a model and are others in `config`: key, value there, value of the model."""
-    fixed = ("model.", *(f"data.{name}" for name in OF_THE_TOKENIZER))
-    wanted, there = flatten(config), flatten(start)
-    keys = [key for key in wanted if key.startswith(fixed) and key != "model.dropout"]
-    return [(key, wanted[key], there[key]) for key in keys if wanted[key] != there[key]]
-
-
-def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Tokenizer, valid: PreparedCorpus) -> None:
+def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Side, valid: PreparedCorpus) -> None:
     """Settings that turn out to be impossible once the text is cut into pieces."""
-    if config.data.bpe_dropout:
+    if config.data.bpe_dropout and isinstance(tokenizer, Tokenizer):
         _ = tokenizer.merges  # a UserError if there is nothing to drop
     limit = longest_sequence(config.model)
     if limit is None:
         return
     way_out = "raise model.max_len or choose a model without such a limit (a Transformer's model.positions=sinusoidal)"
+    if not isinstance(tokenizer, Tokenizer):
+        way_out = "that is all this model reads: leave out longer texts, and lower data.max_length"
     if config.data.max_length > limit:
         raise UserError(f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}; {way_out}")
     longest = max(valid.src_lengths.max(), valid.tgt_lengths.max())

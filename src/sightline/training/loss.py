@@ -37,26 +37,29 @@ def sequence_loss(
     targets: Int[Tensor, " rows"],
     label_smoothing: float,
     r_drop: float = 0.0,
+    bias: Float[Tensor, " vocab"] | None = None,
 ) -> Loss:
     """Loss of predicting `targets` from `hidden` through the output projection `weight`, in nats.
+
+    `bias` is added to the logits and not trained (Marian, BART).
 
     One pass: sum over rows of -sum_v q_v log p_v with q = (1 - epsilon) onehot + epsilon / vocab.
     Two passes (the same rows under two dropout masks): the mean of both plus r_drop / 4 times the symmetric
     divergence KL(p1 || p2) + KL(p2 || p1), which is half of R-Drop's objective, as a mean should be.
     """
-    objective, nll = _ProjectedLoss.apply(hidden, weight, targets, label_smoothing, r_drop)
+    objective, nll = _ProjectedLoss.apply(hidden, weight, bias, targets, label_smoothing, r_drop)
     return Loss(objective, {"nll": nll})
 
 
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, alpha: float
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, alpha: float
     ) -> tuple[Tensor, Tensor]:
         need_grad = any(ctx.needs_input_grad)
         grad_hidden = torch.empty_like(hidden) if need_grad else None
         grad_weight = torch.zeros_like(weight) if need_grad else None
-        weight_sum = weight.sum(0)
+        weight_sum, bias_sum = weight.sum(0), 0.0 if bias is None else bias.sum()
         objective = hidden.new_zeros((), dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32)
         nll = objective.clone()
         for start in range(0, targets.numel(), CHUNK_ROWS):
@@ -64,11 +67,11 @@ class _ProjectedLoss(torch.autograd.Function):
             y = targets[rows]
             p, log_p = [], []
             for h in hidden[:, rows]:
-                logits = _logits(h, weight)
+                logits = _logits(h, weight, bias)
                 logit_y = logits.gather(1, y[:, None]).squeeze(1)
                 probabilities, log_normalizer = _softmax(logits, keep=bool(alpha))
-                # log_normalizer - sum_v q_v z_v, and sum_v z_v = h . sum_v W_v
-                mean_logit = (h @ weight_sum).to(objective.dtype) / len(weight)
+                # log_normalizer - sum_v q_v z_v, and sum_v z_v = h . sum_v W_v + sum_v b_v
+                mean_logit = ((h @ weight_sum).to(objective.dtype) + bias_sum) / len(weight)
                 smoothed = log_normalizer - (1 - smoothing) * logit_y - smoothing * mean_logit
                 objective += smoothed.sum() / len(hidden)
                 nll += (log_normalizer - logit_y).sum() / len(hidden)
@@ -90,14 +93,15 @@ class _ProjectedLoss(torch.autograd.Function):
         return objective, nll
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grads[0] / ctx.passes
-        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale.to(grad_weight.dtype), None, None, None
+        grads_given = grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale.to(grad_weight.dtype)
+        return *grads_given, None, None, None, None
 
 
-def _logits(h: Tensor, weight: Tensor) -> Tensor:
-    logits = F.linear(h, weight)
+def _logits(h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    logits = F.linear(h, weight, bias)
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 

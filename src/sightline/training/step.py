@@ -46,10 +46,11 @@ def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, pad
         network: Any = model
         states = partial(_padded_states, torch.compile(network.states) if train.compile else network.states)
 
+    weight, bias, scale = projection(model)
+
     def objective(batch: Batch) -> Loss:
-        return batch_loss(
-            states, model.get_parameter("output.weight"), batch, pad_id, train.label_smoothing, train.r_drop
-        )
+        smoothing, r_drop = train.label_smoothing, train.r_drop
+        return batch_loss(states, weight, batch, pad_id, smoothing, r_drop, bias, scale)
 
     return objective
 
@@ -61,10 +62,12 @@ def batch_loss(
     pad_id: int,
     label_smoothing: float = 0.0,
     r_drop: float = 0.0,
+    bias: Float[Tensor, " vocab"] | None = None,
+    scale: float = 1.0,
 ) -> Loss:
     """Loss of a batch, summed over its target pieces; with `r_drop` every pair passes twice, in one batch.
 
-    `states` gives hidden states as `real_states` does; `weight` projects them to logits.
+    `states` gives hidden states as `real_states` does; `weight`, `bias` and `scale` are those of `projection`.
     """
     real = batch.tgt_out != pad_id
     inputs = batch.src, batch.tgt_in, batch.src_mask, real
@@ -72,7 +75,14 @@ def batch_loss(
     if passes == 2:
         inputs = tuple(torch.cat([t, t]) for t in inputs)
     rows = states(*inputs).unflatten(0, (passes, -1))
-    return sequence_loss(rows, weight, _at(real, batch.tgt_out), label_smoothing, r_drop)
+    rows = rows if scale == 1.0 else rows * scale
+    return sequence_loss(rows, weight, _at(real, batch.tgt_out), label_smoothing, r_drop, bias)
+
+
+def projection(model: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None, float]:
+    """What makes logits of hidden states: a matrix, a bias where there is one, a factor on the states before (T5)."""
+    output: Any = model.get_submodule("output")
+    return output.weight, output.bias, getattr(getattr(model, "head", None), "scale", 1.0)
 
 
 def _at(mask: Tensor, x: Tensor) -> Tensor:
@@ -83,9 +93,9 @@ def _at(mask: Tensor, x: Tensor) -> Tensor:
 def validation_loss(model: nn.Module, batches: Iterable[Batch], pad_id: int, device: torch.device) -> float:
     """Negative log-likelihood per target piece, in nats, without smoothing; the model is in evaluation mode."""
     nll, tokens = 0.0, 0
-    states, weight = partial(real_states, model), model.get_parameter("output.weight")
+    states, (weight, bias, scale) = partial(real_states, model), projection(model)
     with torch.inference_mode():
         for batch in batches:
-            nll += batch_loss(states, weight, batch.to(device), pad_id).nll.item()
+            nll += batch_loss(states, weight, batch.to(device), pad_id, bias=bias, scale=scale).nll.item()
             tokens += batch.n_target_tokens
     return nll / max(1, tokens)

@@ -9,7 +9,8 @@ from sightline.checkpoint.trained import write_settings
 from sightline.config import RunConfig, apply_settings
 from sightline.native.library import training_library
 from sightline.tasks.job import TrainRequest
-from sightline.tasks.translation import _batching, continuing
+from sightline.tasks.starting import continuing
+from sightline.tasks.translation import batching
 from sightline.training.packed import LONGEST
 
 REQUEST = TrainRequest("tiny", [], [], "out", device="cpu")
@@ -17,7 +18,7 @@ needs_library = pytest.mark.skipif(training_library() is None, reason="the compi
 
 
 def choice(*settings: str, request: TrainRequest = REQUEST, folder: Path = Path("nowhere")) -> str:
-    return _batching(request, apply_settings(RunConfig(), settings), folder)
+    return batching(request, apply_settings(RunConfig(), settings), folder)
 
 
 @needs_library

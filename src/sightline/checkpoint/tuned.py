@@ -1,0 +1,50 @@
+"""A published model that has been trained further: the folder that it came in, with other weights.
+
+`training.json` says how it was trained; it is what `config.json` says of a model of ours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sightline.checkpoint.folder import FORMAT, FamilyModel, copy_companions
+from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
+from sightline.checkpoint.trained import CARD, RUN, write_file, write_json, write_text
+from sightline.checkpoint.write import file_tensors
+from sightline.config import RunConfig
+from sightline.errors import writing
+
+
+@dataclass(frozen=True)
+class SameLayout:
+    """The folder that a published model came in, with other weights."""
+
+    model: FamilyModel
+
+    def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
+        """Everything but the weights and the card."""
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            copy_companions(self.model.path, folder)
+        write_json(folder / CONFIG, _in_float32(read_json(self.model.path / CONFIG)))
+        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
+
+    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
+        """The weights by the names that they came with, and the model card."""
+        own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
+        ours = "family" in read_json(self.model.path / CONFIG)
+        tensors = own if ours else file_tensors(own, self.model.config)
+        write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+        write_text(folder / CARD, card)
+
+
+def _in_float32(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A config.json of weights in float32: who reads the file takes its word for it."""
+    return {
+        key: "float32" if key in ("dtype", "torch_dtype") else _in_float32(value) if key == "hf" else value
+        for key, value in values.items()
+    }

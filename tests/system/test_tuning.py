@@ -1,0 +1,185 @@
+"""What the README says of training a published encoder-decoder further: `sightline train --init FOLDER`.
+
+The models are tiny and random. What they learn is a few dozen pairs by heart; that they do shows that all of it trains.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_families import write_tiny
+
+import sightline
+
+Cli = Callable[..., Any]
+TASKS = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
+CASES = {"marian": {}, "t5": {"num_layers": 2, **TASKS}, "m2m": {}, "bart": {"model_type": "bart"}}
+ASKED = {"t5": ("de", "it"), "m2m": ("de", "fr")}
+QUICK = ["train.max_steps=40", "train.validate_every=20", "train.checkpoint_every=20", "train.log_every=20",
+         "train.learning_rate=0.01", "train.warmup_steps=5", "train.validate_bleu=4", "train.threads=1"]  # fmt: skip
+NO_DROPOUT = {"dropout": 0.0, "dropout_rate": 0.0}
+
+
+def write(folder: Path, name: str, **changes: Any) -> list[str]:
+    """A folder, and what a command must say of languages."""
+    kind, settings = name, {"max_length": 20, "num_beams": 2}
+    if name == "bart":
+        kind, settings = "marian", settings | {"forced_bos_token_id": 0}
+    write_tiny(folder, kind, {**CASES[name], **NO_DROPOUT, **changes}, settings)
+    return [f"--{side}-language={code}" for side, code in zip(("source", "target"), ASKED.get(name, ()), strict=False)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Options naming pairs to train and to validate on."""
+    pairs = [(f"A dog runs {i} .", f"Ein Hund rennt {i} .") for i in range(40)]
+    for place, side in enumerate(("src", "tgt")):
+        (tmp_path / f"a.{side}").write_text("".join(pair[place] + "\n" for pair in pairs), encoding="utf-8")
+    both = [str(tmp_path / f"a.{side}") for side in ("src", "tgt")]
+    return ["--train", *both, "--valid", *both]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_folder_is_trained_and_comes_back_as_it_was(cli: Cli, files: list[str], tmp_path: Path, name: str) -> None:
+    languages = write(tmp_path / "model", name)
+    ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", "--set", *QUICK, *languages)
+    assert ran.code == 0, ran.err
+    figures = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in figures] == [0, 20, 40]
+    assert figures[-1]["loss"] < figures[0]["loss"] - 1
+    before, after = (load_file(tmp_path / folder / "model.safetensors") for folder in ("model", "out"))
+    assert {key: value.shape for key, value in before.items()} == {key: value.shape for key, value in after.items()}
+    moved = [key for key in before if not torch.equal(before[key], after[key])]
+    assert set(before) - set(moved) <= {"final_logits_bias"} and len(moved) > 20
+    for file in ("config.json", "tokenizer.json", "generation_config.json"):
+        assert json.loads((tmp_path / "out" / file).read_text()) == json.loads((tmp_path / "model" / file).read_text())
+    scored = cli("score", tmp_path / "out", "--source", files[1], "--target", files[2], *languages)
+    total = sum(json.loads(line)["log_prob"] for line in scored.out.splitlines())
+    pieces = sum(len(json.loads(line)["token_log_probs"]) for line in scored.out.splitlines())
+    assert -total / pieces == pytest.approx(figures[-1]["loss"], rel=1e-3)  # what was saved is what was validated
+    assert "training.json" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "model", "marian", dropout=0.25, attention_dropout=0.1)
+    for out, more, expected in (("a", [], 0.25), ("b", ["model.dropout=0.5"], 0.5)):
+        settings = [*QUICK, "train.max_steps=1", *more]
+        ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / out, "--set", *settings)
+        assert ran.code == 0, ran.err
+        assert "config.json: attention_dropout = 0.1 is left out" in ran.err
+        assert json.loads((tmp_path / out / "training.json").read_text())["model"]["dropout"] == expected
+
+
+def test_dropout_drops(tmp_path: Path) -> None:
+    from sightline.tasks.published import start_of, trainable
+
+    write(tmp_path, "marian")
+    network = trainable(start_of(str(tmp_path)).network, 0.5).train()
+    src = torch.tensor([[20, 21, 22]])
+    assert not torch.equal(network.encode(src), network.encode(src))
+    assert torch.equal(network.eval().encode(src), network.encode(src))
+
+
+def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "model", "marian", dropout=0.1)
+    start, settings = ["train", "--init", tmp_path / "model", *files], [*QUICK, "train.schedule=constant"]
+    assert cli(*start, "--out", tmp_path / "whole", "--set", *settings).code == 0
+    assert cli(*start, "--out", tmp_path / "parts", "--set", *settings, "train.max_steps=20").code == 0
+    refused = cli(*start, "--out", tmp_path / "parts", "--set", *settings, "train.clip_norm=2.0", "--resume")
+    assert "train.clip_norm was 1.0, now 2.0" in refused.complaint
+    ran = cli(*start, "--out", tmp_path / "parts", "--set", *settings, "--resume")
+    assert ran.code == 0, ran.err
+    assert "resuming after step 20" in ran.err
+    whole, parts = (load_file(tmp_path / folder / "model.safetensors") for folder in ("whole", "parts"))
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
+def test_what_only_makes_it_worse_is_not_kept(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """The model is judged before the first update, if it knows more than nothing."""
+    write(tmp_path / "model", "marian")
+    assert cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "good", "--set", *QUICK).code == 0
+    settings = [*QUICK, "train.learning_rate=3.0", "train.max_steps=20"]
+    ran = cli("train", "--init", tmp_path / "good", *files, "--out", tmp_path / "worse", "--set", *settings)
+    assert ran.code == 0, ran.err
+    kept, first = (load_file(tmp_path / folder / "model.safetensors") for folder in ("worse", "good"))
+    assert all(torch.equal(kept[key], first[key]) for key in first)
+
+
+def test_half_precision_becomes_float32(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "model", "marian", torch_dtype="float16")
+    path = tmp_path / "model" / "model.safetensors"
+    save_file({key: value.half() for key, value in load_file(path).items()}, path, {"format": "pt"})
+    settings = [*QUICK, "train.max_steps=2"]
+    assert cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", "--set", *settings).code == 0
+    assert {value.dtype for value in load_file(tmp_path / "out" / "model.safetensors").values()} == {torch.float32}
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["torch_dtype"] == "float32"
+
+
+def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "model", "marian")
+    assert cli("import", tmp_path / "model", tmp_path / "ours").code == 0
+    settings = [*QUICK, "train.max_steps=2"]
+    ran = cli("train", "--init", tmp_path / "ours", *files, "--out", tmp_path / "out", "--set", *settings)
+    assert ran.code == 0, ran.err
+    before, after = (load_file(tmp_path / folder / "model.safetensors") for folder in ("ours", "out"))
+    assert before.keys() == after.keys()
+    assert sightline.load(tmp_path / "out", "cpu").translate(["A dog"])
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--set", "model.d_model=32"], "--set model.d_model=32: the shape is that of --init"),
+        (["--set", "data.vocab_size=300"], "the tokenizer is that of --init"),
+        (["--recipe", "tiny"], "--recipe tiny: model.d_model = 128, but the model in --init"),
+        (["--set", "data.bpe_dropout=0.1"], "data.bpe_dropout = 0.1: a published model has a vocabulary of its own"),
+        (["--set", "decode.beam_size=2"], "decode.beam_size = 2: a published model searches as its generation_config"),
+        (["--special", "<2de>"], "--special <2de>: cannot be added to the vocabulary of --init"),
+        (["--task", "classify"], "--init is for translation models"),
+        (["--set", "data.max_length=300"], "model.max_len = 200 is less than data.max_length = 300; that is all"),
+    ],
+)
+def test_what_does_not_go_with_it(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
+    write(tmp_path / "model", "bart")
+    ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", *more)
+    assert expected in ran.complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_many_languages_must_be_told_which(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "model", "m2m")
+    ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
+    assert "--source-language and --target-language" in ran.complaint
+
+
+def test_other_networks_are_not_for_pairs(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    write_tiny(tmp_path / "model", "gpt2")
+    ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
+    assert "is a model of gpt2; this needs one that reads a text and writes another" in ran.complaint
+
+
+def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    write(tmp_path / "model", "marian")
+    assert cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", "--set", *QUICK).code == 0
+    code = "import sys, torch, transformers as t\nm = t.MarianMTModel.from_pretrained(sys.argv[1])\n"
+    code += "print(m.generate(torch.tensor([[20, 21, 2]]), num_beams=1, max_length=9, "
+    code += "decoder_start_token_id=1, eos_token_id=2, pad_token_id=1)[0].tolist())"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "out"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    from sightline.generation.rewrite import rewrite
+
+    model = sightline.load(tmp_path / "out", "cpu")
+    settings = model.settings(beam_size=1, max_new_tokens=8)
+    own = rewrite(model.network, [[20, 21, 2]], settings)[0][0]
+    assert json.loads(ran.stdout)[1 : 1 + len(own.tokens)] == own.tokens
