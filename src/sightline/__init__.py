@@ -12,14 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sightline.api import Model, load, train
+    from sightline.api import load, train
     from sightline.decode.translator import Translation
     from sightline.errors import UserError
+    from sightline.model import Model
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Model": "sightline.api",
+    "Model": "sightline.model",
     "Translation": "sightline.decode.translator",
     "UserError": "sightline.errors",
     "load": "sightline.api",

@@ -19,20 +19,19 @@ from sightline.decode.contract import EncoderDecoder
 from sightline.decode.translator import Translation, Translator
 from sightline.device import choose_device, device_name
 from sightline.errors import UserError
+from sightline.model import Model
 from sightline.pairs import PairVerbs
 from sightline.training.allocator import keep_freed_memory
 from sightline.verbs import TranslationVerbs
 
 if TYPE_CHECKING:
-    from sightline.ensemble import Ensemble
-    from sightline.generation.models import RewritingModel
     from sightline.inspect.alignment import AlignmentHead
     from sightline.tasks.classification import Classifier
     from sightline.tasks.denoising import Denoiser
     from sightline.tasks.forecasting import Forecaster
 
 
-class Model(PairVerbs, TranslationVerbs):
+class TrainedTranslator(PairVerbs, TranslationVerbs):
     """A trained translation model with its tokenizer and its decoding settings; made by `sightline.load`."""
 
     def __init__(self, directory: ModelDirectory, device: str, path: Path) -> None:
@@ -104,7 +103,7 @@ class Model(PairVerbs, TranslationVerbs):
         }
 
 
-def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Any:
+def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:
     """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout; or several as one.
 
     Args:
@@ -118,12 +117,8 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
             they decode with is `translate(..., compute=...)`.
 
     Returns:
-        A `Model`, which translates, and so does a `sightline.ensemble.Ensemble`, of a list; of `--task denoise` a
-        `sightline.tasks.denoising.Denoiser`, of `--task classify` a `sightline.tasks.classification.Classifier`, of
-        `--task forecast` a `sightline.tasks.forecasting.Forecaster`; of the Hugging Face layout, or of what `sightline
-        import` made of it, a `sightline.checkpoint.folder.FamilyModel`, whose `network` is the torch module and whose
-        verbs are those of its kind of network (`sightline.generation.models`); of an XLNet a
-        `sightline.generation.permutation.PermutationModel`.
+        A `Model`. What it can be asked depends on what its network reads and writes; any other verb is a `UserError`
+        that says what this model can do.
 
     Raises:
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
@@ -147,7 +142,7 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
     return loaders[task_of(folder)](folder, device)
 
 
-def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> "Model | RewritingModel":
+def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
     """`load` for what translates: a translation model of ours, or a published encoder-decoder of text.
 
     Raises:
@@ -163,13 +158,13 @@ def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto")
     return rewriting(load_family(folder, device, dtype), path)
 
 
-def load_trained(path: str | Path, device: str = "auto") -> Model:
+def load_trained(path: str | Path, device: str = "auto") -> TrainedTranslator:
     """`load` for a translation model that `train` wrote; `UserError` where it is one of another task or layout."""
     chosen = device_name(device)
-    return Model(read_model_directory(path, chosen), chosen, Path(path))
+    return TrainedTranslator(read_model_directory(path, chosen), chosen, Path(path))
 
 
-def load_translators(paths: Sequence[str | Path], device: str = "auto") -> "Model | RewritingModel | Ensemble":
+def load_translators(paths: Sequence[str | Path], device: str = "auto") -> Model:
     """One model that translates, or several of ours as an ensemble; a `UserError` names what does not go with them."""
     if not paths:
         raise UserError("load takes a model directory, or a list of them; this list is empty")
@@ -184,7 +179,7 @@ def load_denoiser(path: str | Path, device: str = "auto") -> "Denoiser":
     """`load` for a first stage of a translator; `UserError` where it is a model of another task."""
     from sightline.tasks.denoising import Denoiser
 
-    return Denoiser(read_model_directory(path, choose_device(device), ["denoise"]))
+    return Denoiser(read_model_directory(path, choose_device(device), ["denoise"]), Path(path))
 
 
 def load_classifier(path: str | Path, device: str = "auto") -> "Classifier":
@@ -193,7 +188,7 @@ def load_classifier(path: str | Path, device: str = "auto") -> "Classifier":
     from sightline.tasks.classification import Classifier
 
     chosen = choose_device(device)
-    return Classifier(read_classifier_directory(path, chosen), chosen)
+    return Classifier(read_classifier_directory(path, chosen), chosen, Path(path))
 
 
 def load_forecaster(path: str | Path, device: str = "auto") -> "Forecaster":
@@ -202,7 +197,7 @@ def load_forecaster(path: str | Path, device: str = "auto") -> "Forecaster":
     from sightline.tasks.forecasting import Forecaster
 
     chosen = choose_device(device)
-    return Forecaster(read_forecaster_directory(path, chosen), chosen)
+    return Forecaster(read_forecaster_directory(path, chosen), chosen, Path(path))
 
 
 def train(
@@ -220,7 +215,7 @@ def train(
     alignments: str | Path = "",
     source_language: str = "",
     target_language: str = "",
-) -> Any:
+) -> Model:
     """Train a model on files and return it, as `load` does.
 
     Args:

@@ -8,12 +8,13 @@ from sightline.config import DecodeConfig
 from sightline.decode.contract import EncoderDecoder, OwnSearch
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
+from sightline.model import Unable
 from sightline.native.network import Ensemble as CompiledEnsemble
 from sightline.native.network import Network
 from sightline.verbs import TranslationVerbs
 
 if TYPE_CHECKING:
-    from sightline.api import Model
+    from sightline.api import TrainedTranslator
 
 
 class Ensemble(TranslationVerbs):
@@ -23,7 +24,7 @@ class Ensemble(TranslationVerbs):
     rounding. What is about one network, such as its attention, is to be asked one of `models`.
     """
 
-    def __init__(self, models: "Sequence[Model]") -> None:
+    def __init__(self, models: "Sequence[TrainedTranslator]") -> None:
         """`UserError` for a model whose pieces are not those of the first."""
         first, *others = models
         for model in others:
@@ -64,4 +65,4 @@ class Ensemble(TranslationVerbs):
         return CompiledEnsemble(tuple(networks)) if all(isinstance(n, Network) for n in networks) else None
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"an ensemble has no '{name}': ask one of its `models`", name=name, obj=self)
+        raise Unable(f"an ensemble has no '{name}': ask one of its `models`")

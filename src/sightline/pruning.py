@@ -19,7 +19,7 @@ from sightline.inspect.heads import Head, all_heads, heads_left, parameters_with
 from sightline.model_card import model_card
 
 if TYPE_CHECKING:
-    from sightline.api import Model
+    from sightline.api import TrainedTranslator
 
 
 def parse_count(text: str, n_heads: int) -> int:
@@ -38,7 +38,7 @@ def parse_count(text: str, n_heads: int) -> int:
     return count
 
 
-def write_pruned(model: "Model", removed: Collection[Head], out: Path) -> Path:
+def write_pruned(model: "TrainedTranslator", removed: Collection[Head], out: Path) -> Path:
     """Write a model without the heads `removed` into a folder of its own, and return that.
 
     Args:
@@ -70,7 +70,7 @@ def write_pruned(model: "Model", removed: Collection[Head], out: Path) -> Path:
     return out
 
 
-def _alignment_head(model: "Model", removed: Collection[Head]) -> AlignmentHead:
+def _alignment_head(model: "TrainedTranslator", removed: Collection[Head]) -> AlignmentHead:
     """Where word links are read from: the same head under its new number, the mean of its layer if it is gone."""
     chosen = model.alignment_head
     gone = {head.number for head in removed if head.place == ("cross", chosen.layer)}

@@ -1,6 +1,6 @@
 """What a translation model and an ensemble of such models are asked alike: to translate.
 
-Not here: how either is made (`api.load`), and what only a single model answers (`api.Model`).
+Not here: how either is made (`api.load`), and what only a single model answers (`api.TrainedTranslator`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,10 +14,11 @@ from sightline.decode.contract import Draft
 from sightline.decode.engine import is_plain, usable_cores
 from sightline.decode.translator import Translation, Translator, clean_text, override
 from sightline.errors import UserError
+from sightline.model import Model
 from sightline.workers import translate_in_processes, worth_sharing
 
 
-class TranslationVerbs:
+class TranslationVerbs(Model):
     """Translate texts, a stream of lines, or one text while it is being written."""
 
     def __init__(self, translator: Translator, paths: Sequence[Path], device: str, for_library: bool) -> None:
@@ -26,6 +27,8 @@ class TranslationVerbs:
         self.paths = tuple(paths)
         self._device = device
         self._for_library = for_library
+
+    does = "reads a text and writes another"
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -25,11 +25,13 @@ EVERYTHING = frozenset({""})
 GRAPH: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "device": frozenset(),
+    "model": frozenset({"signatures"}),
+    "signatures": EVERYTHING,  # for the type checker alone
     "config": frozenset(),
     "statistics": frozenset(),
     "figures": frozenset({"statistics"}),
     "native": frozenset(),
-    "checkpoint": frozenset({"config", "data", "native", "network", "architectures", "families", "relatives"}),
+    "checkpoint": frozenset({"config", "data", "native", "network", "architectures", "families", "relatives", "model"}),
     "checkpoint.compiled": frozenset({"config", "native", "network.names"}),
     "checkpoint.layout": frozenset(),
     "network": frozenset({"native"}),
@@ -48,7 +50,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "network.build", "network.axes"}),
     "families.sightline": frozenset({"config", "network"}),
-    "generation": frozenset({"checkpoint", "relatives", "network", "data", "decode", "pairs", "config", "device"}),
+    "generation": frozenset(
+        {"checkpoint", "relatives", "network", "data", "decode", "pairs", "config", "device", "model"}
+    ),
     "pairs": frozenset({"data", "decode", "evaluate", "inspect", "checkpoint"}),
     "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
     "inspect.explorer": frozenset({"api", "config"}),
@@ -73,10 +77,11 @@ GRAPH: dict[str, frozenset[str]] = {
     "pruning": frozenset({"inspect", "model_card", "checkpoint", "api"}),
     "export": frozenset({"data", "decode", "families", "network", "checkpoint", "config"}),
     "workers": frozenset({"decode", "api"}),
-    "verbs": frozenset({"api", "checkpoint", "config", "data", "decode", "workers"}),
-    "ensemble": frozenset({"api", "config", "decode", "checkpoint", "native", "verbs"}),
+    "verbs": frozenset({"api", "model", "checkpoint", "config", "data", "decode", "workers"}),
+    "ensemble": frozenset({"api", "model", "config", "decode", "checkpoint", "native", "verbs"}),
     "tasks": frozenset(
         {
+            "model",
             "data",
             "decode",
             "training",

@@ -143,11 +143,11 @@ def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]
     model: Any = load_translator(published[0], "cpu").between(*languages)  # type: ignore[union-attr]
     importance = model.head_importance(SOURCES, TARGETS)
     assert {head.part for head in importance} == {"encoder", "decoder", "cross"}
-    before = [written.tokens for written in model.translate(SOURCES)]
+    before = [written.pieces for written in model.translate(SOURCES)]
     heads = {part: {0: [0, 1]} for part in ("encoder", "decoder", "cross")}
     with model.mask_heads(heads):
         masked = model.score(SOURCES, TARGETS)
-    assert [written.tokens for written in model.translate(SOURCES)] == before
+    assert [written.pieces for written in model.translate(SOURCES)] == before
     assert masked != model.score(SOURCES, TARGETS)
     attribution = model.attribute(SOURCES[0], TARGETS[0], steps=200)
     assert attribution.gap < 0.5  # a random network's, and where RMSNorm meets the zeros of the empty source

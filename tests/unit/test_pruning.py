@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import sightline
-from sightline.api import Model
+from sightline.api import TrainedTranslator
 from sightline.checkpoint.beside import write_alignment
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.config import DataConfig, ModelConfig, RunConfig
@@ -22,7 +22,7 @@ REMOVED = {Head("encoder", 0, 1), Head("decoder", 1, 0), Head("cross", 0, 2), He
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Model:
+def whole(tmp_path: Path) -> TrainedTranslator:
     """A model with random weights, in a directory."""
     tokenizer = Tokenizer.learn(TEXTS, DataConfig(vocab_size=270))
     shape = {"d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2}
@@ -38,12 +38,12 @@ def whole(tmp_path: Path) -> Model:
     return sightline.load(tmp_path / "whole", "cpu")
 
 
-def outputs(model: Model) -> tuple[list[str], list[float]]:
+def outputs(model: TrainedTranslator) -> tuple[list[str], list[float]]:
     translations = model.translate(TEXTS, max_length_factor=1.0, max_length_extra=3)
     return [t.text for t in translations], [t.log_prob for t in translations]
 
 
-def test_pruned_model_translates_and_scores_as_the_masked_one(whole: Model, tmp_path: Path) -> None:
+def test_pruned_model_translates_and_scores_as_the_masked_one(whole: TrainedTranslator, tmp_path: Path) -> None:
     plain = outputs(whole)
     pruned = sightline.load(write_pruned(whole, REMOVED, tmp_path / "pruned"), "cpu")
     with whole.mask_heads(listed(REMOVED)):
@@ -62,7 +62,7 @@ def test_pruned_model_translates_and_scores_as_the_masked_one(whole: Model, tmp_
     assert size < (tmp_path / "whole" / "model.safetensors").stat().st_size
 
 
-def test_pruned_model_is_pruned_again(whole: Model, tmp_path: Path) -> None:
+def test_pruned_model_is_pruned_again(whole: TrainedTranslator, tmp_path: Path) -> None:
     once = sightline.load(write_pruned(whole, {Head("cross", 0, 0)}, tmp_path / "once"), "cpu")
     twice = sightline.load(write_pruned(once, {Head("cross", 0, 1)}, tmp_path / "twice"), "cpu")  # number 2 before
     at_once = write_pruned(whole, {Head("cross", 0, 0), Head("cross", 0, 2)}, tmp_path / "at_once")
@@ -72,7 +72,7 @@ def test_pruned_model_is_pruned_again(whole: Model, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("chosen", "after"), [(None, None), (0, None), (1, 0), (2, None)])
 def test_the_head_that_aligns_goes_by_its_new_number(
-    whole: Model, tmp_path: Path, chosen: int | None, after: int | None
+    whole: TrainedTranslator, tmp_path: Path, chosen: int | None, after: int | None
 ) -> None:
     """Heads 0 and 2 of this layer go; who is gone is replaced by the mean."""
     write_alignment(whole.path, AlignmentHead(0, chosen, "reads").as_json())
@@ -80,7 +80,7 @@ def test_the_head_that_aligns_goes_by_its_new_number(
     assert pruned.alignment_head == AlignmentHead(0, after, "reads")
 
 
-def test_masks_nest_and_several_processes_are_not_used(whole: Model) -> None:
+def test_masks_nest_and_several_processes_are_not_used(whole: TrainedTranslator) -> None:
     cross, encoder = {"cross": {0: [0]}}, {"encoder": {0: [1]}}
     whole.mask_heads(cross)
     masked = outputs(whole)
@@ -93,7 +93,7 @@ def test_masks_nest_and_several_processes_are_not_used(whole: Model) -> None:
     assert outputs(whole)[1] != pytest.approx(masked[1], abs=1e-2)
 
 
-def test_refusals(whole: Model, tmp_path: Path) -> None:
+def test_refusals(whole: TrainedTranslator, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds a model already"):
         write_pruned(whole, REMOVED, tmp_path / "whole")
     with pytest.raises(UserError, match="every attention must keep a head"):

@@ -22,6 +22,7 @@ from sightline.checkpoint.published import Checkpoint, open_tensors, read_checkp
 from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from sightline.errors import UserError
+from sightline.model import Model
 from sightline.network.axes import NetworkConfig
 from sightline.network.axes_file import meaningful, network_config
 from sightline.network.build import Network, tie_head
@@ -32,7 +33,7 @@ KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jin
 
 
 @dataclass(frozen=True)
-class FamilyModel:
+class FamilyModel(Model):
     """A network of one of the families, with what came with it; made by `sightline.load`."""
 
     network: Network  # the torch module
@@ -45,6 +46,9 @@ class FamilyModel:
     def tokenizer(self) -> Vocabulary:
         """Between text and ids; `UserError` where the folder has no vocabulary."""
         return read_vocabulary(self.path, self.hf_config)
+
+    def __str__(self) -> str:
+        return f"{self.path}: this {self.config.family} {self.does}"
 
     def info(self) -> dict[str, Any]:
         """What the model is."""

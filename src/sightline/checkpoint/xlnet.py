@@ -15,12 +15,13 @@ from sightline.checkpoint.precision import refuse_quantised, refuse_quantised_co
 from sightline.checkpoint.published import open_tensors
 from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from sightline.errors import UserError
+from sightline.model import Model
 from sightline.relatives.xlnet import XLNet, XLNetShape
 from sightline.relatives.xlnet_checkpoint import shape_from_hf, xlnet_from_hf
 
 
 @dataclass(frozen=True)
-class XLNetModel:
+class XLNetModel(Model):
     """An XLNet with what came with it."""
 
     network: XLNet  # the torch module: network(tokens, mask) -> logits (batch, length, vocab)
@@ -33,6 +34,11 @@ class XLNetModel:
     def tokenizer(self) -> Vocabulary:
         """Between text and ids; `UserError` where the folder has no vocabulary."""
         return read_vocabulary(self.path, self.hf_config)
+
+    does = "reads texts and writes them on"
+
+    def __str__(self) -> str:
+        return f"{self.path}: this xlnet {self.does}"
 
     def info(self) -> dict[str, Any]:
         """What the model is."""

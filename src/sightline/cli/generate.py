@@ -163,6 +163,8 @@ def translate_lines(options: argparse.Namespace) -> None:
     stray = [name for name in ("ensemble", "alignment", "prefix", "draft", "workers") if getattr(options, name)]
     if stray:
         raise UserError(f"--{stray[0].replace('_', '-')} is for models that Sightline has trained")
+    from sightline.cli.translate import format_translation
+
     model = family_model(options, "translate", "translate")
     languages = {"source_language": options.source_language, "target_language": options.target_language}
     settings = decode_overrides(options, model.generation)
@@ -170,7 +172,7 @@ def translate_lines(options: argparse.Namespace) -> None:
     with output(options.output) as file:
         while chunk := list(islice(lines, 1000)):
             for written in model.translate(chunk, **languages, **settings):
-                file.write(format_output(written, options.format).replace("\n", "\t") + "\n")
+                file.write(format_translation(written, options.format) + "\n")
 
 
 def score_text(options: argparse.Namespace) -> None:

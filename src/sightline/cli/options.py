@@ -12,9 +12,7 @@ from sightline.config import SETTINGS, DecodeConfig
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.api import Model
-    from sightline.ensemble import Ensemble
-    from sightline.generation.models import RewritingModel
+    from sightline.model import Model
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
@@ -134,7 +132,7 @@ def workers_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=workers)
 
 
-def load_model(options: argparse.Namespace, path: str | None = None) -> "Model | RewritingModel":
+def load_model(options: argparse.Namespace, path: str | None = None) -> "Model":
     """A translation model; one of many languages as it is asked for."""
     from sightline.api import load_trained
 
@@ -147,7 +145,7 @@ def load_model(options: argparse.Namespace, path: str | None = None) -> "Model |
     return load_trained(path, options.device)
 
 
-def load_models(options: argparse.Namespace) -> "Model | RewritingModel | Ensemble":
+def load_models(options: argparse.Namespace) -> "Model":
     """What translates: MODEL, or an ensemble of it and those of `ensemble_option`."""
     from sightline.api import load_translators
 

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sightline.api import Model, load
+from sightline.api import load
 from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate, write
 from sightline.inspect.picture import save_attention
+from sightline.model import Model
 from sightline.pipeline import TrainRequest, train_model
 
 SHOWN = 12  # translations printed, three for each language

@@ -22,6 +22,7 @@ from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.decode.search import Hypothesis
 from sightline.decode.streaming import growing_text
+from sightline.decode.translator import Translation
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
@@ -31,7 +32,7 @@ from sightline.generation.languages import Languages, read_languages
 from sightline.generation.rewrite import rewrite, stream_rewrite
 from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
-from sightline.generation.sides import target_side
+from sightline.generation.sides import pieces_of, target_side
 from sightline.generation.stopping import before_stop, stop_at, until_stop
 from sightline.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
 from sightline.generation.transcribe import (
@@ -74,7 +75,7 @@ class Output:
     alternatives: tuple["Output", ...] = ()  # the further n-best, best first
 
 
-NOTHING = Output("", [], 0.0, 0.0, [], "end")
+NOTHING = Translation("", 0.0, 0.0, [], [], [], parts=0)
 
 
 class Writer(FamilyModel):
@@ -210,6 +211,7 @@ class ForwardModel(EmbeddingVerbs, FamilyModel):
     """A decoder alone, perhaps without a head (E5-Mistral, Qwen3-Embedding, ...): it embeds texts."""
 
     network: DecoderOnly
+    does = "reads texts"
 
     def make_embedder(self) -> TextEmbedder:
         """What turns texts into vectors."""
@@ -223,6 +225,7 @@ class TextModel(TextVerbs, ForwardModel, Writer):
     """A decoder alone (GPT-2, LLaMA, ...): it writes on."""
 
     network: DecoderOnly
+    does = "writes texts on"
 
     @property
     def onward(self) -> DecoderOnly:
@@ -243,6 +246,7 @@ class RewritingModel(PairVerbs, Writer):
     """
 
     network: Transformer
+    does = "reads a text and writes another"
     source_language: str = ""  # where a call does not say: codes as the model has them ("de", "deu_Latn", "de_DE")
     target_language: str = ""
 
@@ -294,20 +298,28 @@ class RewritingModel(PairVerbs, Writer):
         target_language: str = "",
         prefix: str = "",
         **settings: Any,
-    ) -> list[Output]:
-        """`generate` by the name it has for models that translate; blank texts stay blank.
+    ) -> list[Translation]:
+        """`generate` for models that translate, told in pieces; blank texts stay blank.
 
         `prefix`, with which outputs of other models may have to begin, is refused.
         """
         refuse_single(texts, "translate")
         refuse_prefix(prefix)
+        source, target = source_language or self.source_language, target_language or self.target_language
         said = [text for text in texts if text.strip()]
-        found = iter(self.generate(said, "", source_language, target_language, **settings))
-        return [next(found) if text.strip() else NOTHING for text in texts]
+        found = iter(self.generate(said, "", source, target, **settings))
+        read = (pieces_of(self.tokenizer, self.languages.encode(text, source, target)[:-1]) for text in said)
+        return [self._in_pieces(next(found), next(read)) if text.strip() else NOTHING for text in texts]
+
+    def _in_pieces(self, found: Output, read: list[str]) -> Translation:
+        written = pieces_of(self.tokenizer.written or self.tokenizer, found.tokens)
+        told = found.token_log_probs[: len(written)]
+        others = tuple(self._in_pieces(other, read) for other in found.alternatives)
+        return Translation(found.text, found.score, found.log_prob, written, told, read, 1, others)
 
     def translate_lines(
         self, lines: Iterable[str], chunk_lines: int = 1000, workers: int = 0, **settings: Any
-    ) -> Iterator[Output]:
+    ) -> Iterator[Translation]:
         """`translate` for a stream of any length, in constant memory, in this process alone."""
         if workers > 1:
             raise UserError("workers: share the lines of models that Sightline has trained; this one uses all cores")
@@ -373,6 +385,7 @@ class ReadingModel(EmbeddingVerbs, FamilyModel):
     """An encoder alone (BERT, RoBERTa, ...): it fills in what is masked, given the head for it, and embeds texts."""
 
     network: EncoderOnly
+    does = "reads texts"
 
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
         """For each mask in the text the likeliest pieces, the likeliest first; each mask is filled on its own.
@@ -411,6 +424,7 @@ class PictureModel(FamilyModel):
     """An encoder of patches (ViT, DeiT): it says what a picture shows."""
 
     network: EncoderOnly
+    does = "reads pictures"
 
     def label(self, picture: str | Path, top: int = 5) -> list[Label]:
         """The likeliest labels of an image file, the likeliest first.
@@ -437,6 +451,7 @@ class SpeechModel(Writer):
     """Whisper: it writes down what it hears, or translates it into English."""
 
     network: Transformer
+    does = "hears speech and writes it down"
 
     def transcribe(
         self, sound: str | Path, language: str = "", task: str = "transcribe", timestamps: bool = True, **settings: Any

@@ -9,7 +9,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from sightline.checkpoint.vocabulary import Vocabulary, marks_around
 from sightline.data.tokenizer import readable
@@ -40,10 +39,10 @@ class FamilySide:
         """The side of texts to translate."""
         return self.sources or self
 
-    @cached_property
+    @property
     def in_bytes(self) -> bool:
         """Whether pieces are spelt in the byte alphabet."""
-        return self.vocabulary.id_of("\u0120") is not None
+        return in_bytes(self.vocabulary)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""
@@ -69,8 +68,7 @@ class FamilySide:
 
     def pieces(self, tokens: Iterable[int]) -> list[str]:
         """One readable string per id."""
-        found = [self.piece(token) or f"<{token}>" for token in tokens]
-        return [readable(piece) for piece in found] if self.in_bytes else found
+        return pieces_of(self.vocabulary, tokens)
 
     def piece(self, token: int) -> str:
         """The piece of an id as the vocabulary has it; empty where there is none."""
@@ -79,6 +77,17 @@ class FamilySide:
     def is_mark(self, token: int) -> bool:
         """Whether an id is written as nothing, though its piece is more than blanks."""
         return bool(self.piece(token).strip(BLANKS)) and not self.decode([token])
+
+
+def pieces_of(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[str]:
+    """One readable string per id."""
+    found = [vocabulary.piece_of(token) or f"<{token}>" for token in tokens]
+    return [readable(piece) for piece in found] if in_bytes(vocabulary) else found
+
+
+def in_bytes(vocabulary: Vocabulary) -> bool:
+    """Whether pieces are spelt in the byte alphabet, where a blank has a letter of its own."""
+    return vocabulary.id_of("\u0120") is not None
 
 
 def target_side(

@@ -32,6 +32,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import clean_text
 from sightline.errors import UserError
 from sightline.evaluate.classes import LabelReport, label_report
+from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
 from sightline.tasks.job import OURS, Layout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
@@ -173,10 +174,13 @@ class Classification:
         return asdict(self)
 
 
-class Classifier:
+class Classifier(Model):
     """A trained classifier; made by `sightline.load`."""
 
-    def __init__(self, directory: ClassifierDirectory, device: torch.device) -> None:
+    does = "sorts texts"
+
+    def __init__(self, directory: ClassifierDirectory, device: torch.device, path: Path) -> None:
+        self.path = path
         self.network = directory.network
         self.tokenizer = directory.tokenizer
         self.labels = directory.labels

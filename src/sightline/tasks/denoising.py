@@ -22,6 +22,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
+from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out, hold_out
 from sightline.tasks.translation import TranslationJob, completed, prepare_both
@@ -64,10 +65,13 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Se
     return choose_tokenizer(replace(request, special=special), config, folder, train, sources_only=True)
 
 
-class Denoiser:
+class Denoiser(Model):
     """A model of this task; made by `sightline.load`. To go on with it is what it is for: `train(init=...)`."""
 
-    def __init__(self, directory: ModelDirectory) -> None:
+    does = "restores texts, the first stage of a translator"
+
+    def __init__(self, directory: ModelDirectory, path: Path) -> None:
+        self.path = path
         self.tokenizer = directory.tokenizer
         self.config = directory.config
         self.about = directory.about

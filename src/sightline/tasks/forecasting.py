@@ -25,6 +25,7 @@ from sightline.data.batching import EndlessStream, walk_epochs
 from sightline.data.series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
 from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
+from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
 from sightline.tasks.job import OURS, Layout, TrainRequest, file_names, say
@@ -124,10 +125,13 @@ def mean_figures(objective: Objective, batches: Iterable[TrainingBatch], device:
     return {name: value / max(1, n_targets) for name, value in sums.items()}
 
 
-class Forecaster:
+class Forecaster(Model):
     """A trained forecaster of a time series; made by `sightline.load`."""
 
-    def __init__(self, directory: ForecasterDirectory, device: torch.device) -> None:
+    does = "reads time series"
+
+    def __init__(self, directory: ForecasterDirectory, device: torch.device, path: Path) -> None:
+        self.path = path
         self.network = directory.network
         self.scaling = directory.scaling
         self.config = directory.config

@@ -204,9 +204,12 @@ def test_rewriting(make: Make) -> None:
     alone = [model.generate([text], max_new_tokens=9, beam_size=2)[0] for text in texts]
     assert [written.tokens for written in found] == [written.tokens for written in alone]
     asked = model.translate(["a dog"], source_language="en", target_language="de", max_new_tokens=9)
-    assert asked == model.generate(["a dog"], prefix="to de: ", max_new_tokens=9)
+    (written,) = model.generate(["a dog"], prefix="to de: ", max_new_tokens=9)
+    told = (written.text, written.score, written.token_log_probs[: len(written.tokens)])
+    assert [(one.text, one.score, one.token_log_probs) for one in asked] == [told]
+    assert len(asked[0].pieces) == len(written.tokens) and "".join(asked[0].source_pieces).endswith("dog")
     assert asked[0].text == "".join(model.stream("a dog", prefix="to de: ", max_new_tokens=9))
-    assert asked != model.generate(["a dog"], max_new_tokens=9)
+    assert asked[0].score != model.generate(["a dog"], max_new_tokens=9)[0].score
     assert model.languages.encode("a dog", "", "fr") == model.tokenizer.encode(">>fr<< a dog")  # as Marian has it
     with pytest.raises(UserError, match="language 'it': a model of this family"):
         model.translate(["a dog"], source_language="en", target_language="it")
