@@ -76,6 +76,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "backtranslation": frozenset({"data", "decode"}),
     "pruning": frozenset({"inspect", "model_card", "checkpoint", "api"}),
     "export": frozenset({"data", "decode", "families", "network", "checkpoint", "config"}),
+    "export.family": frozenset({"decode", "network", "checkpoint", "generation"}),
     "workers": frozenset({"decode", "api"}),
     "verbs": frozenset({"api", "model", "checkpoint", "config", "data", "decode", "workers"}),
     "ensemble": frozenset({"api", "model", "config", "decode", "checkpoint", "native", "verbs"}),

@@ -138,6 +138,14 @@ def test_distill(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path,
     assert {pair["src"] for pair in pairs} == set(SOURCES) and len(pairs) > len(SOURCES)
 
 
+def test_export(cli: Cli, published: tuple[Path, list[str]], tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    ran = cli("export", published[0], "--to", "ctranslate2", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert ran.err.endswith("greedy translations of 8 texts are the same\n")
+    assert (tmp_path / "out" / "model.bin").is_file() and (tmp_path / "out" / "tokenizer.json").is_file()
+
+
 def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]) -> None:
     languages = [option.partition("=")[2] for option in published[1]]
     model: Any = load_translator(published[0], "cpu").between(*languages)  # type: ignore[union-attr]
@@ -159,7 +167,7 @@ def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]
         ("prune", "MODEL", "--heads", "1", "--source", "SRC", "--target", "TGT", "-o", "OUT"),
         ("backtranslate", "MODEL", "--text", "SRC", "-o", "OUT.jsonl"),
         ("shortlist", "MODEL", "--train", "SRC", "TGT"),
-        ("export", "MODEL", "--to", "ctranslate2", "OUT"),
+        ("export", "MODEL", "--to", "onnx", "OUT"),
         ("translate", "MODEL", "SRC", "--ensemble", "MODEL"),
         ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--ensemble", "MODEL"),
         ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--tune", "length_penalty", "--save"),

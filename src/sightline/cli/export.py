@@ -11,7 +11,8 @@ def add(commands: Any) -> None:
     """Register the command."""
     what = "write a translation model for transformers, CTranslate2 or ONNX, and check that it translates the same"
     parser = commands.add_parser("export", help=what)
-    parser.add_argument("model", metavar="MODEL", help="model directory; for hf also what `sightline import` wrote")
+    what = "model directory; for hf and ctranslate2 also a folder in the Hugging Face layout, or what `import` wrote"
+    parser.add_argument("model", metavar="MODEL", help=what)
     formats = "hf: what MarianMTModel (or, norms first, Pegasus) loads; ctranslate2; onnx: encoder and cached decoder"
     parser.add_argument("--to", choices=("hf", "ctranslate2", "onnx"), required=True, help=formats)
     parser.add_argument("out", metavar="OUT", help="folder to write, which must not exist yet")

@@ -1,6 +1,7 @@
 """A folder for CTranslate2, written by its own converter library.
 
-Its Transformer is ours: norms first or last, any table of positions, gated or not; heads of an odd width have no place.
+Its Transformer is ours: norms first or last, any table of positions or T5's distances, gated or not, whether we have
+trained it or it is a family's; heads whose number or width differs among layers have no place.
 What it calls a tensor of ours is in a table, in the notation of the families'. Not here: how its search differs (its
 length penalty has another formula than ours).
 """
@@ -11,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from sightline.errors import UserError
-from sightline.export.exported import LENGTH, Exported, has_uneven_heads, position_table, refuse
-from sightline.families.sightline import axes
+from sightline.export.exported import LENGTH, Exportable, Exported, has_uneven_heads, position_table, refuse
 from sightline.families.table import entries
 from sightline.network.axes import NetworkConfig, StackConfig
+from sightline.network.transformer import Transformer
 
 INSTALL = "pip install 'sightline[ctranslate2]'"
+ELSEWHERE = {"positions", "reach"}  # parameters that the table leaves to `_set_positions`
 NEVER = -1e4  # bias on the logit of a piece that is never written; float16 holds it
 
 USE = """\
@@ -33,6 +36,20 @@ translator = ctranslate2.Translator(FOLDER)
 pieces = tokenizer.encode("{example}").tokens + ["{eos}"]
 found = translator.translate_batch([pieces], beam_size=4)[0].hypotheses[0]
 print(tokenizer.decode([tokenizer.token_to_id(piece) for piece in found]))
+```
+"""
+
+USE_PUBLISHED = """\
+A model for CTranslate2, made by Sightline of a published one, whose tokenizer `transformers` reads.
+
+```python
+import ctranslate2, transformers
+
+tokenizer = transformers.AutoTokenizer.from_pretrained(ORIGINAL_FOLDER)
+translator = ctranslate2.Translator(FOLDER)
+pieces = tokenizer.convert_ids_to_tokens(tokenizer.encode("{example}"))
+found = translator.translate_batch([pieces], beam_size=4{begins})[0].hypotheses[0]
+print(tokenizer.decode(tokenizer.convert_tokens_to_ids(found), skip_special_tokens=True))
 ```
 """
 
@@ -67,23 +84,26 @@ HELD = {  # axes of a stack that the format can say, and which values of them
     "attention_bias": ("qkvo", ""),
     "norm": ("layer", "rms"),
     "norm_position": ("post", "pre"),
-    "positions": ("sinusoidal_interleaved", "sinusoidal", "sinusoidal_tensor2tensor", "learned"),
+    "positions": ("sinusoidal_interleaved", "sinusoidal", "sinusoidal_tensor2tensor", "learned", "none"),
     "embedding_norm": (False, True),
 }
-SIZES = {"d_model", "n_layers", "n_heads", "d_ff", "max_len", "position_offset", "count_from"}
-FREE = SIZES | {"dropout", "embedding_scale"}  # axes of any value
+SIZES = {"d_model", "n_layers", "n_heads", "d_head", "d_ff", "max_len", "position_offset", "count_from"}
+RELATIVE = {"relative_buckets", "relative_distance", "score_scale"}
+FREE = SIZES | RELATIVE | {"dropout", "embedding_scale", "norm_eps"}  # axes of any value
+EPS = {"layer": 1e-5, "rms": 1e-6}  # what their norms add to a variance unless it is said
 
 
-def check(exported: Exported) -> None:
+def check(exported: Exportable) -> None:
     """`UserError` where the format cannot hold the model, or the library is not installed."""
-    c = exported.config
-    refuse(
-        exported,
-        "CTranslate2",
-        (c.positions not in ("sinusoidal", "learned"), f"{c.positions} positions"),
-        (has_uneven_heads(c), "heads of their own width or number"),
-    )
-    refuse(exported, "CTranslate2", *((True, axis) for axis in unheld(axes(c))))
+    if isinstance(exported, Exported):
+        c = exported.config
+        refuse(
+            exported,
+            "CTranslate2",
+            (c.positions not in ("sinusoidal", "learned"), f"{c.positions} positions"),
+            (has_uneven_heads(c), "heads of their own width or number"),
+        )
+    refuse(exported, "CTranslate2", *((True, axis) for axis in unheld(exported.axes)))
     try:
         import ctranslate2  # noqa: F401
     except ImportError:
@@ -92,14 +112,15 @@ def check(exported: Exported) -> None:
 
 def unheld(config: NetworkConfig) -> list[str]:
     """The axes of a network with encoder and decoder that the format, as it is written here, cannot say."""
-    return [f"{side}.{axis}" for side, stack in _stacks(config).items() for axis in _unheld(stack)]
+    stacks = _stacks(config)
+    uneven = ["two different norms"] if len({(stack.norm, stack.norm_eps) for stack in stacks.values()}) > 1 else []
+    return uneven + [f"{side}.{axis}" for side, stack in stacks.items() for axis in _unheld(stack)]
 
 
 def _unheld(stack: StackConfig) -> list[str]:
-    d_head = stack.d_model // stack.n_heads
-    plain = asdict(StackConfig(stack.d_model, stack.n_layers, stack.n_heads, stack.d_ff, d_head))
+    plain = asdict(StackConfig(stack.d_model, stack.n_layers, stack.n_heads, stack.d_ff, stack.d_head))
     held = {name: (value,) for name, value in plain.items()}
-    held |= HELD | {"d_v": (0, d_head), "n_kv_heads": (0, stack.n_heads)}
+    held |= HELD | {"d_v": (0, stack.d_head), "n_kv_heads": (0, stack.n_heads)}
     values = {name: value for name, value in asdict(stack).items() if name not in FREE}
     return [f"{name} = {value!r}" for name, value in values.items() if value not in held[name]]
 
@@ -109,17 +130,20 @@ def _stacks(config: NetworkConfig) -> dict[str, StackConfig]:
     return {"encoder": config.encoder, "decoder": config.decoder}
 
 
-def write(exported: Exported, folder: Path, int8: bool, example: str) -> None:
+def write(exported: Exportable, folder: Path, int8: bool, example: str) -> None:
     """Everything `ctranslate2.Translator` reads, the tokenizer, and a page on how to use them."""
     check(exported)
+    exported.write_tokenizer(folder)  # first: a family's files may have the name of one of theirs
     write_model(exported, folder, exported.pieces, "int8" if int8 else "float32", exported.suppressed)
-    exported.tokenizer.save(folder / "tokenizer.json")
-    eos = exported.pieces[exported.tokenizer.eos_id]
-    (folder / "README.md").write_text(USE.format(example=example, eos=eos), encoding="utf-8")
+    page = USE if isinstance(exported, Exported) else USE_PUBLISHED
+    eos = exported.pieces[exported.special.eos_id]
+    begins = ", ".join(f'"{exported.pieces[i]}"' for i in exported.forced)
+    text = page.format(example=example, eos=eos, begins=f", target_prefix=[[{begins}]]" if begins else "")
+    (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 def write_model(
-    exported: Exported, folder: Path, pieces: Sequence[str], compute: str, suppressed: Sequence[int] = ()
+    exported: Exportable, folder: Path, pieces: Sequence[str], compute: str, suppressed: Sequence[int] = ()
 ) -> None:
     """What `ctranslate2.Translator` reads.
 
@@ -130,21 +154,22 @@ def write_model(
         compute: numbers the weights are stored in, "float32" or "int8".
         suppressed: ids that it is never to write.
     """
-    config, t = axes(exported.config), exported.tokenizer
+    config, special = exported.axes, exported.special
     spec = empty_spec(config)
     # Copies, because CTranslate2 quantises in place.
-    own = {name: value.clone() for name, value in exported.parameters().items() if ".positions." not in name}
+    own = {name: value.clone() for name, value in exported.parameters().items() if not ELSEWHERE & {*name.split(".")}}
     for entry in entries(names(config), config, {name: tuple(value.shape) for name, value in own.items()}):
         _set(spec, entry.key, entry.to_file(own).numpy())
-    spec.encoder.position_encodings.encodings = position_table(exported.network.src_embeddings).numpy()
-    spec.decoder.position_encodings.encodings = position_table(exported.network.tgt_embeddings).numpy()
+    _set_positions(spec, config, exported.network)
     if suppressed:
-        spec.decoder.projection.bias = np.zeros(len(pieces), np.float32)
-        spec.decoder.projection.bias[list(suppressed)] = NEVER
-    spec.register_source_vocabulary(list(pieces))
+        bias = own.get("head.output.bias", torch.zeros(len(pieces))).clone()
+        bias[list(suppressed)] = NEVER
+        spec.decoder.projection.bias = bias.numpy()
+    read = exported.read_pieces
+    spec.register_source_vocabulary(list(pieces if len(read) == len(pieces) and read == exported.pieces else read))
     spec.register_target_vocabulary(list(pieces))
-    spec.config.decoder_start_token = spec.config.bos_token = pieces[t.bos_id]
-    spec.config.eos_token, spec.config.unk_token = pieces[t.eos_id], pieces[t.unk_id]
+    spec.config.decoder_start_token = spec.config.bos_token = pieces[special.bos_id]
+    spec.config.eos_token, spec.config.unk_token = pieces[special.eos_id], pieces[special.unk_id]
     spec.validate()
     spec.optimize(quantization=None if compute == "float32" else compute)
     spec.save(str(folder))
@@ -163,13 +188,38 @@ def empty_spec(config: NetworkConfig) -> Any:
             layernorm_embedding=stack.embedding_norm,
             ffn_glu=stack.gated,
             rms_norm=stack.norm == "rms",
+            relative_attention_bias=stack.relative_buckets > 0,
+            head_dim=stack.d_head if stack.d_head * stack.n_heads != stack.d_model else None,
         )
         if stack.embedding_scale != stack.d_model**0.5:
             spec.scale_embeddings = stack.embedding_scale
         return spec
 
     kinds = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
-    return TransformerSpec(*(side(kind, stack) for kind, stack in zip(kinds, _stacks(config).values(), strict=True)))
+    sides = (side(kind, stack) for kind, stack in zip(kinds, _stacks(config).values(), strict=True))
+    spec: Any = TransformerSpec(*sides)
+    if config.logit_scale != 1.0:
+        spec.decoder.scale_outputs = config.logit_scale
+    first = _stacks(config)["encoder"]
+    if first.norm_eps != EPS[first.norm]:
+        spec.config.layer_norm_epsilon = first.norm_eps
+    return spec
+
+
+def _set_positions(spec: Any, config: NetworkConfig, network: Transformer) -> None:
+    """Those of places, or the biases of distances, which all layers of a stack share; how scores are scaled."""
+    fronts = {"encoder": network.src_embeddings, "decoder": network.tgt_embeddings}
+    for side, stack in _stacks(config).items():
+        their, own = getattr(spec, side), getattr(network, side)
+        if not stack.relative_buckets:
+            their.position_encodings.encodings = position_table(fronts[side]).numpy()
+        for layer in their.layer:
+            if stack.relative_buckets:
+                layer.self_attention.relative_attention_bias = own.reach.buckets.weight.detach().clone().numpy()
+                layer.self_attention.relative_attention_max_distance = np.int32(stack.relative_distance)
+            for attention in (layer.self_attention, getattr(layer, "attention", None)):
+                if stack.score_scale and attention is not None:
+                    attention.queries_scale = stack.score_scale
 
 
 def names(config: NetworkConfig) -> dict[str, str]:
@@ -191,15 +241,17 @@ def _set(spec: Any, key: str, value: NDArray[np.float32]) -> None:
     setattr(spec, NORM[kind] if hasattr(spec, "gamma") else kind, value)
 
 
-def greedy(exported: Exported, folder: Path, texts: Sequence[str]) -> list[list[int]]:
+def greedy(exported: Exportable, folder: Path, texts: Sequence[str]) -> list[list[int]]:
     """Greedy translations by CTranslate2 of what `write` wrote, in ids without end marks, at most LENGTH steps."""
     import ctranslate2
 
-    pieces = exported.pieces
+    pieces, read = exported.pieces, exported.read_pieces
     ids = {piece: i for i, piece in enumerate(pieces)}
     translator = ctranslate2.Translator(str(folder), intra_threads=1)
-    sources = [[*tokens, exported.tokenizer.eos_id] for tokens in exported.tokenizer.encode_batch(texts)]
     results = translator.translate_batch(
-        [[pieces[i] for i in source] for source in sources], beam_size=1, max_decoding_length=LENGTH
+        [[read[i] for i in source] for source in exported.sources(texts)],
+        target_prefix=[[pieces[i] for i in exported.forced]] * len(texts) if exported.forced else None,
+        beam_size=1,
+        max_decoding_length=LENGTH,
     )
     return [[ids[piece] for piece in result.hypotheses[0]] for result in results]

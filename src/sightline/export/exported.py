@@ -4,10 +4,10 @@ Not here: formats, and where they are written.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,8 @@ from sightline.config import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.errors import UserError
+from sightline.families.sightline import axes
+from sightline.network.axes import NetworkConfig
 from sightline.network.positions import LearnedPositions
 from sightline.network.transformer import Transformer
 
@@ -25,9 +27,36 @@ POSITIONS = 1024  # exported; formats need a number
 TEXTS, WORDS, LENGTH = 8, 6, 48  # of the check: texts, words each, pieces of a translation
 
 
+@runtime_checkable
+class Exportable(Protocol):
+    """What a format needs to know of a model: `Exported`, and a published one (`family.PublishedModel`)."""
+
+    @property
+    def network(self) -> Transformer: ...
+    @property
+    def origin(self) -> str: ...  # where it was read
+    @property
+    def axes(self) -> NetworkConfig: ...
+    @property
+    def special(self) -> SpecialIds: ...
+    @property
+    def forced(self) -> Sequence[int]: ...  # what an output begins with behind the start mark
+    @property
+    def pieces(self) -> list[str]: ...  # the name of every id, each different
+    @property
+    def read_pieces(self) -> list[str]: ...  # the same of what is read
+    @property
+    def suppressed(self) -> Sequence[int]: ...  # ids that our search never writes
+    def sources(self, texts: Sequence[str]) -> list[list[int]]: ...  # with all their marks
+    def greedy(self, texts: Sequence[str]) -> list[list[int]]: ...
+    def parameters(self) -> dict[str, Tensor]: ...
+    def texts(self) -> list[str]: ...  # to compare translations on
+    def write_tokenizer(self, folder: Path) -> None: ...
+
+
 @dataclass(frozen=True)
 class Exported:
-    """A model to export."""
+    """A model that `sightline train` made, to export."""
 
     network: Transformer
     tokenizer: Tokenizer
@@ -41,6 +70,26 @@ class Exported:
         return [backend.id_to_token(i) or f"<unused {i}>" for i in range(self.tokenizer.vocab_size)]
 
     @property
+    def read_pieces(self) -> list[str]:
+        """The same of what is read."""
+        return self.pieces
+
+    @property
+    def axes(self) -> NetworkConfig:
+        """Of the network."""
+        return axes(self.config)
+
+    @property
+    def special(self) -> SpecialIds:
+        """The tokenizer's ids that mean something to a search."""
+        return SpecialIds(*(getattr(self.tokenizer, f"{name}_id") for name in ("pad", "bos", "eos", "unk")))
+
+    @property
+    def forced(self) -> tuple[int, ...]:
+        """What an output begins with behind the start mark: nothing."""
+        return ()
+
+    @property
     def suppressed(self) -> tuple[int, ...]:
         """Ids that our search never writes."""
         return self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.unk_id
@@ -48,14 +97,29 @@ class Exported:
     def greedy(self, texts: Sequence[str]) -> list[list[int]]:
         """Our greedy translations, in ids without end marks, at most LENGTH steps; what others must give as well."""
         config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_extra=LENGTH)
-        special = SpecialIds(*(getattr(self.tokenizer, f"{name}_id") for name in ("pad", "bos", "eos", "unk")))
-        found = decode_tokens(self.network, self.tokenizer.encode_batch(texts), config, special)
+        found = decode_tokens(self.network, self.tokenizer.encode_batch(texts), config, self.special)
         return [hypotheses[0].tokens for hypotheses in found]
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts with the end mark."""
+        return [[*tokens, self.tokenizer.eos_id] for tokens in self.tokenizer.encode_batch(texts)]
 
     def parameters(self) -> dict[str, Tensor]:
         """The parameters under all their names: a shared one is there several times."""
-        named = self.network.named_parameters(remove_duplicate=False)
-        return {name: parameter.detach() for name, parameter in named}
+        return all_parameters(self.network)
+
+    def texts(self) -> list[str]:
+        """Of the model's own words."""
+        return sample_texts(self.tokenizer)
+
+    def write_tokenizer(self, folder: Path) -> None:
+        """The file of the tokenizers library."""
+        self.tokenizer.save(folder / "tokenizer.json")
+
+
+def all_parameters(network: Transformer) -> dict[str, Tensor]:
+    """The parameters of a network under all their names: a shared one is there several times."""
+    return {name: parameter.detach() for name, parameter in network.named_parameters(remove_duplicate=False)}
 
 
 def read_exported(path: str | Path) -> Exported:
@@ -67,7 +131,7 @@ def read_exported(path: str | Path) -> Exported:
     return Exported(directory.network, directory.tokenizer, directory.config.model, str(path))
 
 
-def refuse(exported: Exported, target: str, *reasons: tuple[bool, str]) -> None:
+def refuse(exported: Exportable, target: str, *reasons: tuple[bool, str]) -> None:
     """One `UserError` with everything that a format cannot hold; the pairs are: whether it is so, and what it is."""
     found = [reason for holds, reason in reasons if holds]
     if found:
@@ -89,9 +153,13 @@ def position_table(embeddings: Any) -> Float[Tensor, "positions d_model"]:
         return positions(torch.arange(length).unsqueeze(0), length)[0].clone()
 
 
-def sample_texts(tokenizer: Tokenizer, count: int = TEXTS, seed: int = 1) -> list[str]:
+def sample_texts(tokenizer: Tokenizer) -> list[str]:
     """Texts of the model's own words, in no order that means anything; the same ones every time."""
-    vocabulary = [tokenizer.decode([i]) for i in range(tokenizer.vocab_size)]
+    return texts_of(tokenizer.decode([i]) for i in range(tokenizer.vocab_size))
+
+
+def texts_of(vocabulary: Iterable[str], count: int = TEXTS, seed: int = 1) -> list[str]:
+    """The same of the texts of all pieces."""
     words = [word for word in vocabulary if word.isalpha()] or ["a"]
     rng = random.Random(seed)
     return [" ".join(rng.choices(words, k=rng.randint(1, WORDS))) for _ in range(count)]

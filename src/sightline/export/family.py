@@ -1,34 +1,34 @@
-"""`export --to hf` of a family's folder, one that `sightline import` wrote or another: the way back, tensor by tensor.
+"""A family's folder for other programs: back into the layout of transformers, or what CTranslate2 is made of.
 
-Not here: models that `sightline train` made (`hf`).
+The way back is tensor by tensor and takes any network; CTranslate2 gets one that reads a text and writes another. Not
+here: models that `sightline train` made (`hf`), and the format of CTranslate2 (`ctranslate2`).
 """
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from sightline.checkpoint.folder import copy_companions, read_family
 from sightline.checkpoint.layout import CONFIG, read_json
 from sightline.checkpoint.published import read_checkpoint
+from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.checkpoint.write import write_checkpoint
+from sightline.decode.contract import SpecialIds
 from sightline.errors import UserError
+from sightline.export.exported import LENGTH, all_parameters, texts_of
+from sightline.generation.models import RewritingModel, rewriting, with_verbs
+from sightline.generation.rewrite import beginning_of, rewrite
+from sightline.generation.settings import GenerationSettings
+from sightline.network.axes import NetworkConfig
+from sightline.network.transformer import Transformer
 
-CONVERTERS = {
-    "ctranslate2": "ct2-transformers-converter --model FOLDER --output_dir OUT",
-    "onnx": "optimum-cli export onnx --model FOLDER OUT",
-}
-
-
-def check(model: Path, to: str) -> None:
-    """`UserError` with the command that does it, for formats that only our own models are written in."""
-    if to == "hf":
-        return
-    values = read_json(model / CONFIG)
-    kind = values["family"]["family"] if "family" in values else values.get("model_type")
-    raise UserError(
-        f"{model}: is a checkpoint of a family ({kind}), and this needs a model that `sightline train` made; "
-        f"`{CONVERTERS[to]}` takes such a folder, where it was imported after `sightline export --to hf`"
-    )
+CONVERTER = "optimum-cli export onnx --model FOLDER OUT"
+UNKNOWN = ("<unk>", "[UNK]")
 
 
 def write_back(model: Path, folder: Path) -> str:
@@ -42,3 +42,103 @@ def write_back(model: Path, folder: Path) -> str:
     if again.config != found.config or not all(torch.equal(kept[name], own[name]) for name in own):
         raise UserError(f"{model}: was read back otherwise than it was written. Please report this mistake")
     return f"{len(own)} tensors are the same when read back"
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """See `exported.Exportable`. Languages are for whoever translates to say: nothing here depends on which."""
+
+    model: RewritingModel
+
+    @property
+    def network(self) -> Transformer:
+        """The torch module."""
+        return self.model.network
+
+    @property
+    def origin(self) -> str:
+        """Its folder."""
+        return str(self.model.path)
+
+    @property
+    def axes(self) -> NetworkConfig:
+        """Of the network."""
+        return self.model.config
+
+    @cached_property
+    def settings(self) -> GenerationSettings:
+        """Greedy, by the rules that the format has, too."""
+        plain = {"beam_size": 1, "n_best": 1, "sample": False, "no_repeat_ngram": 0, "min_new_tokens": 0}
+        return replace(self.model.generation, **plain, max_new_tokens=LENGTH, forced_end_id=None, stop=())
+
+    @property
+    def special(self) -> SpecialIds:
+        """The ids that mean something to a search; CTranslate2 wants an unknown piece even where there is none."""
+        written = self.model.tokenizer.written or self.model.tokenizer
+        unknown = next((i for name in UNKNOWN if (i := written.id_of(name)) is not None), self.settings.pad_id)
+        return SpecialIds(self.settings.pad_id, beginning_of(self.settings)[0], self.settings.end_ids[0], unknown)
+
+    @property
+    def forced(self) -> list[int]:
+        """What its generation_config.json has an output begin with."""
+        return beginning_of(self.settings)[1:]
+
+    @property
+    def pieces(self) -> list[str]:
+        """The name of every id that is written."""
+        config, tokenizer = self.model.config, self.model.tokenizer
+        return _names(tokenizer.written or tokenizer, config.tgt_vocab_size or config.vocab_size)
+
+    @property
+    def read_pieces(self) -> list[str]:
+        """The name of every id that is read."""
+        return _names(self.model.tokenizer, self.model.config.vocab_size)
+
+    @property
+    def suppressed(self) -> tuple[int, ...]:
+        """Ids that our search never writes."""
+        return self.settings.suppressed
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts with the marks of the family."""
+        return [self.model.languages.encode(text, "", "") for text in texts]
+
+    def greedy(self, texts: Sequence[str]) -> list[list[int]]:
+        """Our greedy outputs in ids, with what they begin with and without end marks, at most LENGTH steps."""
+        found = rewrite(self.network, self.sources(texts), self.settings)
+        return [[*self.forced, *ranked[0].tokens] for ranked in found]
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The parameters under all their names."""
+        return all_parameters(self.network)
+
+    def texts(self) -> list[str]:
+        """Of the model's own words."""
+        return texts_of(self.model.tokenizer.decode([i]).strip() for i in range(self.model.config.vocab_size))
+
+    def write_tokenizer(self, folder: Path) -> None:
+        """The files of the tokenizer as they are."""
+        copy_companions(self.model.path, folder)
+
+
+def _names(vocabulary: Vocabulary, size: int) -> list[str]:
+    """The name of every id, each different: those that the vocabulary repeats or lacks are numbered."""
+    found = [vocabulary.piece_of(i) or f"<unused {i}>" for i in range(size)]
+    often = {name for name, count in Counter(found).items() if count > 1}
+    first = {name: found.index(name) for name in often}
+    return [name if first.get(name, i) == i else f"{name} {i}" for i, name in enumerate(found)]
+
+
+def read_published(model: Path, to: str) -> PublishedModel:
+    """The model in a family's folder; `UserError` for a format it is not written in, or a network with no place."""
+    if to != "ctranslate2":
+        values = read_json(model / CONFIG)
+        kind = values["family"]["family"] if "family" in values else values.get("model_type")
+        raise UserError(
+            f"{model}: is a checkpoint of a family ({kind}), and this needs a model that `sightline train` made; "
+            f"`{CONVERTER}` takes such a folder, where it was imported after `sightline export --to hf`"
+        )
+    found = rewriting(with_verbs(read_family(model, torch.device("cpu"), torch.float32)), model)
+    if found.generation.start_id is None or not found.generation.end_ids:
+        raise UserError(f"{model}: its files name no mark that an output begins with, or none that it ends with")
+    return PublishedModel(found)

@@ -13,7 +13,7 @@ from sightline.checkpoint.layout import is_family
 from sightline.config import DecodeConfig
 from sightline.errors import UserError, unknown
 from sightline.export import ctranslate2, family, hf, onnx
-from sightline.export.exported import LENGTH, Exported, read_exported, sample_texts
+from sightline.export.exported import LENGTH, Exportable, read_exported
 
 FORMATS: dict[str, Any] = {"hf": hf, "ctranslate2": ctranslate2, "onnx": onnx}
 EXAMPLE_CHARACTERS = 60
@@ -23,7 +23,8 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
     """Write the translation model in `model` into the folder `out`, which must not exist yet.
 
     Args:
-        model: a model directory; to "hf" also the folder of a family, of whatever it can do.
+        model: a model directory; to "hf" also the folder of a family, of whatever it can do, to "ctranslate2" of one
+            that reads a text and writes another.
         to: "hf", "ctranslate2" or "onnx".
         out: the folder to write; there is nothing in its place unless all went well.
         int8: store weights in int8 ("ctranslate2", "onnx"): about a quarter of the size, and not quite the same.
@@ -43,12 +44,11 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
     out = Path(out)
     if out.exists():
         raise UserError(f"{out}: exists already; name a folder that does not")
-    if is_family(model):
-        family.check(Path(model), to)
+    if is_family(model) and to == "hf":
         return _in_its_place(out, lambda temporary: family.write_back(Path(model), temporary / "export"))
-    exported = read_exported(model)
+    exported = family.read_published(Path(model), to) if is_family(model) else read_exported(model)
     FORMATS[to].check(exported)
-    texts = [text for text in texts if text.strip()] or sample_texts(exported.tokenizer)
+    texts = [text for text in texts if text.strip()] or exported.texts()
     return _in_its_place(out, lambda temporary: _write_and_compare(exported, to, temporary, int8, texts))
 
 
@@ -61,7 +61,7 @@ def _in_its_place(out: Path, write: Callable[[Path], str]) -> str:
     return report
 
 
-def _write_and_compare(exported: Exported, to: str, temporary: Path, int8: bool, texts: Sequence[str]) -> str:
+def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: bool, texts: Sequence[str]) -> str:
     """Into `temporary`/export. What int8 is made of is compared first, for it must be the same; int8 need not be."""
     wanted = exported.greedy(texts)
 
@@ -83,7 +83,7 @@ def _write_and_compare(exported: Exported, to: str, temporary: Path, int8: bool,
     return f"greedy translations of {len(texts)} texts are the same in float32, {found} of them in int8"
 
 
-def _writer(exported: Exported, to: str, int8: bool, text: str) -> Callable[[Path], None]:
+def _writer(exported: Any, to: str, int8: bool, text: str) -> Callable[[Path], None]:
     example = text[:EXAMPLE_CHARACTERS].replace("\\", "").replace('"', "")
     if to == "hf":
         return lambda folder: hf.write(exported, folder, DecodeConfig(), example)

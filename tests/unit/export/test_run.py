@@ -14,7 +14,7 @@ from sightline.checkpoint.folder import read_family, write_family
 from sightline.config import ModelConfig
 from sightline.errors import UserError
 from sightline.export import hf, run
-from sightline.export.exported import LENGTH, has_uneven_heads, read_exported, sample_texts
+from sightline.export.exported import LENGTH, Exported, has_uneven_heads, read_exported, sample_texts
 from sightline.export.run import export_model
 from sightline.families.sightline import axes, stack
 
@@ -33,7 +33,7 @@ class Copy:
     def write(self, exported: object, folder: Path, int8: bool, example: str) -> None:
         (folder / "file").write_text(f"{int8} {example}")
 
-    def greedy(self, exported: "run.Exported", folder: Path, texts: list[str]) -> list[list[int]]:
+    def greedy(self, exported: Exported, folder: Path, texts: list[str]) -> list[list[int]]:
         found = exported.greedy(texts)
         wrong = self.mistakes if "True" in (folder / "file").read_text() else max(self.mistakes - 10, 0)
         return [[9]] * wrong + found[wrong:]
@@ -179,5 +179,5 @@ def test_an_imported_family_goes_back_where_it_came_from(kind: str, changes: dic
     assert {path.name for path in back.iterdir()} == {path.name for path in there.iterdir()}
     assert json.loads((back / "config.json").read_text()) == json.loads((there / "config.json").read_text())
     for folder in (there, ours):
-        with pytest.raises(UserError, match=r"is a checkpoint of a family \(\w+\).*ct2-transformers-converter --model"):
-            export_model(folder, "ctranslate2", tmp_path / "out")
+        with pytest.raises(UserError, match=r"is a checkpoint of a family \(\w+\).*optimum-cli export onnx --model"):
+            export_model(folder, "onnx", tmp_path / "out")
