@@ -34,6 +34,7 @@ ALIGNING: OnlyFor = TRANSFORMER | {"task": ("translate",)}
 
 
 Range = tuple[str, Callable[[float], bool]]  # in words after "must be", and as a test
+ANY: Range = "a number", lambda x: True
 NOT_NEGATIVE: Range = "at least 0", lambda x: x >= 0
 POSITIVE: Range = "greater than 0", lambda x: x > 0
 SHARE: Range = "greater than 0 and at most 1", lambda x: 0 < x <= 1
@@ -48,14 +49,16 @@ class Setting:
     default: Any
     help: str  # with its unit, and what 0 stands for; the paper's symbols and sections in brackets
     range: Range = NOT_NEGATIVE  # of a number, or of each in a tuple
-    choices: tuple[str, ...] = ()
+    choices: tuple[Any, ...] = ()
     only_for: OnlyFor = field(default_factory=dict)
     derived: bool = False  # follows from the data, so that nobody sets it
 
     def check(self, key: str, value: Any) -> None:
         """Raise a `UserError` for a value, of the right type, that is none of the setting's."""
         if self.choices and value not in self.choices:
-            raise unknown(f"value for {key}", str(value), self.choices)
+            raise unknown(f"value for {key}", str(value), map(str, self.choices))
+        if isinstance(value, str) and not (self.choices or isinstance(self.default, str)):
+            raise UserError(f"{key} = {value!r}: must be of type {type(self.default).__name__}")
         words, holds = self.range
         many, shown = ("each ", list(value)) if isinstance(value, tuple) else ("", value)
         for number in value if many else (value,):
@@ -74,7 +77,7 @@ def setting(default: Any, help: str, range: Range = NOT_NEGATIVE, **says: Any) -
     return field(default=default, metadata={"setting": Setting(default, help, range, **says)})
 
 
-def choice(choices: tuple[str, ...], help: str, **says: Any) -> Any:
+def choice(choices: tuple[Any, ...], help: str, **says: Any) -> Any:
     """A field that is one of a few words, by default the first."""
     return setting(choices[0], help, choices=choices, **says)
 
@@ -251,9 +254,10 @@ def check(config: RunConfig) -> RunConfig:
 
 
 def check_values(section: str, table: Any) -> None:
-    """Raise a `UserError` naming the first value of a section that is none of its setting's."""
+    """Raise a `UserError` naming the first value of a section ("" is none) that is none of its setting's."""
     for own in fields(table):
-        SETTINGS[f"{section}.{own.name}"].check(f"{section}.{own.name}", getattr(table, own.name))
+        if said := own.metadata.get("setting"):
+            said.check(f"{section}.{own.name}".lstrip("."), getattr(table, own.name))
 
 
 def _check_meaning(config: RunConfig) -> None:

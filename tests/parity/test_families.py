@@ -25,7 +25,8 @@ from sightline.checkpoint.folder import FamilyModel
 from sightline.checkpoint.write import write_checkpoint
 from sightline.cli import main
 from sightline.decode.constraints import FREE, Limits
-from sightline.decode.search import SearchOptions, beam_search
+from sightline.decode.contract import SearchOptions
+from sightline.decode.search import beam_search
 from sightline.decode.steps import step_of
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 import sightline
-from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
+from sightline.decode.contract import SearchOptions
+from sightline.decode.sampling import draw, stream_uniforms
 from sightline.generation.embed import embed, unit
 from sightline.generation.fill import fill
 from sightline.generation.rewrite import rewrite
@@ -220,7 +221,7 @@ def test_samples(pair: Pair, monkeypatch: pytest.MonkeyPatch, top_k: int, top_p:
 
     def multinomial(probs: Tensor, num_samples: int) -> Tensor:
         uniforms = stream_uniforms(4, streams, torch.tensor([0]), next(calls))
-        return draw(probs.log(), uniforms, SamplingOptions()).unsqueeze(1)
+        return draw(probs.log(), uniforms, SearchOptions()).unsqueeze(1)
 
     monkeypatch.setattr(torch, "multinomial", multinomial)
     theirs = pair.their_tokens(

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 import sightline
 from sightline.config import ModelConfig
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import FREE
-from sightline.decode.search import SearchOptions, beam_search
+from sightline.decode.contract import FREE, SearchOptions
+from sightline.decode.search import beam_search
 from sightline.families import m2m_100, registry
 from sightline.families.family import Family
 from sightline.families.sightline import axes

@@ -23,20 +23,7 @@ from sightline.errors import UserError
 if TYPE_CHECKING:
     from sightline.generation.models import Output
 
-HELP = {
-    "max_new_tokens": "longest output",
-    "min_new_tokens": "shortest output",
-    "beam_size": "hypotheses kept; 1 is greedy, and is shown while it is being written",
-    "length_penalty": "alpha of the beam's score, log-probability / length^alpha",
-    "n_best": "outputs for each input",
-    "no_repeat_ngram": "no n-gram of this size twice in an output; 0 is off",
-    "temperature": "of sampling",
-    "top_k": "sample from the k likeliest tokens; 0 is all",
-    "top_p": "sample from the likeliest tokens with this total probability",
-    "seed": "of sampling",
-    "batch_size": "inputs computed with at once",
-}
-FLOATS = ("length_penalty", "temperature", "top_p")
+UNASKED = ("early_stopping", "sample", "stop", "compute")  # which no option, or one of another kind, is for
 
 
 def add(commands: Any) -> None:
@@ -50,19 +37,21 @@ def add(commands: Any) -> None:
 
 def generation_options(parser: argparse.ArgumentParser) -> None:
     """An option for every setting of generation; those not given leave the model's own."""
+    from sightline.generation.settings import GIVEN
+
     group = parser.add_argument_group("generation (default: the model's own settings)")
-    for name, text in HELP.items():
-        kind = float if name in FLOATS else int
-        group.add_argument("--" + name.replace("_", "-"), type=kind, metavar="N", help=text)
-    sample = "draw at random instead of searching, or search where the model would draw"
-    group.add_argument("--sample", action=argparse.BooleanOptionalAction, default=None, help=sample)
-    stop = "end before this string; may be given several times"
-    group.add_argument("--stop", action="append", metavar="STRING", help=stop)
+    for name in (name for name in GIVEN if name not in UNASKED):
+        kind, flag = type(GIVEN[name].default), "--" + name.replace("_", "-")
+        group.add_argument(flag, type=kind, metavar="N", help=GIVEN[name].help)
+    group.add_argument("--sample", action=argparse.BooleanOptionalAction, default=None, help=GIVEN["sample"].help)
+    group.add_argument("--stop", action="append", metavar="STRING", help=GIVEN["stop"].help)
 
 
 def generation_settings(options: argparse.Namespace) -> dict[str, Any]:
     """What was given of `generation_options`."""
-    given = {name: getattr(options, name) for name in (*HELP, "sample", "stop")}
+    from sightline.generation.settings import GIVEN
+
+    given = {name: getattr(options, name, None) for name in GIVEN if name != "compute"}
     return {name: value for name, value in given.items() if value is not None}
 
 

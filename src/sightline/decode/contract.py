@@ -9,6 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 
 FREE = -1  # in a prefix: nothing is forced here
 
+# From log-probabilities (rows, vocab) and what the rows have written (rows, length) to those with some of them -inf.
+Rule = Callable[[Any, Any], Any]
+# Which rows (rows, length) end with their last token, for other reasons than an end mark or their length.
+Stop = Callable[[Any], Any]
+
 
 @dataclass(frozen=True)
 class SpecialIds:
@@ -21,8 +26,11 @@ class SpecialIds:
 
 
 @dataclass(frozen=True)
-class PlainOptions:
-    """What to search for, apart from the bounds of each sentence."""
+class SearchOptions:
+    """How to search, in ids, apart from the bounds of each sentence: for the search with torch and for that in C.
+
+    C has no sampling, no `no_repeat_ngram`, no `rules` and no `stop`.
+    """
 
     beam_size: int = 4  # 1 = greedy
     length_penalty: float = 0.6  # alpha, >= 0 in the paper's ending; 0 ranks by log-probability alone
@@ -30,18 +38,19 @@ class PlainOptions:
     bos_id: int = 1
     eos_id: int = 2
     suppressed: tuple[int, ...] = (0, 1, 3)  # never written: padding, start mark, unknown
-
-
-@dataclass(frozen=True)
-class PoolOptions(PlainOptions):
-    """What to search for by the rules of `transformers` (`ending.PoolFilled`), for a model that searches by itself."""
-
-    other_ends: tuple[int, ...] = ()  # end marks beside `eos_id`
     suppressed_first: tuple[int, ...] = ()  # never written first
-    begun: int = 0  # pieces of each prefix that are given: certain, counted as length and not part of what is found
+    other_ends: tuple[int, ...] = ()  # end marks beside `eos_id`: chats have several
+    ending: str = "unsurpassed"  # the paper's; or "pool_filled", "..._early", "..._patient": see `ending.PoolFilled`
+    begun: int = 0  # pieces of each output that were given before it: certain, counted as length, not in what is found
     forced_end: int | None = None  # the piece that is certain where it is number `end_at`, those begun with counted
     end_at: int = 0
-    ending: str = "pool_filled"  # or "pool_filled_early", "pool_filled_patient"
+    temperature: float = 1.0  # of samples, > 0; below 1 sharpens, above 1 flattens
+    top_k: int = 0  # sample only the k likeliest tokens; 0 = all
+    top_p: float = 1.0  # only the smallest set of tokens with this mass (arXiv:1904.09751), 0 < p <= 1
+    seed: int = 1
+    no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
+    rules: tuple[Rule, ...] = ()  # further constraints, in their order
+    stop: Stop | None = None
 
 
 def with_room(given: Mapping[str, Any], beam_size: int) -> dict[str, Any]:
@@ -94,13 +103,15 @@ class EncoderDecoder(Protocol):
 class OwnSearch(Protocol):
     """A model that can search by itself, in several threads at once, and finds what `search.beam_search` does.
 
-    `search(sources, limits, options, few, stop)` is given sources with their end marks, `engine.Bounds`, `PlainOptions`
-    and `candidates.Candidates` or None. What it gives for each source has the fields of a `Hypothesis`. It raises a
+    `search(sources, limits, options, few, stop)` is given sources with their end marks, `engine.Bounds`,
+    `SearchOptions` and `candidates.Candidates` or None. It gives hypotheses for each source, best first, or raises a
     `MemoryError` for sources that are too many, and any other error within a tenth of a second after `stop`, an array
     of one number in int32, came to hold another one than 0: somebody has pressed Ctrl-C.
     """
 
-    def search(self, sources: Any, limits: Any, options: Any, few: Any, stop: Any = None) -> Any: ...
+    def search(
+        self, sources: Any, limits: Any, options: SearchOptions, few: Any, stop: Any = None
+    ) -> list[list[Hypothesis]]: ...
 
 
 # For one sentence: from what is written, and how many pieces are wanted, to as many or fewer that may follow.

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
+from sightline.decode.contract import SearchOptions
+
 
 def length_penalty(length: int | Tensor, alpha: float) -> Any:
     """lp(Y) = ((5 + |Y|) / 6)^alpha (arXiv:1609.08144, equation 14); |Y| counts the end mark.
@@ -122,3 +124,10 @@ class PoolFilled:
             return full
         reached = max_length if self.patient and alpha > 0 else length
         return full & (live_log_probs.amax(1) / self.penalty(reached, alpha) <= finished_scores[:, -1])
+
+
+def ending_of(options: SearchOptions) -> Ending:
+    """The rule that `options.ending` names."""
+    if options.ending == "unsurpassed":
+        return Unsurpassed()
+    return PoolFilled(options.ending == "pool_filled_early", options.ending == "pool_filled_patient", options.begun)

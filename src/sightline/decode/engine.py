@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from sightline.config import DecodeConfig, check_values
 from sightline.decode.candidates import Candidates, CandidateTable
-from sightline.decode.contract import FREE, EncoderDecoder, Hypothesis, OwnSearch, PlainOptions, SpecialIds
+from sightline.decode.contract import FREE, EncoderDecoder, Hypothesis, OwnSearch, SearchOptions, SpecialIds
 from sightline.errors import UserError
 
 # Settings that a model's own search obeys, or that are done around it. Any other asks for steps: also one added later.
 PLAIN = frozenset(
     {
-        *("beam_size", "length_penalty", "n_best"),  # `plain_options`
+        *("beam_size", "length_penalty", "n_best"),  # `search_options`
         *("max_length_factor", "max_length_extra", "min_length_factor"),  # `bounds`
         *("batch_tokens", "max_source_length", "shortlist", "draft_length", "compute"),  # not the search's affair
         *("temperature", "top_k", "top_p", "seed"),  # of `sample`, without which nobody reads them
@@ -145,8 +145,7 @@ def _by_model(
         if shortlist is not None:
             few = shortlist.candidates(ended, forced, astuple(special))
             limits, places = replace(limits, prefix=few.places(limits.prefix)), special_places(special, few)
-        ranked = model.search(ended, limits, plain_options(config, places), few, stop)
-        return with_ids([[Hypothesis(**vars(f)) for f in best] for best in ranked], few)
+        return with_ids(model.search(ended, limits, search_options(config, places), few, stop), few)
 
     share = max(min(config.batch_tokens, LEAST_SHARE), config.batch_tokens // usable_threads())
     waiting = list(batches([len(source) for source in sources], replace(config, batch_tokens=share)))
@@ -261,15 +260,20 @@ def bounds(
     return Bounds(np.array(shortest), np.array(longest), forced)
 
 
-def plain_options(config: DecodeConfig, special: SpecialIds) -> PlainOptions:
+def search_options(config: DecodeConfig, special: SpecialIds) -> SearchOptions:
     """What the search is to know of the settings."""
-    return PlainOptions(
+    return SearchOptions(
         beam_size=config.beam_size,
         length_penalty=config.length_penalty,
         n_best=config.n_best,
         bos_id=special.bos_id,
         eos_id=special.eos_id,
         suppressed=(special.pad_id, special.bos_id, special.unk_id),
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        seed=config.seed,
+        no_repeat_ngram=config.no_repeat_ngram,
     )
 
 

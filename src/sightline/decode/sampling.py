@@ -5,25 +5,15 @@ The draw for (seed, stream, copy, position) is a hash of these four numbers, not
 generator.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class SamplingOptions:
-    """The distribution to draw from."""
-
-    temperature: float = 1.0  # > 0; below 1 sharpens, above 1 flattens
-    top_k: int = 0  # only the k likeliest tokens; 0 = all
-    top_p: float = 1.0  # only the smallest set of tokens with this mass (arXiv:1904.09751), 0 < p <= 1
-    seed: int = 1
+from sightline.decode.contract import SearchOptions
 
 
 def draw(
-    log_probs: Float[Tensor, "rows vocab"], uniforms: Float[Tensor, " rows"], options: SamplingOptions
+    log_probs: Float[Tensor, "rows vocab"], uniforms: Float[Tensor, " rows"], options: SearchOptions
 ) -> Int[Tensor, " rows"]:
     """One token a row. `log_probs` need not be normalised; -inf is drawn only where there is nothing else."""
     scaled = log_probs / options.temperature

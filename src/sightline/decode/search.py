@@ -12,7 +12,7 @@ of text, tokenizers. A search sees a model only as `step(tokens, cache) -> logit
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -20,11 +20,11 @@ from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.decode.constraints import Limits, constrain, take
-from sightline.decode.contract import Hypothesis, PlainOptions
-from sightline.decode.ending import Ending, Unsurpassed
+from sightline.decode.constraints import Limits, certain, constrain, take
+from sightline.decode.contract import Hypothesis, SearchOptions
+from sightline.decode.ending import ending_of
 from sightline.decode.ranking import best_continuations, highest, sort_descending
-from sightline.decode.sampling import SamplingOptions, draw, stream_uniforms
+from sightline.decode.sampling import draw, stream_uniforms
 
 COMPACT_AT = 0.1  # share of finished sentences at which the batch drops them
 
@@ -44,22 +44,6 @@ class Cache(Protocol):
 
 # From the newest tokens, (rows, 1), and the cache to the logits of the next token, (rows, vocab).
 Step = Callable[[Tensor, Any], Tensor]
-# From log-probabilities (rows, vocab) and what the rows have written (rows, length) to those with some of them -inf.
-Rule = Callable[[Tensor, Tensor], Tensor]
-# Which rows (rows, length) end with their last token, for other reasons than an end mark or their length.
-Stop = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class SearchOptions(PlainOptions):
-    """What to search for, apart from the limits of each sentence: `PlainOptions` and what only this search can do."""
-
-    no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
-    other_ends: tuple[int, ...] = ()  # end marks beside `eos_id`: chats have several
-    rules: tuple[Rule, ...] = ()  # further constraints, in their order
-    stop: Stop | None = None
-    ending: Ending = field(default_factory=Unsurpassed)  # of beam search; its penalty also of samples
-
 
 # --- Rows on their own: greedy search and sampling ---
 
@@ -88,12 +72,7 @@ def greedy(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> 
 
 
 def sample(
-    step: Step,
-    cache: Cache,
-    limits: Limits,
-    options: SearchOptions,
-    sampling: SamplingOptions,
-    streams: Int[Tensor, " batch"],
+    step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Int[Tensor, " batch"]
 ) -> list[list[Hypothesis]]:
     """`options.n_best` independent samples per sentence, best score first.
 
@@ -108,7 +87,7 @@ def sample(
 
     def pick(log_probs: Tensor, paths: Paths) -> Tensor:
         position = paths.tokens.size(1)
-        return draw(log_probs, stream_uniforms(sampling.seed, paths.stream, paths.copy, position), sampling)
+        return draw(log_probs, stream_uniforms(options.seed, paths.stream, paths.copy, position), options)
 
     found = _walk(step, cache, paths, options, pick)
     return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
@@ -153,7 +132,7 @@ def _retire_paths(paths: Paths, found: list[list[Hypothesis]], options: SearchOp
     columns = (over.sentence, over.copy, over.tokens, over.token_log_probs, over.final_length)
     for sentence, _, tokens, token_log_probs, length in zip(*(c.tolist() for c in columns), strict=True):
         log_prob = sum(token_log_probs[:length])
-        score = log_prob / options.ending.penalty(length, options.length_penalty)
+        score = log_prob / ending_of(options).penalty(length, options.length_penalty)
         found[sentence].append(_hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options))
     kept = _staying(done)
     return take(paths, kept), kept
@@ -246,7 +225,7 @@ def gather_beams(x: Tensor, index: Int[Tensor, "batch chosen"]) -> Tensor:
 def _start_beams(limits: Limits, options: SearchOptions) -> BeamState:
     """One empty live hypothesis per sentence; the first step multiplies it."""
     batch, device = len(limits.max_length), limits.max_length.device
-    pool = options.ending.pool(options.beam_size, options.n_best)
+    pool = ending_of(options).pool(options.beam_size, options.n_best)
     zeros = torch.zeros(batch, pool, device=device)
     nothing = torch.zeros(batch, 1, 0, dtype=torch.long, device=device)
     none_finished = nothing.expand(-1, pool, -1)
@@ -272,9 +251,13 @@ def next_log_probs(step: Step, cache: Cache, history: Tensor, limits: Limits, op
 
 def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:
     """From what a model says of the token after `history` to log-probabilities (rows, vocab) of what may be written."""
-    log_probs = logits.log_softmax(-1, dtype=torch.float32)
+    log_probs, length = logits.log_softmax(-1, dtype=torch.float32), history.size(1)
+    if options.suppressed_first and not length:
+        log_probs[:, list(options.suppressed_first)] = -torch.inf
     for rule in options.rules:
         log_probs = rule(log_probs, history)
+    if options.forced_end is not None and options.begun + length + 1 == options.end_at:
+        log_probs = certain(log_probs, options.forced_end)
     return constrain(
         log_probs, history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id, options.other_ends
     )
@@ -338,9 +321,9 @@ def _keep_finished(
 ) -> Finished:
     """The best among what had finished and what ends now; the earlier wins a tie. What is done stays as it is."""
     length = candidates.tokens.size(2)
-    scores = candidates.log_probs / options.ending.penalty(length, options.length_penalty)
+    scores = candidates.log_probs / ending_of(options).penalty(length, options.length_penalty)
     scores = scores.masked_fill(~candidates.ended | done.unsqueeze(1), -torch.inf)
-    scores[:, options.ending.counted(options.beam_size, scores.size(1)) :] = -torch.inf
+    scores[:, ending_of(options).counted(options.beam_size, scores.size(1)) :] = -torch.inf
     scores, chosen = sort_descending(torch.cat([finished.scores, scores], 1), finished.scores.size(1))
 
     def merge(old: Tensor, new: Tensor) -> Tensor:
@@ -363,7 +346,9 @@ def _is_settled(
     options: SearchOptions,
 ) -> Bool[Tensor, " batch"]:
     """Where the search is over."""
-    over = options.ending.settled(live_log_probs, finished_scores, length, limits.max_length, options.length_penalty)
+    over = ending_of(options).settled(
+        live_log_probs, finished_scores, length, limits.max_length, options.length_penalty
+    )
     return over | (length >= limits.max_length)
 
 

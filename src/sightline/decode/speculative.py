@@ -17,12 +17,12 @@ from torch import Tensor
 
 from sightline.config import DecodeConfig
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import Draft, EncoderDecoder, Guess, Hypothesis, SpecialIds
+from sightline.decode.contract import Draft, EncoderDecoder, Guess, Hypothesis, SearchOptions, SpecialIds
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import not_finite
+from sightline.decode.engine import not_finite, search_options
 from sightline.decode.ranking import highest
-from sightline.decode.search import SearchOptions, allowed_log_probs
-from sightline.decode.steps import search_options, start_decoding
+from sightline.decode.search import allowed_log_probs
+from sightline.decode.steps import start_decoding
 from sightline.errors import UserError
 
 

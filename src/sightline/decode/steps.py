@@ -23,14 +23,13 @@ from sightline.decode.engine import (
     bounds,
     less_memory,
     one_by_one,
-    plain_options,
     random_stream,
+    search_options,
     special_places,
     with_ids,
 )
 from sightline.decode.partial_steps import PartialSteps
-from sightline.decode.sampling import SamplingOptions
-from sightline.decode.search import SearchOptions, Step, beam_search, sample
+from sightline.decode.search import Step, beam_search, sample
 
 
 def decode_by_steps(
@@ -116,14 +115,8 @@ def _search(start: Start, sources: Sequence[Sequence[int]], config: DecodeConfig
     options = search_options(config, start.special)
     if not config.sample:
         return beam_search(start.step, start.cache, start.limits, options)
-    sampling = SamplingOptions(config.temperature, config.top_k, config.top_p, config.seed)
     streams = torch.tensor([random_stream(source) for source in sources], device=start.limits.max_length.device)
-    return sample(start.step, start.cache, start.limits, options, sampling, streams)
-
-
-def search_options(config: DecodeConfig, special: SpecialIds) -> SearchOptions:
-    """What the search is to know of the settings."""
-    return SearchOptions(**vars(plain_options(config, special)), no_repeat_ngram=config.no_repeat_ngram)
+    return sample(start.step, start.cache, start.limits, options, streams)
 
 
 def step_of(model: EncoderDecoder) -> Step:

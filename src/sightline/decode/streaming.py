@@ -13,12 +13,12 @@ from torch import Tensor
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import Draft, EncoderDecoder, SpecialIds
-from sightline.decode.engine import not_finite
+from sightline.decode.contract import Draft, EncoderDecoder, SearchOptions, SpecialIds
+from sightline.decode.engine import not_finite, search_options
 from sightline.decode.ranking import highest
-from sightline.decode.search import Cache, SearchOptions, Step, next_log_probs
+from sightline.decode.search import Cache, Step, next_log_probs
 from sightline.decode.speculative import speculate
-from sightline.decode.steps import search_options, start_decoding
+from sightline.decode.steps import start_decoding
 from sightline.decode.translator import Translator, one_line, override
 from sightline.errors import UserError
 

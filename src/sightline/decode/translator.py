@@ -18,8 +18,8 @@ from sightline.decode.engine import TooLarge, check_decoding, decode_tokens, is_
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
+    from sightline.decode.contract import SearchOptions
     from sightline.decode.ending import Ending
-    from sightline.decode.search import SearchOptions
     from sightline.decode.steps import Start
 
 # Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
@@ -200,7 +200,8 @@ class Translator:
 
     def start(self, source: list[int], prefix: list[int], config: DecodeConfig) -> "tuple[Start, SearchOptions]":
         """What a search of one source with torch begins with, for whoever watches it (`inspect.beam`)."""
-        from sightline.decode.steps import search_options, start_decoding
+        from sightline.decode.engine import search_options
+        from sightline.decode.steps import start_decoding
 
         form, few = self.form(config), self.offered(config)
         start = start_decoding(form, [source], [prefix], config, self.special, self.max_len, few)

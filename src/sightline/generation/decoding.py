@@ -14,10 +14,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sightline.decode.constraints import Limits, ban_repeated_ngrams
+from sightline.decode.contract import Hypothesis, Rule, SearchOptions
 from sightline.decode.engine import not_finite, random_stream
 from sightline.decode.ranking import highest
 from sightline.decode.sampling import draw, stream_uniforms
-from sightline.decode.search import Hypothesis, Rule, SearchOptions, Step, beam_search, sample
+from sightline.decode.search import Step, beam_search, sample
 from sightline.decode.streaming import one_by_one
 from sightline.generation.settings import GenerationSettings
 
@@ -61,9 +62,9 @@ def search(
     step: Step, begun: Begun, limits: Limits, options: SearchOptions, settings: GenerationSettings, streams: list[int]
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each row, best first; `streams` numbers the random stream of each."""
-    if settings.sampling:
+    if settings.sample:
         numbers = torch.tensor(streams, device=limits.max_length.device)
-        found = sample(after_prompts(step), begun, limits, options, settings.sampling, numbers)
+        found = sample(after_prompts(step), begun, limits, options, numbers)
     else:
         found = beam_search(after_prompts(step), begun, limits, options)
     if not all(ranked and math.isfinite(ranked[0].log_prob) for ranked in found):
@@ -75,19 +76,18 @@ def stream(
     step: Step, begun: Begun, limits: Limits, options: SearchOptions, settings: GenerationSettings, number: int
 ) -> Iterator[int]:
     """The tokens of one row, greedy or drawn, as soon as each is certain; `number` is that of its random stream."""
-    yield from one_by_one(after_prompts(step), begun, limits, options, chooser(settings, number))
+    yield from one_by_one(after_prompts(step), begun, limits, options, chooser(options, settings.sample, number))
 
 
-def chooser(settings: GenerationSettings, number: int) -> Callable[[Tensor, int], Tensor]:
+def chooser(options: SearchOptions, drawn: bool, number: int) -> Callable[[Tensor, int], Tensor]:
     """Which token follows, from log-probabilities (1, vocab) at a position; the same as in a batch."""
-    sampling = settings.sampling
-    if sampling is None:
+    if not drawn:
         return lambda log_probs, position: highest(log_probs)
     row, copy = torch.tensor([number]), torch.tensor([0])
 
     def choose(log_probs: Tensor, position: int) -> Tensor:
-        uniforms = stream_uniforms(sampling.seed, row, copy, position)
-        return draw(log_probs, uniforms.to(log_probs.device), sampling)
+        uniforms = stream_uniforms(options.seed, row, copy, position)
+        return draw(log_probs, uniforms.to(log_probs.device), options)
 
     return choose
 
@@ -103,35 +103,12 @@ def limits_of(room: Sequence[int | None], settings: GenerationSettings, device: 
     return Limits(torch.tensor(shortest), torch.tensor(longest), nothing).to(device)
 
 
-def not_first(ids: Sequence[int]) -> Rule:
-    """Those ids do not begin an output."""
-
-    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
-        if not history.size(1):
-            log_probs[:, list(ids)] = -torch.inf
-        return log_probs
-
-    return rule
-
-
 def no_repeat(n: int, beginning: Sequence[int]) -> Rule:
     """No n-gram occurs twice in what the decoder began with and has written since."""
 
     def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
         begun = torch.tensor(list(beginning), device=history.device).expand(len(history), -1)
         return ban_repeated_ngrams(log_probs, torch.cat([begun, history], 1), n)
-
-    return rule
-
-
-def always_ended(end_id: int, longest: int) -> Rule:
-    """Whatever the model thinks, the token number `longest` is the end mark, and certain."""
-
-    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
-        if history.size(1) == longest - 1:
-            log_probs = torch.full_like(log_probs, -torch.inf)
-            log_probs[:, end_id] = 0.0
-        return log_probs
 
     return rule
 

@@ -20,7 +20,7 @@ from sightline.checkpoint.vocabulary import Vocabulary, fingerprint
 from sightline.checkpoint.xlnet import is_xlnet, read_xlnet
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
-from sightline.decode.search import Hypothesis
+from sightline.decode.contract import Hypothesis
 from sightline.decode.streaming import growing_text
 from sightline.decode.translator import Translation
 from sightline.device import choose_device

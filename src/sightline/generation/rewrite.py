@@ -15,20 +15,17 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from sightline.decode.contract import Hypothesis, OwnSearch, PoolOptions, SpecialIds
+from sightline.decode.contract import Hypothesis, OwnSearch, SearchOptions, SpecialIds, Stop
 from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads
-from sightline.decode.search import Rule, SearchOptions, Stop
 from sightline.decode.steps import Start, step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import (
     Begun,
     after_prompts,
-    always_ended,
     begin,
     in_batches,
     limits_of,
     no_repeat,
-    not_first,
     search,
     stream,
     streams_of,
@@ -75,7 +72,7 @@ def rewrite(
     if stop is None and is_compiled(settings) and isinstance(network, OwnSearch):
         return _rewrite_compiled(network, sources, settings, max_len)
     room = None if max_len is None else max_len - len(beginning) + 1
-    options = options_of(settings, beginning, stop)
+    options = options_of(settings, stop)
     settings_left = _without_beginning(settings)
 
     def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
@@ -94,8 +91,7 @@ def _rewrite_compiled(
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
         bounds = _bounds(len(batch), settings, max_len)
-        ranked = network.search([sources[i] for i in batch], bounds, pool_options(settings), None, stop)
-        return [[Hypothesis(**vars(one)) for one in best] for best in ranked]
+        return network.search([sources[i] for i in batch], bounds, options_of(settings), None, stop)
 
     size = max(1, min(settings.batch_size, -(-len(sources) // usable_threads())))
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
@@ -117,27 +113,6 @@ def _bounds(rows: int, settings: GenerationSettings, max_len: int | None) -> Bou
     return Bounds(np.full(rows, shortest), np.full(rows, longest), np.array([forced] * rows, np.int64))
 
 
-def pool_options(settings: GenerationSettings) -> PoolOptions:
-    """For a model's own search; what is forced behind the start mark counts as written."""
-    start_id, *forced = beginning_of(settings)
-    end, *other_ends = settings.end_ids or (NEVER,)
-    kinds = {True: "pool_filled_early", "never": "pool_filled_patient"}
-    return PoolOptions(
-        beam_size=settings.beam_size,
-        length_penalty=settings.length_penalty,
-        n_best=settings.n_best,
-        bos_id=start_id,
-        eos_id=end,
-        suppressed=settings.suppressed,
-        other_ends=tuple(other_ends),
-        suppressed_first=settings.suppressed_first,
-        begun=len(forced),
-        forced_end=settings.forced_end_id,
-        end_at=max(len(forced) + 1, settings.max_new_tokens),
-        ending=kinds.get(settings.early_stopping, "pool_filled"),
-    )
-
-
 @torch.inference_mode()
 def stream_rewrite(
     network: Any, source: Sequence[int], settings: GenerationSettings, max_len: int | None = None
@@ -154,7 +129,7 @@ def start_rewriting(
     beginning, device = beginning_of(settings), next(network.parameters()).device
     room = None if max_len is None else max_len - len(beginning) + 1
     limits = limits_of([room], _without_beginning(settings), device)
-    options = options_of(settings, beginning)
+    options = options_of(settings)
     special = SpecialIds(settings.pad_id, beginning[0], options.eos_id, NEVER)
     begun = _begun(network, [source], settings, beginning)
     return Start(after_prompts(step_of(network)), begun, limits, special, None, tuple(beginning[1:])), options
@@ -195,14 +170,14 @@ def beginning_of(settings: GenerationSettings) -> list[int]:
     return [settings.start_id, *([] if settings.forced_start_id is None else [settings.forced_start_id])]
 
 
-def options_of(settings: GenerationSettings, beginning: list[int], stop: Stop | None = None) -> SearchOptions:
+def options_of(settings: GenerationSettings, stop: Stop | None = None) -> SearchOptions:
     """For the search; what is forced behind the start mark counts as written."""
+    beginning = beginning_of(settings)
     begun, n = len(beginning) - 1, settings.no_repeat_ngram
-    rules: list[Rule] = [not_first(settings.suppressed_first)] if settings.suppressed_first else []
-    rules += [no_repeat(n, beginning)] if n else []
-    if settings.forced_end_id is not None:
-        rules.append(always_ended(settings.forced_end_id, max(1, settings.max_new_tokens - begun)))
-    return replace(settings, no_repeat_ngram=0).options(begun, tuple(rules), stop)
+    rules = (no_repeat(n, beginning),) if n else ()
+    options = replace(settings, no_repeat_ngram=0).options(begun, rules, stop)
+    end_at = max(begun + 1, settings.max_new_tokens)
+    return replace(options, bos_id=beginning[0], forced_end=settings.forced_end_id, end_at=end_at)
 
 
 def _without_beginning(settings: GenerationSettings) -> GenerationSettings:

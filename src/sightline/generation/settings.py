@@ -4,42 +4,38 @@ Lengths count what is written anew, end mark included. What such a file may ask 
 `unused`, by name, so that it can be said. Not here: the search (`sightline.decode`).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.layout import read_json
-from sightline.decode.contract import with_room
-from sightline.decode.ending import PoolFilled
-from sightline.decode.sampling import SamplingOptions
-from sightline.decode.search import Rule, SearchOptions, Stop
+from sightline.config import ANY, POSITIVE, SHARE, check_values, choice, setting
+from sightline.decode.contract import Rule, SearchOptions, Stop, with_room
 from sightline.errors import UserError, unknown
 
 FILE = "generation_config.json"
-NEW_TOKENS = 128  # where neither file nor caller says how many
 
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """Settings of one call; every field but the ids may be given to `generate` and its kin."""
+    """Settings of one call. What says its range and what it is for may be given to `generate` and its kin."""
 
-    max_new_tokens: int = NEW_TOKENS
-    min_new_tokens: int = 0
-    beam_size: int = 1  # 1 = greedy
-    length_penalty: float = 1.0  # alpha of log P / length^alpha, which is not the paper's penalty; may be negative
-    early_stopping: bool | str = False  # True, False or "never", see `sightline.decode.ending.PoolFilled`
-    n_best: int = 1  # outputs of each input; at most beam_size in beam search
-    no_repeat_ngram: int = 0  # no n-gram occurs twice in an output; 0 = off
-    sample: bool = False
-    temperature: float = 1.0
-    top_k: int = 50  # 0 = all
-    top_p: float = 1.0
-    seed: int = 1  # of sampling
-    stop: tuple[str, ...] = ()  # an output ends before the first of these strings
-    batch_size: int = 16  # inputs computed with at once; with the compiled library in each thread
-    compute: str = "float32"  # numbers to decode with on a CPU: "float32" (or those the model was loaded in) or "int8"
+    max_new_tokens: int = setting(128, "longest output", POSITIVE)
+    min_new_tokens: int = setting(0, "shortest output")
+    beam_size: int = setting(1, "hypotheses kept; 1 is greedy", POSITIVE)
+    length_penalty: float = setting(1.0, "alpha of a beam's score, log-probability / length^alpha", ANY)
+    early_stopping: bool | str = choice((False, True, "never"), "when a beam ends, see `decode.ending.PoolFilled`")
+    n_best: int = setting(1, "outputs for each input, at most beam_size when searching", POSITIVE)
+    no_repeat_ngram: int = setting(0, "no n-gram of this size twice in an output; 0 is off")
+    sample: bool = setting(False, "draw at random instead of searching, or search where the model would draw")
+    temperature: float = setting(1.0, "of sampling", POSITIVE)
+    top_k: int = setting(50, "sample from the k likeliest tokens; 0 is all")
+    top_p: float = setting(1.0, "sample from the likeliest tokens with this total probability", SHARE)
+    seed: int = setting(1, "of sampling")
+    stop: tuple[str, ...] = setting((), "end before this string; may be given several times")
+    batch_size: int = setting(16, "inputs computed with at once; with the compiled library in each thread", POSITIVE)
+    compute: str = choice(("float32", "int8"), "numbers to decode with on a CPU; float32: or those it was loaded in")
     start_id: int | None = None  # what a decoder with an encoder begins with
     forced_start_id: int | None = None  # what it writes first, whatever it thinks: a language code
     forced_end_id: int | None = None  # what it writes last where it runs out of length
@@ -56,10 +52,9 @@ class GenerationSettings:
         can decode with.
         """
         given = with_room(given, self.beam_size)
-        own = [f.name for f in fields(self) if not f.name.endswith(("_id", "_ids")) and f.name not in INTERNAL]
         for name in given:
-            if name not in own:
-                raise unknown("setting", name, own)
+            if name not in GIVEN:
+                raise unknown("setting", name, GIVEN)
         stop = given.get("stop", self.stop)
         settings = replace(self, **{**given, "stop": (stop,) if isinstance(stop, str) else tuple(stop)})
         settings.check()
@@ -69,30 +64,15 @@ class GenerationSettings:
 
     def check(self) -> None:
         """Raise a `UserError` for what has no meaning."""
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise UserError(f"{name} = {getattr(self, name)}: must be at least {least}")
+        check_values("", self)
         if self.min_new_tokens > self.max_new_tokens:
             raise UserError(
                 f"min_new_tokens = {self.min_new_tokens} is more than max_new_tokens = {self.max_new_tokens}"
             )
-        if not (math.isfinite(self.temperature) and self.temperature > 0):
-            raise UserError(f"temperature = {self.temperature}: must be greater than 0 and finite")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p = {self.top_p}: must be greater than 0 and at most 1")
-        if not math.isfinite(self.length_penalty):
-            raise UserError(f"length_penalty = {self.length_penalty}: must be finite")
         if self.n_best > self.beam_size and not self.sample:
             raise UserError(f"n_best = {self.n_best} is more than beam_size = {self.beam_size}: search with more beams")
-        if self.early_stopping not in (True, False, "never"):
-            raise UserError(f"early_stopping = {self.early_stopping!r}: must be True, False or 'never'")
         if any(not text for text in self.stop):
             raise UserError("stop: an empty string would end every output before it begins")
-
-    @property
-    def sampling(self) -> SamplingOptions | None:
-        """The distribution to draw from; None where nothing is drawn."""
-        return SamplingOptions(self.temperature, self.top_k, self.top_p, self.seed) if self.sample else None
 
     def options(self, begun: int = 0, rules: tuple[Rule, ...] = (), stop: Stop | None = None) -> SearchOptions:
         """For the search; `begun` tokens of each output were given to the model before it."""
@@ -104,18 +84,20 @@ class GenerationSettings:
             no_repeat_ngram=self.no_repeat_ngram,
             eos_id=end,
             suppressed=self.suppressed,
+            suppressed_first=self.suppressed_first,
             other_ends=tuple(other_ends),
+            ending={True: "pool_filled_early", "never": "pool_filled_patient"}.get(self.early_stopping, "pool_filled"),
+            begun=begun,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            seed=self.seed,
             rules=rules,
             stop=stop,
-            ending=PoolFilled(self.early_stopping is True, self.early_stopping == "never", begun),
         )
 
 
-INTERNAL = ("suppressed", "suppressed_first", "unused")
-LEAST = {
-    "max_new_tokens": 1, "min_new_tokens": 0, "beam_size": 1, "n_best": 1, "no_repeat_ngram": 0, "top_k": 0,
-    "batch_size": 1, "seed": 0,
-}  # fmt: skip
+GIVEN = {f.name: f.metadata["setting"] for f in fields(GenerationSettings) if f.metadata}  # what a call may say
 NEVER = -1  # an end mark nobody writes
 
 # Their names of what we have.

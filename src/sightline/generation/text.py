@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.decode.search import Hypothesis, Rule, Step, Stop
+from sightline.decode.contract import Hypothesis, Stop
+from sightline.decode.search import Step
 from sightline.errors import UserError
-from sightline.generation.decoding import begin, in_batches, limits_of, not_first, search, stream, streams_of
+from sightline.generation.decoding import begin, in_batches, limits_of, search, stream, streams_of
 from sightline.generation.settings import GenerationSettings
 
 
@@ -62,7 +63,7 @@ def write_on(
         limits = limits_of([room_after(prompt, max_len) for prompt in batch], settings, device)
         tokens, padding = pad_left(batch, settings.pad_id)
         begun = begin(step, network.start_cache(padding.to(device)), tokens.to(device))
-        options = settings.options(rules=_rules(settings), stop=stop)
+        options = settings.options(stop=stop)
         return search(step, begun, limits, options, settings, streams_of(batch))
 
     return in_batches(prompts, settings.batch_size, work)
@@ -77,11 +78,7 @@ def stream_on(
     limits = limits_of([room_after(prompt, max_len)], settings, device)
     cache = network.start_cache(torch.zeros(1, dtype=torch.long, device=device))
     begun = begin(step, cache, torch.tensor([list(prompt)], device=device))
-    yield from stream(step, begun, limits, settings.options(rules=_rules(settings)), settings, *streams_of([prompt]))
-
-
-def _rules(settings: GenerationSettings) -> tuple[Rule, ...]:
-    return (not_first(settings.suppressed_first),) if settings.suppressed_first else ()
+    yield from stream(step, begun, limits, settings.options(), settings, *streams_of([prompt]))
 
 
 def pad_left(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Int[Tensor, "rows length"], Int[Tensor, " rows"]]:

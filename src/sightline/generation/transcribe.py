@@ -16,10 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sightline.checkpoint.vocabulary import Vocabulary
-from sightline.decode.search import Rule
+from sightline.decode.contract import Rule
 from sightline.decode.steps import step_of
 from sightline.errors import UserError
-from sightline.generation.decoding import begin, limits_of, not_first, search
+from sightline.generation.decoding import begin, limits_of, search
 from sightline.generation.settings import GenerationSettings
 from sightline.network.transformer import Transformer
 
@@ -156,7 +156,7 @@ def hear(
     cache = network.start_cache(network.encode(mel.unsqueeze(0).to(weights)))  # to its device, in its numbers
     begun = begin(step_of(network), cache, torch.tensor([list(beginning)], device=weights.device))
     room = None if max_len is None else max_len - len(beginning) + 1
-    rules = [never(settings.suppressed), not_first(settings.suppressed_first)]
+    rules = [never(settings.suppressed)]
     rules += [timestamp_rule(marks)] if timestamps else []
     options = replace(settings, suppressed=()).options(rules=tuple(rules))
     found = search(step_of(network), begun, limits_of([room], settings, weights.device), options, settings, [0])

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from sightline.config import DecodeConfig
-from sightline.decode.contract import Hypothesis
-from sightline.decode.ending import Ending
-from sightline.decode.search import SearchOptions
+from sightline.decode.contract import Hypothesis, SearchOptions
+from sightline.decode.ending import Ending, ending_of
 from sightline.decode.steps import Start
 from sightline.errors import UserError
 from sightline.generation.rewrite import rewrite, start_rewriting, with_beginning
@@ -79,7 +78,7 @@ class FamilyTranslator:
 
     def ending(self, config: GenerationSettings) -> Ending:
         """That of `transformers`."""
-        return config.options().ending
+        return ending_of(config.options())
 
 
 def refuse_prefix(prefix: str) -> None:

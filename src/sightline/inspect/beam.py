@@ -13,9 +13,10 @@ import torch
 
 from sightline.data.side import Side
 from sightline.decode.candidates import Candidates
+from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.decode.ending import Ending
 from sightline.decode.engine import not_finite
-from sightline.decode.search import Continuations, Hypothesis, SearchOptions, beam_search
+from sightline.decode.search import Continuations, beam_search
 from sightline.decode.steps import evaluating
 from sightline.inspect.pair import Translating, written
 from sightline.inspect.record import BeamNode

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.data.side import Side
+from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.decode.ending import Ending
-from sightline.decode.search import Hypothesis, SearchOptions
 from sightline.decode.steps import Start
 from sightline.decode.translator import clean_text, one_line
 from sightline.errors import UserError

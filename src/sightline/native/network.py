@@ -11,9 +11,10 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
+from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.errors import UserError
 from sightline.native import library as c
-from sightline.native.settings import ENDINGS, Found, PoolSettings, SearchSettings, found_of, options_of
+from sightline.native.settings import ENDINGS, options_of
 
 Floats = NDArray[np.float32]
 Ints = NDArray[Any]  # of whole numbers
@@ -149,10 +150,10 @@ class Network:
         self,
         sources: Sequence[Sequence[int]],
         limits: Any,
-        options: "SearchSettings",
+        options: SearchOptions,
         few: Any,
         stop: Ints | None = None,
-    ) -> "list[list[Found]]":
+    ) -> list[list[Hypothesis]]:
         """Encode sources and search; arguments and errors as `decode.contract.OwnSearch`."""
         return Ensemble((self,)).search(sources, limits, options, few, stop)
 
@@ -269,10 +270,10 @@ class Ensemble:
         self,
         sources: Sequence[Sequence[int]],
         limits: Any,
-        options: "SearchSettings",
+        options: SearchOptions,
         few: Any,
         stop: Ints | None = None,
-    ) -> "list[list[Found]]":
+    ) -> list[list[Hypothesis]]:
         """As `Network.search`."""
         first, *others = [member.start(sources, stop) for member in self.members]
         bounds = limits.min_length, limits.max_length, limits.prefix
@@ -307,18 +308,18 @@ class Decoding:
 
     def search(
         self,
-        settings: SearchSettings,
+        settings: SearchOptions,
         min_length: Ints,
         max_length: Ints,
         prefix: Ints,
         ids: Ints | None = None,
         barred: Floats | None = None,
         others: "Sequence[Decoding]" = (),
-    ) -> list[list[Found]]:
+    ) -> list[list[Hypothesis]]:
         """Up to `n_best` hypotheses for each source, best first; as `decode.search.beam_search`, which see.
 
         Args:
-            settings: by `PoolSettings` the first `begun` pieces of every prefix are certain, and not in what is found.
+            settings: of those that C knows; the first `begun` pieces of every prefix are certain, not in what is found.
             min_length: (sentences,), without the end mark.
             max_length: (sentences,), with it; at least 1.
             prefix: (sentences, prefix_len), what outputs must begin with; -1 right of a sentence's own.
@@ -356,27 +357,28 @@ class Decoding:
                 byref(found),
             )
         )
-        ranked: list[list[Found]] = [[] for _ in range(self.sentences)]
+        ranked: list[list[Hypothesis]] = [[] for _ in range(self.sentences)]
         for i in np.flatnonzero(lengths):
             written, chances = (rows[i, options.begun : lengths[i]].tolist() for rows in (tokens, token_log_probs))
-            ranked[i // options.pool].append(found_of(written, chances, float(log_probs[i]), float(scores[i]), kept[0]))
+            pieces = written[:-1] if written[-1] in kept[0] else written
+            ranked[i // options.pool].append(Hypothesis(pieces, float(scores[i]), float(log_probs[i]), chances))
         return [found[: settings.n_best] for found in ranked]
 
     def _check_search(
-        self, settings: SearchSettings, min_length: Ints, max_length: Ints, prefix: Ints, outputs: int
+        self, settings: SearchOptions, min_length: Ints, max_length: Ints, prefix: Ints, outputs: int
     ) -> None:
         """What C goes by without looking: ids or places among `outputs`, and numbers of sentences."""
+        assert min_length.shape == max_length.shape == (self.sentences,)
+        assert prefix.ndim == 2 and len(prefix) == self.sentences
         forced = prefix[prefix >= 0]
         self.network.check_pieces(forced, "tgt")
         assert _all_below(forced, outputs) and 0 <= settings.bos_id < outputs
         assert settings.n_best >= 1 and settings.beam_size >= 1
-        if isinstance(settings, PoolSettings):
-            assert settings.n_best <= settings.beam_size and settings.ending in ENDINGS
-            assert settings.forced_end is None or 0 <= settings.forced_end < outputs
-            assert 0 <= settings.begun <= prefix.shape[1] and (prefix[:, : settings.begun] >= 0).all()
-            assert (max_length > settings.begun).all()
-        assert min_length.shape == max_length.shape == (self.sentences,) and len(prefix) == self.sentences
-        assert prefix.ndim == 2 and max_length.min() >= 1 and max_length.max() < 1 << 30
+        assert settings.ending == ENDINGS[0] or (settings.n_best <= settings.beam_size and settings.ending in ENDINGS)
+        assert settings.forced_end is None or 0 <= settings.forced_end < outputs
+        assert 0 <= settings.begun <= prefix.shape[1] and (prefix[:, : settings.begun] >= 0).all()
+        assert (max_length > settings.begun).all()
+        assert max_length.min() >= 1 and max_length.max() < 1 << 30
 
     def _goes_with(self, first: "Decoding") -> bool:
         """Whether both can take the steps of one search: their places are the same ones from the first on."""

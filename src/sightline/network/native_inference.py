@@ -16,9 +16,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
-from sightline.native.network import LANES, Decoding, Found, Linear, Network, Shape
+from sightline.native.network import LANES, Decoding, Linear, Network, Shape
 from sightline.network.attention import DotProduct, MultiHeadAttention
 from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
@@ -193,8 +194,8 @@ class NativeTransformer(nn.Module):
         return lambda hidden: _through(few, hidden)
 
     def search(
-        self, sources: Sequence[Sequence[int]], limits: Any, options: Any, few: Any, stop: Any = None
-    ) -> list[list[Found]]:
+        self, sources: Sequence[Sequence[int]], limits: Any, options: SearchOptions, few: Any, stop: Any = None
+    ) -> list[list[Hypothesis]]:
         """What `decode.search` finds, without a step of it in Python; arguments as `decode.contract.OwnSearch`."""
         return self.network.search(sources, limits, options, few, stop)
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from sightline.decode.contract import SearchOptions
 from sightline.decode.sampling import (
-    SamplingOptions,
     draw,
     invert_cdf,
     keep_top_k,
@@ -51,11 +51,11 @@ def test_invert_cdf_gives_each_token_its_share_and_never_an_impossible_one():
 
 def test_temperature_sharpens_and_flattens():
     uniforms = torch.full((2,), 0.4, dtype=torch.float64)
-    hot, cold = (draw(PROBS.log(), uniforms, SamplingOptions(temperature=t)).tolist()[0] for t in (100.0, 0.01))
+    hot, cold = (draw(PROBS.log(), uniforms, SearchOptions(temperature=t)).tolist()[0] for t in (100.0, 0.01))
     assert (hot, cold) == (1, 1)
     low = torch.full((2,), 0.2, dtype=torch.float64)
-    assert draw(PROBS.log(), low, SamplingOptions(temperature=100.0)).tolist()[0] == 0
-    assert draw(PROBS.log(), low, SamplingOptions(temperature=0.01)).tolist()[0] == 1
+    assert draw(PROBS.log(), low, SearchOptions(temperature=100.0)).tolist()[0] == 0
+    assert draw(PROBS.log(), low, SearchOptions(temperature=0.01)).tolist()[0] == 1
 
 
 def test_uniforms_are_uniform_and_reproducible():

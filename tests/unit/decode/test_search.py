@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.decode.ending import length_penalty
-from sightline.decode.sampling import SamplingOptions
-from sightline.decode.search import Hypothesis, SearchOptions, beam_search, greedy, sample
+from sightline.decode.search import beam_search, greedy, sample
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))
@@ -141,11 +141,11 @@ def test_a_sentence_gives_the_same_alone_and_in_any_batch(run, search):
 
 
 def test_sampling_gives_the_same_alone_and_in_any_batch(run):
-    options, sampling = replace(PLAIN, n_best=3), SamplingOptions(seed=7)
+    options = replace(PLAIN, n_best=3, seed=7)
     streams = torch.arange(100, 115)
-    together, _ = run(sample, range(15), [9] * 15, options, vocab=5, sampling=sampling, streams=streams)
+    together, _ = run(sample, range(15), [9] * 15, options, vocab=5, streams=streams)
     for s in range(15):
-        alone, _ = run(sample, [s], [9], options, vocab=5, sampling=sampling, streams=streams[s : s + 1])
+        alone, _ = run(sample, [s], [9], options, vocab=5, streams=streams[s : s + 1])
         assert alone == [together[s]]
     assert len({tuple(h.tokens) for h in together[0] + together[1]}) > 2
 
@@ -254,7 +254,7 @@ def test_samples_follow_the_distribution(start_cache, make_limits):
         return probs.log().expand(len(tokens), -1)
 
     options = replace(PLAIN, n_best=4000)
-    [found] = sample(step, start_cache([0]), make_limits([1]), options, SamplingOptions(), torch.tensor([5]))
+    [found] = sample(step, start_cache([0]), make_limits([1]), options, torch.tensor([5]))
     share = [sum(h.tokens == tokens for h in found) / 4000 for tokens in ([], [2], [3])]
     assert share == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
     assert isinstance(found[0], Hypothesis) and found[0].log_prob == pytest.approx(math.log(0.5), abs=1e-6)

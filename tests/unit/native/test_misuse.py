@@ -15,7 +15,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from sightline.config import DecodeConfig
-from sightline.decode.contract import PlainOptions, PoolOptions
+from sightline.decode.contract import SearchOptions
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
 from sightline.native import library as c
@@ -29,7 +29,7 @@ from sightline.training.packed import Packing, packed_attention
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")
 
 Build = Callable[..., Transformer]
-PLAIN = PlainOptions()
+PLAIN = SearchOptions()
 ROWS = np.zeros(1, np.int32)
 CONFIG = DecodeConfig(beam_size=2, n_best=2, max_length_factor=1.0, max_length_extra=3)
 
@@ -91,12 +91,13 @@ def limits(sentences: int = 2, **changes: Any) -> Any:
 SEARCHES: dict[str, tuple[Any, Any, Any]] = {
     "a start mark beyond the vocabulary": (limits(), replace(PLAIN, bos_id=12), None),
     "a beam of none": (limits(), replace(PLAIN, beam_size=0), None),
-    "a forced end beyond the vocabulary": (limits(), PoolOptions(forced_end=12), None),
-    "begun with more than the prefix": (limits(prefix=np.full((2, 1), 6)), PoolOptions(begun=2), None),
-    "begun with what is free": (limits(prefix=np.full((2, 1), -1)), PoolOptions(begun=1), None),
-    "nothing left to write": (limits(prefix=np.full((2, 5), 6)), PoolOptions(begun=5), None),
-    "more hypotheses than beams": (limits(), PoolOptions(n_best=5), None),
-    "an unknown ending": (limits(), PoolOptions(ending="early"), None),
+    "a forced end beyond the vocabulary": (limits(), SearchOptions(forced_end=12), None),
+    "begun with more than the prefix": (limits(prefix=np.full((2, 1), 6)), SearchOptions(begun=2), None),
+    "begun with what is free": (limits(prefix=np.full((2, 1), -1)), SearchOptions(begun=1), None),
+    "nothing left to write": (limits(prefix=np.full((2, 5), 6)), SearchOptions(begun=5), None),
+    "more hypotheses than beams": (limits(), SearchOptions(n_best=5, ending="pool_filled"), None),
+    "n-grams, which C does not know": (limits(), SearchOptions(no_repeat_ngram=2), None),
+    "an unknown ending": (limits(), SearchOptions(ending="early"), None),
     "bounds of other sentences": (limits(3), PLAIN, None),
     "a longest length of 0": (limits(max_length=np.array([5, 0])), PLAIN, None),
     "a prefix of one dimension": (limits(prefix=np.zeros(2, int)), PLAIN, None),
