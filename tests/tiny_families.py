@@ -25,6 +25,10 @@ MARIAN = {**M2M, "model_type": "marian", "decoder_start_token_id": 1, "max_posit
           "encoder_layers": 2, "decoder_layers": 2}  # fmt: skip
 VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, "id2label": {"0": "cat", "1": "dog", "2": "owl"}, **STACK,
        "architectures": ["ViTForImageClassification"]}  # fmt: skip
+DEIT = {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]}
+DISTILBERT = {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "dim": 16, "n_layers": 1,
+              "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 60}  # fmt: skip
+GPT_NEOX = {"model_type": "gpt_neox", "max_position_embeddings": 60, **STACK}
 LLAMA = {"model_type": "llama", "num_key_value_heads": 1, "max_position_embeddings": 600, **STACK}
 # Behind the bytes, which end at 264: the end of text, the start, a language, a task, no timestamps, 51 timestamps.
 WHISPER = {
@@ -39,11 +43,14 @@ HEARING = {  # generation_config.json
 KINDS = {
     "gpt2": GPT2,
     "llama": LLAMA,
+    "gpt_neox": GPT_NEOX,
     "bert": BERT,
+    "distilbert": DISTILBERT,
     "t5": T5,
     "m2m": M2M,
     "marian": MARIAN,
     "vit": VIT,
+    "deit": DEIT,
     "whisper": WHISPER,
 }
 IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
@@ -71,7 +78,7 @@ def write_tiny(
 ) -> None:
     """Write a checkpoint of `KINDS`, with changes and more marks; `generation` is its generation_config.json."""
     values = {**KINDS[kind], **(changes or {})}
-    pictures = values["model_type"] == "vit"
+    pictures = "image_size" in values
     text = vocabulary(behind="encoder_layers" in values or "num_layers" in values, more=marks)
     if not pictures:
         values = {**IDS, "vocab_size": text.get_vocab_size(), **values}

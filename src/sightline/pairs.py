@@ -24,7 +24,47 @@ if TYPE_CHECKING:
     from sightline.inspect.walk import Stop
 
 
-class PairVerbs:
+class HeadVerbs:
+    """Silence heads of the network."""
+
+    network: Any
+
+    def mask_heads(self, heads: "HeadsByPlace") -> AbstractContextManager[object]:
+        """Silence attention heads of a Transformer, those and no others, until the next call; `{}` silences none.
+
+        They add nothing to their layer, in whatever the model does next and whatever numbers it computes with. In a
+        `with` statement the heads silenced before are so again afterwards.
+
+        Args:
+            heads: numbers of heads by layer and part, all from 0: `{"encoder": {0: [1, 3]}, "decoder": {}, "cross":
+                {2: [0]}}`.
+
+        Raises:
+            UserError: no such head, or another architecture.
+
+        >>> with model.mask_heads({"cross": {2: [0]}}):  # doctest: +SKIP
+        ...     print(model.translate(["A dog runs."])[0].text)
+        """
+        from sightline.inspect.heads import heads_of
+
+        chosen = heads_of(self.network, heads)
+        undo = ExitStack()
+        undo.callback(self._head_mask.set, self._head_mask.set(chosen))
+        return undo
+
+    @cached_property
+    def _head_mask(self) -> "HeadMask":
+        from sightline.inspect.heads import HeadMask
+
+        return HeadMask(self.network)
+
+    @property
+    def silent_heads(self) -> "Collection[Head]":
+        """Those of `mask_heads`; asked without any, the network stays where it is."""
+        return self._head_mask.heads if "_head_mask" in vars(self) else ()
+
+
+class PairVerbs(HeadVerbs):
     """Score, align, and look inside; `_translator` is an `inspect.pair.Translating`."""
 
     path: Path
@@ -88,40 +128,6 @@ class PairVerbs:
         t = self._translator
         return rank_heads(t.model, t.tokenizer, sources, targets, gold, t.batch_tokens)
 
-    def mask_heads(self, heads: "HeadsByPlace") -> AbstractContextManager[object]:
-        """Silence attention heads of a Transformer, those and no others, until the next call; `{}` silences none.
-
-        They add nothing to their layer, in whatever the model does next and whatever numbers it computes with. In a
-        `with` statement the heads silenced before are so again afterwards.
-
-        Args:
-            heads: numbers of heads by layer and part, all from 0: `{"encoder": {0: [1, 3]}, "decoder": {}, "cross":
-                {2: [0]}}`.
-
-        Raises:
-            UserError: no such head, or another architecture.
-
-        >>> with model.mask_heads({"cross": {2: [0]}}):  # doctest: +SKIP
-        ...     print(model.translate(["A dog runs."])[0].text)
-        """
-        from sightline.inspect.heads import heads_of
-
-        chosen = heads_of(self._translator.model, heads)
-        undo = ExitStack()
-        undo.callback(self._head_mask.set, self._head_mask.set(chosen))
-        return undo
-
-    @cached_property
-    def _head_mask(self) -> "HeadMask":
-        from sightline.inspect.heads import HeadMask
-
-        return HeadMask(self._translator.model)
-
-    @property
-    def silent_heads(self) -> "Collection[Head]":
-        """Those of `mask_heads`; asked without any, the network stays where it is."""
-        return self._head_mask.heads if "_head_mask" in vars(self) else ()
-
     def head_importance(self, sources: Sequence[str], targets: Sequence[str]) -> "dict[Head, float]":
         """How much the loss of these translations would change with each head; see `sightline.inspect.importance`."""
         from sightline.inspect.importance import head_importance
@@ -160,6 +166,10 @@ class PairVerbs:
         from sightline.inspect.trace import trace
 
         return trace(self._translator, src, tgt, top, prefix, **overrides)
+
+    def look_inside(self, src: str, **options: Any) -> "tuple[AttentionRecord, Trace]":
+        """`attend` and `trace`."""
+        return self.attend(src, **options), self.trace(src, **options)
 
     def walk(
         self, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = 0, head: int = 0, **options: Any

@@ -147,6 +147,10 @@ class Verbs:
         """How an output came about, position by position."""
         ...
 
+    def look_inside(self, given: Any, /, **options: Any) -> tuple[AttentionRecord, Trace]:
+        """`attend` and `trace`, of one reading."""
+        ...
+
     def walk(self, src: str, /, tgt: str | None = None, **options: Any) -> list[Stop]:
         """The numbers at each stop of a walk through a Transformer."""
         ...

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 VERBS = {  # of the models of families: the commands
     "generate": "generate",
     "translate": "translate",
-    "attend": "evaluate, inspect, explore, align, score, distill",
+    "score": "evaluate",
+    "attend": "inspect, explore",
+    "align": "align, score, distill",
     "perplexity": "score",
     "fill_mask": "fill",
     "embed": "embed",

@@ -51,11 +51,13 @@ GRAPH: dict[str, frozenset[str]] = {
     "families": frozenset({"config", "network.build", "network.axes"}),
     "families.sightline": frozenset({"config", "network"}),
     "generation": frozenset(
-        {"checkpoint", "relatives", "network", "data", "decode", "pairs", "config", "device", "model"}
+        {"checkpoint", "relatives", "network", "data", "decode", "pairs", "looks", "config", "device", "model"}
     ),
+    "generation.shown": frozenset({"checkpoint", "data", "inspect"}),
+    "looks": frozenset({"inspect", "pairs"}),
     "pairs": frozenset({"data", "decode", "evaluate", "inspect", "checkpoint"}),
     "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
-    "inspect.explorer": frozenset({"api", "config"}),
+    "inspect.explorer": frozenset({"api", "config", "looks"}),
     "results": frozenset(
         {
             "config",

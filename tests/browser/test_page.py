@@ -9,7 +9,7 @@ import pytest
 
 from sightline.inspect.page.contents import page_contents
 from sightline.inspect.page.document import notebook_frame, page
-from sightline.inspect.record import AttentionRecord, BeamNode, Candidate, Position, Trace, Word
+from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Position, Trace, Word
 
 SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
 TGT = ["▁Ein", "▁Hund", "▁rennt", "▁durch", "</s>"]
@@ -29,10 +29,9 @@ def record_of(src: list[str], tgt: list[str], n_layers: int = 2, n_heads: int = 
     return AttentionRecord(
         text=text_of(src),
         translation=text_of(tgt),
-        src_pieces=src,
-        tgt_pieces=tgt,
-        src_words=words_of(src),
-        tgt_words=words_of(tgt),
+        src=Axis(src, words_of(src)),
+        tgt=Axis(tgt, words_of(tgt)),
+        read=["<s>", *tgt[:-1]],
         encoder=[weights(len(src), len(src), layer) for layer in layers],
         decoder=[weights(len(tgt), len(tgt), layer) for layer in layers],
         cross=[weights(len(tgt), len(src), layer) for layer in layers],

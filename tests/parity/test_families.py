@@ -30,6 +30,7 @@ from sightline.decode.search import beam_search
 from sightline.decode.steps import step_of
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
+from sightline.inspect.recording import attentions, recording
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.transformer import Transformer
 from sightline.network.unfilled import build_unfilled
@@ -327,6 +328,22 @@ def test_hidden_states_of_every_layer(pair: Pair) -> None:
             close(mine, other)
         norm = torch.nn.Identity() if "pixel_values" in pair.inputs else getattr(pair.network, stack).norm
         close(norm(ours[stack][-1]), states[-1])
+
+
+def test_attention_of_every_layer(pair: Pair) -> None:
+    """What the inspector records of fused kernels is what theirs, written out, returns."""
+    stacks = attentions(pair.network)
+    with recording({name: module for modules in stacks.values() for name, module in modules.items()}) as ours:
+        pair.network(*pair.inputs.values())
+    theirs = load_theirs(pair.case.kind, pair.folder, attn_implementation="eager")(
+        **pair.inputs, output_attentions=True
+    )
+    for stack, modules in stacks.items():
+        kind = f"{stack}_attentions" if isinstance(pair.network, Transformer) else "attentions"
+        if modules:
+            assert len(theirs[kind]) == len(modules)
+        for name, other in zip(modules, theirs[kind] if modules else (), strict=True):
+            torch.testing.assert_close(ours[name], other, atol=1e-5, rtol=0)
 
 
 def test_cached_equals_uncached(pair: Pair) -> None:

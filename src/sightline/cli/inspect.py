@@ -4,29 +4,50 @@ import argparse
 import json
 import shutil
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import out_file, output
 from sightline.cli.options import (
-    TRANSLATES,
+    EITHER,
     decode_options,
     decode_overrides,
+    is_family_model,
     language_options,
     load_model,
     model_options,
     whole,
 )
+from sightline.config import DecodeConfig
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
+    from sightline.api import Model
+    from sightline.generation.models import RewritingModel
     from sightline.inspect.alignment import AlignmentHead
     from sightline.inspect.record import AttentionRecord, Trace
+    from sightline.looks import LookVerbs
 
+LOOKED = f"{EITHER}, of a network with attention: that translates, or reads a text, a picture or a sound"
 FORMATS = ("html", "png", "svg", "pdf", "text", "json")
 ENDINGS = {".htm": "html", ".txt": "text"} | {f".{name}": name for name in FORMATS if name != "text"}
 PICTURES = ("png", "svg", "pdf")
-PARTS = ("cross", "encoder", "decoder")
+PARTS = ("cross", "encoder", "decoder")  # the first that a model has is drawn where nobody says which
+NAMES = {"encoder": ("source", "source"), "decoder": ("writes", "reads"), "cross": ("translation", "source")}
+BESIDE, CELL = 16, 2  # columns of the terminal beside the weights, and of each
+DRAWN = 60  # stretches of a sound in a picture, which are to be seen
+OF_PAIRS = ("prefix", "target_language")
+OF_WRITERS = ("target", "source_language", *(field.name for field in fields(DecodeConfig)))
+
+
+def load_looked(options: argparse.Namespace, path: str) -> "Model | RewritingModel | LookVerbs":
+    """A model to look into: one that translates, or one that reads a text, a picture or a sound."""
+    if not is_family_model(path):
+        return load_model(options, path)
+    from sightline.cli import published
+
+    return published.load_looked(options, path)
 
 
 def add(commands: Any) -> None:
@@ -36,39 +57,64 @@ def add(commands: Any) -> None:
 
 
 def _inspect_options(commands: Any) -> None:
-    parser = commands.add_parser("inspect", help="show what a model looks at while it translates a text")
-    model_options(parser, what=TRANSLATES)
-    parser.add_argument("text", metavar="TEXT", help="one sentence to translate; - reads it from standard input")
+    parser = commands.add_parser("inspect", help="show what a model looks at in a text, picture or sound")
+    model_options(parser, what=LOOKED)
+    parser.add_argument(
+        "text", metavar="TEXT", help="one sentence; - reads it from standard input; the file of a picture or a sound"
+    )
     where = "file to write (default: attention.html, .png, .svg or .pdf; text and json to standard output)"
     parser.add_argument("-o", "--output", type=out_file, default="", metavar="FILE", help=where)
     style = "html: a page to explore; png, svg, pdf: a picture of one layer; text: the same in the terminal; json: all "
     style += "numbers (default: as the output file ends, else html)"
     parser.add_argument("--format", choices=FORMATS, default="", help=style)
-    parser.add_argument("--target", metavar="TEXT", help="look at this translation (default: the model's own)")
+    target = "look at this translation, or transcript of a sound (default: the model's own)"
+    parser.add_argument("--target", metavar="TEXT", help=target)
     parser.add_argument("--prefix", default="", help="what the model's own translation must begin with")
     group = parser.add_argument_group("what pictures and text show")
-    group.add_argument("--part", choices=PARTS, default="cross", help="which attention (default: %(default)s)")
+    part = "which attention (default: cross, or the only one there is)"
+    group.add_argument("--part", choices=PARTS, default="", help=part)
     group.add_argument("--layer", type=int, default=-1, metavar="N", help="from 0; -1 is the last (default)")
     group.add_argument("--head", type=whole(0), metavar="N", help="from 0 (default: their mean, and each beside it)")
+    query = "of a picture: who looks (default: class, the token that stands for the whole)"
+    group.add_argument("--query", choices=("class", "mean"), default="class", help=query)
     language_options(parser)
     decode_options(parser, without=("n_best", "draft_length", "batch_tokens"))
     parser.set_defaults(run=run_inspect)
 
 
 def run_inspect(options: argparse.Namespace) -> None:
-    """Translate one text and write down what the model looked at."""
-    style = format_of(options)
+    """Let a model read or translate one text, picture or sound, and write down what it looked at."""
+    from sightline.inspect.recording import attentions
+    from sightline.looks import LookVerbs
+
+    style, model = format_of(options), load_looked(options, options.model)
     text = sys.stdin.read() if options.text == "-" else options.text
-    model = load_model(options)
-    overrides = decode_overrides(options, model.decode_config) | {"prefix": options.prefix}
+    settings = _of_one(options, model, style) if isinstance(model, LookVerbs) else _of_pair(options, model)
     if style in ("html", "json"):
-        record = model.attend(text, options.target, **overrides)
-        trace = model.trace(text, options.target, **overrides)
-        _write_all(options, style, record, trace, model.known_alignment_head)
-    else:
-        heads = None if options.head is None else [options.head]
-        record = model.attend(text, options.target, {options.part: [options.layer]}, heads, **overrides)
-        _draw(options, style, record)
+        found, aligns = model.look_inside(text, **settings), getattr(model, "known_alignment_head", None)
+        return _write_all(options, style, *found, aligns)
+    heads = None if options.head is None else [options.head]
+    stacks = attentions(model.network)
+    part = options.part or next((part for part in PARTS if stacks[part]), PARTS[0])
+    _draw(options, style, part, model.attend(text, layers={part: [options.layer]}, heads=heads, **settings))
+
+
+def _of_pair(options: argparse.Namespace, model: Any) -> dict[str, Any]:
+    """What was said of a translation."""
+    return {"tgt": options.target, "prefix": options.prefix, **decode_overrides(options, model.decode_config)}
+
+
+def _of_one(options: argparse.Namespace, model: Any, style: str) -> dict[str, Any]:
+    """What was said of a sound; `UserError` for what means nothing for what the model reads."""
+    for name in OF_PAIRS if model.reads == "sound" else (*OF_PAIRS, *OF_WRITERS):
+        if name in options.flags:
+            raise UserError(f"{options.flags[name]} is for models that translate; this one reads a {model.reads}")
+    if model.reads != "sound":
+        return {}
+    narrow = max(1, (shutil.get_terminal_size().columns - BESIDE) // CELL)
+    n_times = {"text": narrow, "html": 300, "json": 0}.get(style, DRAWN)
+    own = decode_overrides(options, model.generation)
+    return {"target": options.target, "language": options.source_language, "n_times": n_times, **own}
 
 
 def format_of(options: argparse.Namespace) -> str:
@@ -103,28 +149,38 @@ def _write_all(
         _write(options.output or "attention.html", page([contents], f"Sightline: {record.text}"))
 
 
-def _draw(options: argparse.Namespace, style: str, record: "AttentionRecord") -> None:
+def _draw(options: argparse.Namespace, style: str, part: str, record: "AttentionRecord") -> None:
+    from sightline.inspect.patches import over_patches, save_patches
     from sightline.inspect.picture import save_attention
+    from sightline.inspect.record import Patches
+
+    found = [(number, layer) for number, layer in enumerate(getattr(record, part)) if layer is not None]
+    if not found:
+        raise UserError(f"--part {part}: this model has no such attention")
+    number, weights = found[0]
+    head = "" if options.head is None else f", head {options.head}"
+    title = f"{part} attention, layer {number}{head}: {record.translation or record.text}"
+    if style == "text":
+        return _write(options.output or "-", f"{title}\n{_as_text(record, part, weights, options.query)}\n")
+    path, of, boxes = Path(options.output or f"attention.{style}"), record.src.of, ""
+    _check_folder(path)
+    if isinstance(of, Patches):
+        save_patches(over_patches(weights, of, options.query), of, path, title, style)
+    else:
+        axes = (record.queries(part).drawn, record.keys(part).drawn)
+        boxes = save_attention(weights, *axes, path, title, NAMES[part], style)
+    print(path, *([boxes] if boxes else []), sep="\n", file=sys.stderr)
+
+
+def _as_text(record: "AttentionRecord", part: str, weights: Any, query: str) -> str:
+    from sightline.inspect.patches import over_patches, patch_map
+    from sightline.inspect.record import Patches
     from sightline.inspect.terminal import heat_map
 
-    found = [(number, layer) for number, layer in enumerate(getattr(record, options.part)) if layer is not None]
-    if not found:
-        raise UserError(f"--part {options.part}: this model has no such attention")
-    number, weights = found[0]
-    queries = record.src_pieces if options.part == "encoder" else record.tgt_pieces
-    keys = ["<s>", *record.tgt_pieces[:-1]] if options.part == "decoder" else record.src_pieces
-    head = "" if options.head is None else f", head {options.head}"
-    title = f"{options.part} attention, layer {number}{head}: {record.translation}"
-    if style == "text":
-        width = shutil.get_terminal_size().columns
-        _write(options.output or "-", f"{title}\n{heat_map(weights.mean(axis=0), queries, keys, width)}\n")
-        return
-    path = Path(options.output or f"attention.{style}")
-    names = ("source", "source") if options.part == "encoder" else ("translation", "source")
-    names = ("writes", "reads") if options.part == "decoder" else names
-    _check_folder(path)
-    boxes = save_attention(weights, queries, keys, path, title, names, style)
-    print(path, *([boxes] if boxes else []), sep="\n", file=sys.stderr)
+    width, of = shutil.get_terminal_size().columns, record.src.of
+    if isinstance(of, Patches):
+        return patch_map(over_patches(weights, of, query), width)
+    return heat_map(weights.mean(axis=0), record.queries(part).drawn, record.keys(part).drawn, width)
 
 
 def _check_folder(path: Path) -> None:
@@ -141,7 +197,7 @@ def _write(path: str, text: str) -> None:
 
 def _explore_options(commands: Any) -> None:
     parser = commands.add_parser("explore", help="serve a page to type sentences on and see what the model does")
-    model_options(parser, what=TRANSLATES)
+    model_options(parser, what=LOOKED)
     parser.add_argument("--against", metavar="MODEL", help="another model, shown beside it")
     parser.add_argument("--port", type=int, default=8000, help="0 is any that is free (default: %(default)s)")
     host = "address to answer at; anybody who reaches another one than this computer's own may use the model "
@@ -156,7 +212,7 @@ def run_explore(options: argparse.Namespace) -> None:
     from sightline.inspect.explorer.server import ExplorerServer
 
     paths = [options.model, *([options.against] if options.against else [])]
-    models = [ShownModel(Path(path).name, load_model(options, path)) for path in paths]
+    models = [ShownModel(Path(path).name, load_looked(options, path)) for path in paths]
     with ExplorerServer(models, options.host, options.port) as server:
         print(f"{server.url} (Ctrl-C ends)", file=sys.stderr, flush=True)
         server.serve_forever()

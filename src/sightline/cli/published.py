@@ -10,6 +10,7 @@ from sightline.errors import UserError
 
 if TYPE_CHECKING:
     from sightline.generation.models import RewritingModel
+    from sightline.looks import LookVerbs
 
 HALF = ("float16", "bfloat16")
 
@@ -21,8 +22,29 @@ def load_published(options: argparse.Namespace, path: str) -> "RewritingModel":
     """
     from sightline.api import load_translator
 
+    return _as_asked(load_translator(path, options.device, _numbers(options)), options, path)
+
+
+def load_looked(options: argparse.Namespace, path: str) -> "RewritingModel | LookVerbs":
+    """`load_published` for what can be looked into: also what reads one text, a picture or a sound."""
+    from sightline.api import load
+    from sightline.generation.models import RewritingModel
+    from sightline.looks import LookVerbs
+
+    model = load(path, options.device, _numbers(options))
+    if isinstance(model, LookVerbs):
+        return model
+    if isinstance(model, RewritingModel):
+        return _as_asked(model, options, path)
+    raise UserError(f"{model}, and its attention is of a kind that is not recorded")
+
+
+def _numbers(options: argparse.Namespace) -> str:
     compute = getattr(options, "compute", None)
-    model: Any = load_translator(path, options.device, compute if compute in HALF else "auto")
+    return compute if compute in HALF else "auto"
+
+
+def _as_asked(model: Any, options: argparse.Namespace, path: str) -> "RewritingModel":
     for name in model.generation.unused:
         print(f"{path}: generation_config.json asks for {name}, which is not supported", file=sys.stderr)
     return model.between(getattr(options, "source_language", ""), getattr(options, "target_language", ""))

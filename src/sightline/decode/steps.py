@@ -55,7 +55,7 @@ def decode_by_steps(
 
 
 @contextmanager
-def evaluating(model: EncoderDecoder) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
     """Inside, the model is in evaluation mode: without dropout."""
     was_training = model.training
     model.train(False)

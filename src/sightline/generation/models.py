@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -48,12 +48,16 @@ from sightline.generation.transcribe import (
 )
 from sightline.generation.translating import COMPUTES, FamilyTranslator, refuse_prefix
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
+from sightline.looks import LookVerbs
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.native_inference import native_available
 from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
 from sightline.pairs import PairVerbs
+
+if TYPE_CHECKING:
+    from sightline.generation.shown import Encoded, Example, Heard, ReadOn
 
 PREPROCESSOR = "preprocessor_config.json"
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
@@ -207,11 +211,17 @@ class Forward:
         return self.network.decode(src)
 
 
-class ForwardModel(EmbeddingVerbs, FamilyModel):
+class ForwardModel(LookVerbs, EmbeddingVerbs, FamilyModel):
     """A decoder alone, perhaps without a head (E5-Mistral, Qwen3-Embedding, ...): it embeds texts."""
 
     network: DecoderOnly
     does = "reads texts"
+
+    def shown(self, given: str) -> "ReadOn":
+        """A text, for `attend`."""
+        from sightline.generation.shown import text_to_read_on
+
+        return text_to_read_on(self, given, longest_text(self.config.decoder))
 
     def make_embedder(self) -> TextEmbedder:
         """What turns texts into vectors."""
@@ -236,6 +246,12 @@ class TextModel(TextVerbs, ForwardModel, Writer):
     def max_len(self) -> int | None:
         """The longest text the network can take, where it has a limit."""
         return longest_text(self.config.decoder)
+
+    def example(self, given: str, target: Any) -> "Example":
+        """A text and how it is predicted, for `head_importance`."""
+        from sightline.generation.shown import next_pieces
+
+        return next_pieces(self.shown(given).values)
 
 
 @dataclass(frozen=True)
@@ -381,7 +397,7 @@ class RewritingModel(PairVerbs, Writer):
         return longest_text(self.config.decoder)
 
 
-class ReadingModel(EmbeddingVerbs, FamilyModel):
+class ReadingModel(LookVerbs, EmbeddingVerbs, FamilyModel):
     """An encoder alone (BERT, RoBERTa, ...): it fills in what is masked, given the head for it, and embeds texts."""
 
     network: EncoderOnly
@@ -399,6 +415,23 @@ class ReadingModel(EmbeddingVerbs, FamilyModel):
         if self.config.head != "masked":
             raise UserError(f"{self.path}: was saved without its head for masked tokens; it can only embed")
         return fillings(lambda mask_id: self.network, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
+
+    def shown(self, given: str) -> "Encoded":
+        """A text, for `attend`."""
+        from sightline.generation.shown import encoded_text
+
+        return encoded_text(self, given, longest_text(self.config.encoder))
+
+    def example(self, given: str, target: Any) -> "Example":
+        """A text, masked here and there, or with its label, for `head_importance`."""
+        from sightline.generation.shown import label_number, labelled, masked_text
+
+        if self.config.head == "text_class":
+            return labelled(self.shown(given).values, label_number(self, target))
+        if self.config.head != "masked":
+            return super().example(given, target)
+        _, mask_id = mask_of(self.tokenizer, mark_of(tokenizer_settings(self.path), "mask_token"))
+        return masked_text(self.shown(given).values, self.tokenizer, mask_id)
 
     def make_embedder(self) -> TextEmbedder:
         """What turns texts into vectors."""
@@ -420,9 +453,10 @@ def fillings(
     return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
 
 
-class PictureModel(FamilyModel):
+class PictureModel(LookVerbs, FamilyModel):
     """An encoder of patches (ViT, DeiT): it says what a picture shows."""
 
+    reads = "picture"
     network: EncoderOnly
     does = "reads pictures"
 
@@ -438,6 +472,20 @@ class PictureModel(FamilyModel):
         names = {int(i): name for i, name in (self.hf_config.get("id2label") or {}).items()}
         return label(self.network, pixels, names, min(top, self.config.n_classes))
 
+    def shown(self, given: str | Path) -> "Encoded":
+        """An image file, for `attend`."""
+        from sightline.generation.shown import encoded_picture
+
+        return encoded_picture(self, given, self.preprocessing)
+
+    def example(self, given: str | Path, target: Any) -> "Example":
+        """An image file and its label, for `head_importance`."""
+        from sightline.generation.shown import label_number, labelled
+
+        if self.config.head != "image_class":
+            return super().example(given, target)
+        return labelled(self.shown(given).values, label_number(self, target))
+
     @cached_property
     def preprocessing(self) -> Preprocessing:
         """What is done to a picture before the network sees it."""
@@ -447,9 +495,10 @@ class PictureModel(FamilyModel):
         return Preprocessing(size=self.config.image_size)
 
 
-class SpeechModel(Writer):
+class SpeechModel(LookVerbs, Writer):
     """Whisper: it writes down what it hears, or translates it into English."""
 
+    reads = "sound"
     network: Transformer
     does = "hears speech and writes it down"
 
@@ -480,7 +529,7 @@ class SpeechModel(Writer):
         beginning = beginning_of(self.marks, language, task, in_segments)
 
         def listen(window: Tensor) -> list[int]:
-            return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len)
+            return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
 
         if in_segments:
             heard = windows(listen, mel, frames, size, self.marks.first_timestamp)
@@ -488,6 +537,18 @@ class SpeechModel(Writer):
             heard = [(0.0, frames * HOP / RATE, listen(mel[:, :size]))]
         segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
         return Transcript(" ".join(segment.text for segment in segments), language, segments)
+
+    def shown(self, given: str | Path, **options: Any) -> "Heard":
+        """A sound file with its transcript, for `attend`."""
+        from sightline.generation.shown import heard_sound
+
+        return heard_sound(self, given, **options)
+
+    def example(self, given: str | Path, target: Any) -> "Example":
+        """A sound file and its transcript, by default what the model hears, for `head_importance`."""
+        from sightline.generation.shown import transcribed
+
+        return transcribed(self.shown(given, target=target))
 
     @cached_property
     def marks(self) -> Marks:

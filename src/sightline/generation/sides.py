@@ -71,8 +71,8 @@ class FamilySide:
         return pieces_of(self.vocabulary, tokens)
 
     def piece(self, token: int) -> str:
-        """The piece of an id as the vocabulary has it; empty where there is none."""
-        return self.vocabulary.piece_of(token) or ""
+        """The piece of an id, with a blank before one that begins a word; empty where there is none."""
+        return piece_of(self.vocabulary, token)
 
     def is_mark(self, token: int) -> bool:
         """Whether an id is written as nothing, though its piece is more than blanks."""
@@ -81,8 +81,16 @@ class FamilySide:
 
 def pieces_of(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[str]:
     """One readable string per id."""
-    found = [vocabulary.piece_of(token) or f"<{token}>" for token in tokens]
+    found = [piece_of(vocabulary, token) or f"<{token}>" for token in tokens]
     return [readable(piece) for piece in found] if in_bytes(vocabulary) else found
+
+
+def piece_of(vocabulary: Vocabulary, token: int) -> str:
+    """The piece of an id; of BERT's, which mark what goes on with a word, with a blank before what begins one."""
+    piece = vocabulary.piece_of(token) or ""
+    if in_bytes(vocabulary) or vocabulary.id_of("##s") is None or not vocabulary.decode([token]):
+        return piece
+    return piece.removeprefix("##") if piece.startswith("##") else f"\u2581{piece}"
 
 
 def in_bytes(vocabulary: Vocabulary) -> bool:

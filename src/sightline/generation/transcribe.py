@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sightline.checkpoint.vocabulary import Vocabulary
-from sightline.decode.contract import Rule
+from sightline.decode.contract import Hypothesis, Rule
 from sightline.decode.steps import step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import begin, limits_of, search
@@ -150,8 +150,8 @@ def hear(
     settings: GenerationSettings,
     timestamps: bool,
     max_len: int | None = None,
-) -> list[int]:
-    """The tokens written for one window of sound, without what they begin with and the end mark."""
+) -> Hypothesis:
+    """What is written for one window of sound; its tokens are without what they begin with and the end mark."""
     weights = next(network.parameters())
     cache = network.start_cache(network.encode(mel.unsqueeze(0).to(weights)))  # to its device, in its numbers
     begun = begin(step_of(network), cache, torch.tensor([list(beginning)], device=weights.device))
@@ -160,7 +160,7 @@ def hear(
     rules += [timestamp_rule(marks)] if timestamps else []
     options = replace(settings, suppressed=()).options(rules=tuple(rules))
     found = search(step_of(network), begun, limits_of([room], settings, weights.device), options, settings, [0])
-    return found[0][0].tokens
+    return found[0][0]
 
 
 @torch.inference_mode()

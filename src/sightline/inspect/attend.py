@@ -1,6 +1,6 @@
-"""Who looks at what: the attention weights of one source and its translation, for every architecture that has any.
+"""Who looks at what: the attention weights of a network on one input, for every architecture that has any.
 
-Search and training stay on fused kernels, which have no weights to give. Here the pair is read once more, and only the
+Search and training stay on fused kernels, which have no weights to give. Here the input is read once more, and only the
 attentions that were asked for are computed a second time (`recording`). Not here: how weights are summed up
 (`readings`) or drawn.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError, unknown
-from sightline.inspect.pair import Translating, read_pair
+from sightline.inspect.pair import Shown, Translating, read_pair
 from sightline.inspect.record import AttentionRecord
 from sightline.inspect.recording import STACKS, Attention, attentions, recording
 from sightline.network.attention import MultiHeadAttention
@@ -50,16 +50,28 @@ def attend(
         UserError: the source is blank or too long, or there is no such layer, head or setting.
     """
     network: Any = translator.model
+    choose(attentions(network), layers, heads)  # before anything is translated
+    return look(network, read_pair(translator, src, tgt, prefix, translator.settings(overrides)), layers, heads)
+
+
+def look(
+    network: Any, shown: Shown, layers: Layers | None = None, heads: Sequence[int] | None = None
+) -> AttentionRecord:
+    """The attention weights of whatever a network reads; other arguments as of `attend`."""
     stacks = attentions(network)
     chosen = choose(stacks, layers, heads)
-    pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
-    with evaluating(network), torch.inference_mode(), recording(chosen) as weights:
-        pair.read_by(network)
-    shown: dict[str, Any] = {
+    stack_of = {name: stack for stack, modules in stacks.items() for name in modules}
+
+    def kept(name: str, weights: Tensor) -> Tensor:
+        return shown.as_shown(stack_of[name], weights[0].float()).unsqueeze(0)
+
+    with evaluating(network), torch.inference_mode(), recording(chosen, kept) as weights:
+        shown.read_by(network)
+    found: dict[str, Any] = {
         stack: [_numbers(weights[name], heads) if name in weights else None for name in modules]
         for stack, modules in stacks.items()
     }
-    return AttentionRecord(**pair.described, **shown)
+    return AttentionRecord(**shown.described, read=shown.read, **found)
 
 
 def choose(

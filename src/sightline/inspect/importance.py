@@ -5,12 +5,14 @@ its importance is the expected magnitude of the loss's gradient by that gate,
 
     I_h = E_x | dL(x) / d gate_h |,
 
-L(x) being the negative log-likelihood of one translation. As there, the importances of a layer's heads are divided by
-their Euclidean norm, so that layers compare. Not here: taking heads away (`heads.py`, `sightline.pruning`).
+L(x) being the negative log-likelihood of one translation, or what an `Example` has for its loss. As there, the
+importances of a layer's heads are divided by their Euclidean norm, so that layers compare. Not here: taking heads away
+(`heads.py`, `sightline.pruning`).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,14 @@ from sightline.inspect.heads import Head, Place, multi_head_attentions
 from sightline.network.attention import MultiHeadAttention
 
 
+@dataclass(frozen=True)
+class Example:
+    """Some rows that a network reads at once, and the sum of their losses."""
+
+    rows: int
+    loss: Callable[[Any], Float[Tensor, ""]]  # of a network
+
+
 def head_importance(
     model: nn.Module, tokenizer: Side, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096
 ) -> dict[Head, float]:
@@ -42,35 +52,48 @@ def head_importance(
     """
     if len(sources) != len(targets) or not sources:
         raise UserError(f"{len(sources)} source and {len(targets)} target lines; line n must belong to line n")
-    there = multi_head_attentions(model)
     pairs = list(zip(tokenizer.source.encode_batch(sources), tokenizer.encode_batch(targets), strict=True))
     lengths = np.array([max(len(src), len(tgt)) + 1 for src, tgt in pairs])
     order = np.argsort(lengths, kind="stable")
-    device = next(model.parameters()).device
+    marks = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+    batches = (
+        collate([pairs[row] for row in rows], *marks, src_end_id=tokenizer.source.eos_id)
+        for rows in cut_padded(order, lengths[order], batch_tokens)
+    )
+    return importance_over(model, (_translating(batch, tokenizer.pad_id) for batch in batches))
+
+
+def _translating(batch: Batch, pad_id: int) -> Example:
+    def loss(model: Any) -> Float[Tensor, ""]:
+        moved = batch.to(next(model.parameters()).device)
+        logits = model(moved.src, moved.tgt_in, moved.src_mask)
+        targets = moved.tgt_out.flatten()
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets, reduction="sum", ignore_index=pad_id)
+
+    return Example(len(batch.src), loss)
+
+
+def importance_over(model: nn.Module, examples: Iterable[Example]) -> dict[Head, float]:
+    """The importance of every head for these examples, whatever their loss is."""
+    there, device = multi_head_attentions(model), next(model.parameters()).device
     sums = {place: torch.zeros(attention.n_heads, device=device) for place, attention in there.items()}
-    for rows in cut_padded(order, lengths[order], batch_tokens):
-        marks = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
-        batch = collate([pairs[row] for row in rows], *marks, src_end_id=tokenizer.source.eos_id).to(device)
-        for place, gradient in _gate_gradients(model, there, batch, tokenizer.pad_id).items():
+    for example in examples:
+        for place, gradient in _gate_gradients(model, there, example).items():
             sums[place] += gradient.abs().sum(0)
     shares = {place: (total / total.norm().clamp_min(1e-30)).tolist() for place, total in sums.items()}
     return {Head(*place, n): value for place, values in shares.items() for n, value in enumerate(values)}
 
 
 def _gate_gradients(
-    model: Any, there: Mapping[Place, MultiHeadAttention], batch: Batch, pad_id: int
+    model: Any, there: Mapping[Place, MultiHeadAttention], example: Example
 ) -> dict[Place, Float[Tensor, "batch heads"]]:
-    """The gradient of each sentence's negative log-likelihood by the gates of all heads."""
-    size, device = len(batch.src), batch.src.device
-    gates = {place: torch.ones(size, a.n_heads, device=device, requires_grad=True) for place, a in there.items()}
+    """The gradient of each row's loss by the gates of all heads."""
+    weights = next(model.parameters())
+    gates = {place: weights.new_ones(example.rows, a.n_heads).requires_grad_() for place, a in there.items()}
     with evaluating(model), torch.enable_grad(), _gated(there, gates):
-        logits = model(batch.src, batch.tgt_in, batch.src_mask)
-        # Sentences do not know each other, so the gradient of the sum holds that of each.
-        loss = F.cross_entropy(
-            logits.flatten(0, 1).float(), batch.tgt_out.flatten(), reduction="sum", ignore_index=pad_id
-        )
-        gradients = torch.autograd.grad(loss, list(gates.values()))
-    return dict(zip(gates, gradients, strict=True))
+        # Rows do not know each other, so the gradient of the sum holds that of each.
+        gradients = torch.autograd.grad(example.loss(model), list(gates.values()))
+    return {place: gradient.float() for place, gradient in zip(gates, gradients, strict=True)}
 
 
 @contextmanager

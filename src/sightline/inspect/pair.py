@@ -19,7 +19,7 @@ from sightline.decode.ending import Ending
 from sightline.decode.steps import Start
 from sightline.decode.translator import clean_text, one_line
 from sightline.errors import UserError
-from sightline.inspect.record import Word
+from sightline.inspect.record import Axis, Word
 from sightline.inspect.words import words
 
 
@@ -43,6 +43,21 @@ class Translating(Protocol):
     def ending(self, config: Any) -> Ending: ...  # its penalty is of all that is written
 
 
+@runtime_checkable
+class Shown(Protocol):
+    """Something that a network reads in one pass, with names for all that goes in and comes out."""
+
+    @property
+    def described(self) -> dict[str, Any]: ...  # the fields of a record but for the weights, and `read`
+    @property
+    def read(self) -> list[str]: ...  # by a decoder
+    @property
+    def written(self) -> list[str]: ...  # at each position that the head speaks of; "" where nobody says
+    def names(self, ids: Sequence[int], /) -> list[str]: ...  # of the head's outputs
+    def read_by(self, network: Any) -> Tensor: ...  # the last hidden states, (1, positions, d_model)
+    def as_shown(self, stack: str, weights: Tensor) -> Tensor: ...  # of (heads, queries, keys) as many as are named
+
+
 @dataclass(frozen=True)
 class TranslatedPair:
     """A source and what was written for it."""
@@ -56,14 +71,31 @@ class TranslatedPair:
     @property
     def described(self) -> dict[str, Any]:
         """The fields that all records have in common."""
+        src = Axis(self.tokenizer.source.pieces(self.src), self.src_words)
         return {
             "text": self.text,
             "translation": self.translation,
-            "src_pieces": self.tokenizer.source.pieces(self.src),
-            "tgt_pieces": self.tokenizer.pieces(self.tgt),
-            "src_words": self.src_words,
-            "tgt_words": self.tgt_words,
+            "src": src,
+            "tgt": Axis(self.written, self.tgt_words),
         }
+
+    @property
+    def read(self) -> list[str]:
+        """What the decoder reads, the start mark first."""
+        return self.names([self.tokenizer.bos_id, *self.tgt[:-1]])
+
+    @property
+    def written(self) -> list[str]:
+        """The pieces that the decoder writes."""
+        return self.names(self.tgt)
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """The pieces of some ids of the target."""
+        return self.tokenizer.pieces(ids)
+
+    def as_shown(self, stack: str, weights: Tensor) -> Tensor:
+        """Every piece is shown."""
+        return weights
 
     @cached_property
     def src_words(self) -> list[Word]:

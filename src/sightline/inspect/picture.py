@@ -100,7 +100,7 @@ def save_attention(
     }
     with rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure = _figure_class()(figsize=(layout.width, layout.height), facecolor="white")
+        figure = figure_class()(figsize=(layout.width, layout.height), facecolor="white")
         figure.text(MARGIN / layout.width, 1 - MARGIN / layout.height, title, color=INK, fontsize=12, va="top")
         image = _draw_mean(figure, layout, weights.mean(axis=0), columns, rows, axes)
         _colour_labels(image.axes, keys, queries)
@@ -216,7 +216,7 @@ def _scale_text(n_heads: int) -> str:
     return SCALE_TEXT if n_heads > 1 else SCALE_TEXT.partition(";")[0]
 
 
-def _figure_class() -> "type[matplotlib.figure.Figure]":
+def figure_class() -> "type[matplotlib.figure.Figure]":
     """The bare figure, without pyplot: no window system, no global list of open figures."""
     try:
         from matplotlib.figure import Figure

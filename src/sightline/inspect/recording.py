@@ -5,7 +5,7 @@ it was called with; the model's own output is untouched, bit for bit, and nothin
 Not here: texts and pieces (`attend`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
@@ -20,14 +20,15 @@ from sightline.network.cache import LayerCache
 from sightline.network.masks import Mask
 
 Attention = MultiHeadAttention | DotAttention
+Keep = Callable[[str, Tensor], Tensor]  # name and weights of an attention -> what is kept of them
 STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
 
 
 def attentions(model: nn.Module) -> dict[str, dict[str, Attention]]:
     """Every attention by its name in the model, first layer first, sorted by who looks at what.
 
-    "encoder" and "decoder" look at themselves, "cross" is the decoder's look at the source. Empty where an architecture
-    has no such attention.
+    "encoder" and "decoder" look at themselves, "cross" is the decoder's look at the source. Empty where a network has
+    no such attention: an encoder alone has the first, a decoder alone the second.
     """
     named = [(name, module) for name, module in model.named_modules() if isinstance(module, Attention)]
     return {
@@ -42,18 +43,20 @@ def cross_attentions(model: nn.Module) -> dict[str, Attention]:
 
 
 @contextmanager
-def recording(modules: Mapping[str, Attention]) -> Iterator[dict[str, Tensor]]:
+def recording(modules: Mapping[str, Attention], keep: Keep | None = None) -> Iterator[dict[str, Tensor]]:
     """Inside, the weights (batch, heads, queries, keys) of the last call of each of `modules`, by its name.
 
     A recurrent decoder may call its one attention for each target position; of those, the queries of all calls stand
-    in a row, so that a pass has all its positions. Such a recording is for one pass.
+    in a row, so that a pass has all its positions. Such a recording is for one pass. `keep` may keep less of the
+    weights of a multi-head attention than all: those of long sounds would fill the memory.
     """
     weights: dict[str, Float[Tensor, "batch heads queries keys"]] = {}
 
     def record(name: str, module: Any, inputs: tuple[Any, ...], _: Tensor) -> None:
         with torch.no_grad():
             if isinstance(module, MultiHeadAttention):
-                weights[name] = _multi_head_weights(module, *inputs)
+                found = _multi_head_weights(module, *inputs)
+                weights[name] = keep(name, found) if keep else found
             else:
                 query, keys, _, src_mask = inputs
                 new = module.weights(query, keys, src_mask).unsqueeze(1)

@@ -1,6 +1,6 @@
 """How a translation came about: what the model would have written at each position, layer by layer, and the beam.
 
-Each decoder layer is asked by the logit lens (nostalgebraist 2020, lesswrong.com/posts/AcKRB8wDpdaN6v6ru): the state
+Each layer is asked by the logit lens (nostalgebraist 2020, lesswrong.com/posts/AcKRB8wDpdaN6v6ru): the state
 after it goes through the final norm and the output projection as if it were the last. Not here: attention (`attend`).
 """
 
@@ -14,9 +14,10 @@ from sightline.decode.ranking import best
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.inspect.beam import watched_search
-from sightline.inspect.pair import TranslatedPair, Translating, found_pair, given_pair, read_source
+from sightline.inspect.pair import Shown, Translating, found_pair, given_pair, read_source
 from sightline.inspect.record import Candidate, Position, Trace
 from sightline.inspect.recording import outputs
+from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.transformer import Transformer
 
 
@@ -36,8 +37,7 @@ def trace(
     Raises:
         UserError: as `attend`.
     """
-    if top < 1:
-        raise UserError(f"top = {top}: must be at least 1")
+    _check_top(top)
     config = translator.settings(overrides)
     source = read_source(translator, src, config)
     if tgt is not None:
@@ -46,30 +46,48 @@ def trace(
     return Trace(positions(translator.model, found_pair(translator, src, source, hypothesis), top), beam)
 
 
-def positions(network: Any, pair: TranslatedPair, top: int) -> list[Position]:
-    """What the network thought at each position of a pair."""
+def trace_of(network: Any, shown: Shown, top: int) -> Trace:
+    """The positions of what is no translation; there is no beam."""
+    _check_top(top)
+    return Trace(positions(network, shown, top), [])
+
+
+def _check_top(top: int) -> None:
+    if top < 1:
+        raise UserError(f"top = {top}: must be at least 1")
+
+
+def positions(network: Any, shown: Shown, top: int) -> list[Position]:
+    """What the network thought at each position of what it reads; nothing where its head says nothing of them."""
+    if not shown.written:
+        return []
     with evaluating(network), torch.inference_mode(), outputs(residual_stream(network)) as stream:
-        hidden = pair.read_by(network)
-        states = [network.decoder.norm(x) for x in list(stream.values())[1:]] if stream else [hidden]
-        layers = [likeliest(network.logits(state[0]), top, pair) for state in states]
+        hidden = shown.read_by(network)
+        states = [_last_stack(network).norm(x) for x in list(stream.values())[1:]] if stream else [hidden]
+        layers = [likeliest(network.logits(state)[0], top, shown) for state in states]
     norms = [x[0].norm(dim=-1).tolist() for x in stream.values()]
     return [
         Position(piece, layers[-1][i], [layer[i] for layer in layers], [norm[i] for norm in norms])
-        for i, piece in enumerate(pair.tokenizer.pieces(pair.tgt))
+        for i, piece in enumerate(shown.written)
     ]
 
 
 def residual_stream(network: nn.Module) -> dict[str, nn.Module]:
-    """The modules whose outputs are the residual stream of a decoder: embeddings, then each layer."""
-    if not isinstance(network, Transformer):
+    """The modules whose outputs are the residual stream of what speaks last: embeddings, then each layer."""
+    if not isinstance(network, Transformer | EncoderOnly | DecoderOnly):
         return {}
-    layers = {f"layer {i}": layer for i, layer in enumerate(network.decoder.layers)}
-    return {"embedding": network.tgt_embeddings, **layers}
+    layers: dict[str, nn.Module] = {f"layer {i}": layer for i, layer in enumerate(_last_stack(network).layers)}
+    return {"embedding": network.tgt_embeddings if isinstance(network, Transformer) else network.embeddings, **layers}
 
 
-def likeliest(logits: Float[Tensor, "tgt vocab"], top: int, pair: TranslatedPair) -> list[list[Candidate]]:
-    """The most probable pieces of each position, likeliest first; the lower id first among equals."""
+def _last_stack(network: Any) -> Any:
+    return network.encoder if isinstance(network, EncoderOnly) else network.decoder
+
+
+def likeliest(logits: Float[Tensor, "*positions outputs"], top: int, shown: Shown) -> list[list[Candidate]]:
+    """The most probable outputs of each position, likeliest first; the lower id first among equals."""
     log_probs = logits.float().log_softmax(-1)
+    log_probs = log_probs.reshape(-1, log_probs.size(-1))  # a head for the whole speaks of one position
     values, ids = best(log_probs, min(top, log_probs.size(1)))
-    rows = zip(map(pair.tokenizer.pieces, ids.tolist()), values.tolist(), strict=True)
+    rows = zip(map(shown.names, ids.tolist()), values.tolist(), strict=True)
     return [[Candidate(*entry) for entry in zip(*row, strict=True)] for row in rows]

@@ -402,9 +402,9 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        ("gpt2", ["for            generate, score, embed"]),
-        ("bert", ["for            fill, embed", "model          bert (BertForMaskedLM)"]),
-        ("vit", ["for            label", "classes        cat, dog, owl"]),
+        ("gpt2", ["for            generate, inspect, explore, score, embed"]),
+        ("bert", ["for            inspect, explore, fill, embed", "model          bert (BertForMaskedLM)"]),
+        ("vit", ["for            inspect, explore, label", "classes        cat, dog, owl"]),
         (
             "m2m",
             [
@@ -412,7 +412,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
                 "languages      deu_Latn, fra_Latn",
             ],
         ),
-        ("whisper", ["for            transcribe", "languages      en"]),
+        ("whisper", ["for            inspect, explore, transcribe", "languages      en"]),
     ],
 )
 def test_info_says_what_a_model_is_for(

@@ -21,7 +21,7 @@ from sightline.inspect.readings import (
     rollout,
     stack_rollout,
 )
-from sightline.inspect.record import AttentionRecord, Word
+from sightline.inspect.record import AttentionRecord, Axis, Word
 
 
 def array(values: object) -> np.ndarray:
@@ -67,11 +67,12 @@ def test_the_clearest_head_looks_at_each_word_in_its_turn() -> None:
     resting = [[0, 0, 1], [0, 0, 1]]  # on the end mark, which is no word
     layers = [array([stuck, even]), None, array([resting, turning, turning])]
     words = [Word("a", 0, 1), Word("b", 1, 2)]
-    pair = AttentionRecord("", "", ["a", "b", "</s>"], ["c", "d"], words, words, [], [], layers)
+    pair = AttentionRecord("", "", Axis(["a", "b", "</s>"], words), Axis(["c", "d"], words), [], [], [], layers)
     assert clearest_head(pair) == (2, 1)
-    assert clearest_head(replace(pair, tgt_words=[Word("cd", 0, 2)])) == (2, 1)  # as where words have no blanks
+    one_word = Axis(["c", "d"], [Word("cd", 0, 2)])  # as where words have no blanks
+    assert clearest_head(replace(pair, tgt=one_word)) == (2, 1)
     assert clearest_head(replace(pair, cross=[None])) is None
-    assert clearest_head(replace(pair, src_words=[])) is None
+    assert clearest_head(replace(pair, src=Axis(pair.src.labels))) is None
 
 
 # Two encoder layers: the first hands piece 0 to both places, the second piece 1.
@@ -80,7 +81,7 @@ ENCODER = [[0.75, 0.25], [0.5, 0.5]]  # ((SECOND + I) / 2) ((FIRST + I) / 2)
 
 
 def record(**layers: list) -> AttentionRecord:
-    return AttentionRecord("", "", ["a", "</s>"], ["</s>"], [], [], **layers)
+    return AttentionRecord("", "", Axis(["a", "</s>"]), Axis(["</s>"]), ["<s>"], **layers)
 
 
 def test_rollout_of_an_encoder() -> None:

@@ -6,6 +6,9 @@ reader has typed on since; and no more than a few wait at all.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
@@ -13,7 +16,9 @@ from sightline.errors import UserError
 from sightline.inspect.example import example_source
 from sightline.inspect.explorer.requests import Ask
 from sightline.inspect.heads import all_heads
-from sightline.inspect.page.contents import page_contents, walk_contents
+from sightline.inspect.page.contents import about, page_contents, walk_contents
+from sightline.inspect.recording import attentions
+from sightline.looks import LookVerbs
 
 MOST_WAITING = 8
 
@@ -49,11 +54,28 @@ class Turns:
             yield
 
 
+@contextmanager
+def _as_file(ask: Ask) -> Iterator[Path]:
+    """Inside, what was sent is a file; it is deleted afterwards."""
+    if not ask.file:
+        raise UserError("this model reads files: choose one")
+    with TemporaryDirectory(prefix="sightline") as folder:
+        path = Path(folder, "sent")
+        path.write_bytes(ask.file)
+        try:
+            yield path
+        except UserError as error:
+            raise UserError(str(error).replace(str(path), ask.text)) from None
+
+
 class ShownModel:
     """A model on the page, under a name."""
 
+    reads_files = False  # whether what it looks at comes in files
+
     def __init__(self, name: str, model: Any) -> None:
         self.name, self.model, self.turns = name, model, Turns()
+        self.reads_files = isinstance(model, LookVerbs) and model.reads != "text"
 
     def described(self) -> dict[str, Any]:
         """What the page must know before it asks: the heads of each layer of each part, none where it has no heads; and
@@ -64,7 +86,16 @@ class ShownModel:
             layers = heads[head.part]
             layers += [0] * (head.layer + 1 - len(layers))
             layers[head.layer] += 1
-        return {"name": self.name, "heads": heads, "example": example_source(self.model.about)}
+        example = example_source(getattr(self.model, "about", {}))
+        return {"name": self.name, "about": self._about(), "heads": heads, "example": example}
+
+    def _about(self) -> dict[str, Any]:
+        """What the page chooses its views by."""
+        if not isinstance(self.model, LookVerbs):
+            return about("pieces", writes=True)
+        stacks = attentions(self.model.network)
+        reads = {"picture": "patches", "sound": "times"}.get(self.model.reads, "pieces")
+        return about(reads if stacks["encoder"] else "", bool(stacks["decoder"]))
 
     def _heads(self) -> Sequence[Any]:
         try:
@@ -74,6 +105,8 @@ class ShownModel:
 
     def translated(self, ask: Ask) -> dict[str, Any]:
         """The translation as the page shows it, and without silenced heads for comparison."""
+        if isinstance(self.model, LookVerbs):
+            return self.read(ask)
         settings: dict[str, Any] = {"prefix": ask.prefix, "beam_size": ask.beam_size}
         with self.turns.turn(f"translate {ask.page}"):
             silenced = any(heads for layers in ask.masks.values() for heads in layers.values())
@@ -83,6 +116,15 @@ class ShownModel:
                 trace = self.model.trace(ask.text, n_best=1, **settings)
         contents = page_contents(record, trace, self.name, self.model.known_alignment_head)
         return {"inspection": contents, "unmasked": plain}
+
+    def read(self, ask: Ask) -> dict[str, Any]:
+        """The same of a text, picture or sound."""
+        with self.turns.turn(f"translate {ask.page}"), self.model.mask_heads(ask.masks):
+            given = _as_file(ask) if self.reads_files else nullcontext(ask.text)
+            with given as path_or_text:
+                record, trace = self.model.look_inside(path_or_text)
+        contents = page_contents(replace(record, text=ask.text), trace, self.name)
+        return {"inspection": contents, "unmasked": None}
 
     def walked(self, ask: Ask) -> dict[str, Any]:
         """The stops of a walk."""

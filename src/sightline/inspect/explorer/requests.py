@@ -1,5 +1,6 @@
 """What the page may ask for, read from JSON with limits; whatever else arrives is a `UserError` that says why not."""
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ class Ask:
     stack: str  # of the walk, with the two that follow
     layer: int
     head: int
+    file: bytes = b""  # of a picture or a sound, whose name is the text
 
 
 def read_ask(body: bytes) -> Ask:
@@ -43,6 +45,7 @@ def read_ask(body: bytes) -> Ask:
     return Ask(
         model=_number(given, "model", 0, 0, 9),
         text=_text(given, "text", LONGEST_TEXT),
+        file=_file(given),
         prefix=_text(given, "prefix", LONGEST_TEXT),
         beam_size=_number(given, "beam_size", 4, 1, LARGEST_BEAM),
         masks=_masks(given.get("masks", {})),
@@ -60,6 +63,13 @@ def _text(given: dict[str, Any], name: str, longest: int) -> str:
     if len(value) > longest:
         raise UserError(f"{name} has {len(value):,} characters; at most {longest:,} are allowed here")
     return value
+
+
+def _file(given: dict[str, Any]) -> bytes:
+    try:
+        return base64.b64decode(given.get("file", ""), validate=True)
+    except (TypeError, ValueError):
+        raise UserError("file must be base64") from None
 
 
 def _number(given: dict[str, Any], name: str, default: int, least: int, most: int) -> int:

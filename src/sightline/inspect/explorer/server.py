@@ -22,6 +22,7 @@ from sightline.inspect.explorer.requests import read_ask
 from sightline.inspect.page.document import page
 
 LARGEST_BODY = 64 * 1024  # bytes
+LARGEST_WITH_FILE = 24 * 1024 * 1024  # a file of 16 MB in base64, where a model reads files
 WORK = {"/api/translate": ShownModel.translated, "/api/walk": ShownModel.walked}
 HEADERS = {
     "Cache-Control": "no-store",
@@ -63,6 +64,11 @@ class ExplorerServer(ThreadingHTTPServer):
         """The one page."""
         title = "Sightline: " + " and ".join(shown.name for shown in self.models)
         return page([], title, {"models": [shown.described() for shown in self.models]}).encode("utf-8")
+
+    @property
+    def largest_body(self) -> int:
+        """Bytes of a request; files are only read where a model reads them."""
+        return LARGEST_WITH_FILE if any(shown.reads_files for shown in self.models) else LARGEST_BODY
 
     def shown(self, number: int) -> ShownModel:
         """The model of that number on the page."""
@@ -106,8 +112,9 @@ class ExplorerHandler(BaseHTTPRequestHandler):
             return self.refuse(HTTPStatus.NOT_FOUND, f"nothing answers at {self.path}")
         if self.headers.get_content_type() != "application/json":
             return self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be application/json")
-        if not length.isdecimal() or int(length) > LARGEST_BODY:
-            return self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {LARGEST_BODY:,} bytes")
+        if not length.isdecimal() or int(length) > self.server.largest_body:
+            largest = f"a request has at most {self.server.largest_body:,} bytes"
+            return self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, largest)
         self.work(self.rfile.read(int(length)))
 
     def work(self, body: bytes) -> None:

@@ -5,6 +5,7 @@ error is at most 0.004 near 1 and 0.0001 near 0.001), and a layer's bytes are de
 """
 
 import base64
+import io
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sightline.inspect.readings import clearest_head
-from sightline.inspect.record import AttentionRecord, Trace, Word
+from sightline.inspect.record import AttentionRecord, Axis, Patches, Times, Trace, Word
 from sightline.inspect.walk import Stop
 
 if TYPE_CHECKING:
@@ -74,11 +75,47 @@ def pack(weights: Float[np.ndarray, "heads query key"]) -> str:
 def _texts(record: AttentionRecord, model: str) -> dict[str, Any]:
     return {
         "model": model,
+        "about": about(_kind(record.src), bool(record.tgt.labels)),
         "text": record.text,
         "translation": record.translation,
-        "src": {"pieces": list(record.src_pieces), "words": _spans(record.src_words)},
-        "tgt": {"pieces": list(record.tgt_pieces), "words": _spans(record.tgt_words)},
+        "src": _axis(record.src),
+        "tgt": _axis(record.tgt),
+        "read": list(record.read),
     }
+
+
+def about(reads: str, writes: bool) -> dict[str, Any]:
+    """What the page must know of a network to choose its views: "pieces", "patches" or "times" are what its encoder
+    reads, "" where there is none; `writes`: it has a decoder.
+    """
+    return {"reads": reads, "writes": writes}
+
+
+def _kind(axis: Axis) -> str:
+    return {Patches: "patches", Times: "times"}.get(type(axis.of), "pieces") if axis.labels else ""
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    """An axis with what stands along it: "pieces", "patches" or "times"."""
+    plain = {"pieces": axis.drawn, "words": _spans(axis.words)}
+    if isinstance(axis.of, Patches):
+        of = axis.of
+        return {
+            **plain,
+            "patches": {"rows": of.rows, "columns": of.columns, "before": of.n_before, "picture": _png(of)},
+        }
+    if isinstance(axis.of, Times):
+        return {**plain, "times": {"step": axis.of.step, "loudness": [round(float(x), 3) for x in axis.of.loudness]}}
+    return plain
+
+
+def _png(patches: Patches) -> str:
+    """The picture as an address that holds it."""
+    from PIL import Image  # which has read it
+
+    file = io.BytesIO()
+    Image.fromarray(patches.pixels).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
 def _spans(words: Sequence[Word]) -> list[list[str | int]]:

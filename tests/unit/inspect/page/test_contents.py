@@ -10,17 +10,16 @@ import pytest
 
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.page.contents import pack, page_contents, plain_contents, walk_contents
-from sightline.inspect.record import AttentionRecord, BeamNode, Candidate, Position, Trace, Word
+from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Position, Trace, Word
 from sightline.inspect.walk import Stop
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4)).astype(np.float32)  # heads, tgt, src
 RECORD = AttentionRecord(
     text="a dog",
     translation="ein Hund",
-    src_pieces=["▁a", "▁dog", "</s>"],
-    tgt_pieces=["▁ein", "▁Hu", "nd", "</s>"],
-    src_words=[Word("a", 0, 1), Word("dog", 1, 2)],
-    tgt_words=[Word("ein", 0, 1), Word("Hund", 1, 3)],
+    src=Axis(["▁a", "▁dog", "</s>"], [Word("a", 0, 1), Word("dog", 1, 2)]),
+    tgt=Axis(["▁ein", "▁Hu", "nd", "</s>"], [Word("ein", 0, 1), Word("Hund", 1, 3)]),
+    read=["<s>", "▁ein", "▁Hu", "nd"],
     encoder=[],
     decoder=[None],
     cross=[None, WEIGHTS],

@@ -51,7 +51,7 @@ export class Controls {
     const numbers = (/** @type {number[]} */ found) => [...mean, ...found.map((value) => ({ value, text: String(value) }))];
     const { layer, head } = walking ? { layer: layers.find((number) => number === state.layer) ?? 0, head: (state.head ?? 0) < heads ? (state.head ?? 0) : 0 } : state;
     const all = {
-      part: () => choice("attention", parts.map((value) => ({ value, text: /** @type {any} */ (PART_TEXTS)[value] })), state.part, (part) => this.store.set({ part, fix: null, hover: null })),
+      part: () => choice("attention", parts.map((value) => ({ value, text: /** @type {any} */ (PART_TEXTS)[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
       stack: () => choice("stack", ["encoder", "decoder"].map((value) => ({ value, text: value })), state.stack, (stack) => this.store.set({ stack, stop: 0 })),
       layer: () => choice("layer", numbers(layers), layer, (layer) => this.store.set({ layer })),
       head: () => choice("head", numbers(Array.from({ length: heads }, (_, head) => head)), head, (head) => this.store.set({ head })),
@@ -69,7 +69,7 @@ export function available(inspections, state) {
   const part = partOf(state);
   const layers = new Set(inspections.flatMap((inspection) => inspection.layers(part)));
   return {
-    parts: PARTS.filter((name) => inspections.some((inspection) => inspection.parts().includes(name))),
+    parts: PARTS.filter((name) => state.view !== "sound" || name !== "decoder").filter((name) => inspections.some((inspection) => inspection.parts().includes(name))),
     layers: [...layers].sort((one, other) => one - other),
     heads: Math.max(0, ...inspections.map((inspection) => inspection.heads(part, state.layer))),
   };

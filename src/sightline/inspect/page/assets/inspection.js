@@ -98,7 +98,16 @@ export class Inspection {
 
   /** @param {string} part @returns {string[]} the pieces that are looked at */
   keys(part) {
-    return part === "decoder" ? ["<s>", ...this.data.tgt.pieces.slice(0, -1)] : this.data.src.pieces;
+    return part === "decoder" ? this.data.read : this.data.src.pieces;
+  }
+
+  /** What keys and queries are called. @param {string} part */
+  titles(part) {
+    const { reads, writes } = this.data.about;
+    const source = { patches: "picture", times: "sound", pieces: writes ? "source" : "text" }[/** @type {string} */ (reads)] ?? "";
+    const written = reads === "times" ? "transcript" : "translation";
+    if (part === "decoder") return { keys: reads ? "read so far" : "text so far", queries: reads ? "writes" : "what comes next" };
+    return { keys: source, queries: part === "encoder" ? source : written };
   }
 
   /** @param {"src" | "tgt"} side @returns {Span[]} */

@@ -9,13 +9,13 @@ import { partOf } from "./pane.js";
 /** @typedef {import("./inspection.js").Inspection} Inspection */
 
 const KEYS = [
-  ["↑ ↓", "piece before, piece after; in a walk stop before, stop after"],
+  ["↑ ↓", "piece, patch or time before, and after; in a walk stop before, stop after"],
   ["Tab", "from button to button; pieces are buttons, too"],
   ["s", "from those that look to those that are looked at, and back"],
   ["← →", "head before, head after"],
   ["Shift ← →", "layer before, layer after"],
   ["a", "mean of all layers and heads"],
-  ["1 … 7", "view"],
+  ["1 … 9", "view"],
   ["e  d  c", "attention of encoder, of decoder, cross-attention"],
   ["t", "theme: as the system has it, light, dark"],
   ["Esc", "let go of the piece"],

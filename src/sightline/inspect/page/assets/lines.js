@@ -4,16 +4,10 @@
 import { Columns } from "./columns.js";
 import { kind, label } from "./pieces.js";
 
-export const TITLES = {
-  encoder: { keys: "source", queries: "source" },
-  decoder: { keys: "read so far", queries: "writes" },
-  cross: { keys: "source", queries: "translation" },
-};
-
 export class LinesView {
   /** @param {import("./pane.js").Pane} pane @param {string} part */
   constructor(pane, part) {
-    const titles = /** @type {any} */ (TITLES)[part];
+    const titles = pane.inspection.titles(part);
     const items = (/** @type {string[]} */ pieces) => pieces.map((piece) => ({ text: label(piece), kind: kind(piece) }));
     const texts = {
       keys: items(pane.inspection.keys(part)),

@@ -7,10 +7,16 @@ import { Pane } from "./pane.js";
 import { textOf } from "./pieces.js";
 
 /** @typedef {import("./state.js").State} State */
-/** @typedef {{name: string, heads: Record<string, number[]>, example: string}} Model heads: how many in each layer of each part; a text to begin with */
+/** @typedef {{name: string, about: import("./pane.js").About, heads: Record<string, number[]>, example: string}} Model heads: how many in each layer of each part; a text to begin with */
 
 const PAUSE = 250; // milliseconds without a key before the server is asked
-const INVITATION = "Type a text, and its translation follows.";
+const INVITATIONS = {
+  translation: "Type a text, and its translation follows.",
+  text: "Type a text to see what the model looks at in it.",
+  patches: "Choose the file of a picture; it stays on this computer.",
+  times: "Choose the file of a sound; it stays on this computer.",
+};
+const LARGEST_FILE = 16 * 1024 * 1024; // bytes
 const pageName = crypto.getRandomValues(new Uint32Array(2)).join("-");
 
 export class Live {
@@ -20,20 +26,28 @@ export class Live {
     this.refresh = refresh;
     this.models = about.models;
     this.askers = about.models.map((_, number) => new Asker(number, (asker, found) => this.show(asker, found)));
-    this.panes = about.models.map((_, number) => new Pane(store, (position, piece) => this.force(number, position, piece)));
+    this.panes = about.models.map((model, number) => new Pane(store, canForce(model.about) ? (position, piece) => this.force(number, position, piece) : null));
     this.panes.forEach((pane, number) => {
       pane.walk = (stack, layer, head) => this.walk(number, stack, layer, head);
     });
-    this.source = element("textarea", { id: "source", rows: 2, spellcheck: "false", placeholder: INVITATION, oninput: () => store.set({ text: this.source.value, fix: store.state.fix && { side: "q", index: 0 } }) });
+    const { reads, writes } = about.models[0].about;
+    this.reads = reads;
+    this.invitation = INVITATIONS[/** @type {"text"} */ (reads === "pieces" ? (writes ? "translation" : "text") : reads || "text")];
+    this.ofFile = reads === "patches" || reads === "times";
+    /** @type {{name: string, data: string} | null} */
+    this.file = null;
+    this.tooLarge = false;
+    this.picker = element("input", { id: "file", type: "file", accept: reads === "patches" ? "image/*" : "audio/*", onchange: () => this.pick(this.picker.files[0]) });
+    this.source = element("textarea", { id: "source", rows: 2, spellcheck: "false", placeholder: this.invitation, oninput: () => store.set({ text: this.source.value, fix: store.state.fix && { side: "q", index: 0 } }) });
     this.prefix = element("input", { id: "prefix", spellcheck: "false", autocomplete: "off", placeholder: "nothing", oninput: () => store.set({ prefix: this.prefix.value }) });
     this.beam = element("input", { id: "beam", type: "number", min: 1, max: 16, onchange: () => store.set({ beam: Math.min(16, Math.max(1, Number(this.beam.value) || 1)) }) });
     this.status = element("p", { class: "status", role: "status" });
     this.masks = about.models.map((model, number) => new Masks(store, model, number));
     this.node = element(
       "section",
-      { class: "live", "aria-label": "what to translate" },
-      field("Text", this.source),
-      element("div", { class: "fields" }, field("The translation begins with", this.prefix), field("Beam", this.beam)),
+      { class: "live", "aria-label": "what to read" },
+      this.ofFile ? field(reads === "patches" ? "Picture" : "Sound", this.picker) : field("Text", this.source),
+      ...(reads === "pieces" && writes ? [element("div", { class: "fields" }, field("The translation begins with", this.prefix), field("Beam", this.beam))] : []),
       ...this.masks.map((masks) => masks.node),
       this.status,
     );
@@ -47,22 +61,36 @@ export class Live {
     fill(this.prefix, state.prefix);
     fill(this.beam, String(state.beam));
     for (const masks of this.masks) masks.update(state);
-    if (!state.text.trim()) return this.invite();
+    if (this.ofFile ? !this.file : !state.text.trim()) return this.invite();
     for (const asker of this.askers) asker.ask(this.question(state, asker.number));
-    this.status.textContent = this.askers.some((asker) => asker.waiting) ? "translating …" : this.askers.map((asker) => asker.error).filter(Boolean).join(" ");
+    this.status.textContent = this.askers.some((asker) => asker.waiting) ? (this.reads === "pieces" ? "translating …" : "reading …") : this.askers.map((asker) => asker.error).filter(Boolean).join(" ");
     this.status.classList.toggle("error", this.askers.some((asker) => asker.error));
   }
 
   /** There is nothing to ask yet. */
   invite() {
-    this.status.textContent = INVITATION;
-    this.status.classList.remove("error");
+    if (!this.tooLarge) this.status.textContent = this.invitation;
+    this.status.classList.toggle("error", this.tooLarge);
   }
 
   /** @param {State} state @param {number} model */
   question(state, model) {
     const { text, prefix, beam } = state;
-    return { model, text, prefix, beam_size: beam, masks: masksOf(state.masks, model), page: pageName };
+    const masks = masksOf(state.masks, model);
+    if (this.file) return { model, text: this.file.name, file: this.file.data, masks, page: pageName };
+    return { model, text, prefix, beam_size: beam, masks, page: pageName };
+  }
+
+  /** Read a file that was chosen. @param {File | undefined} file */
+  async pick(file) {
+    if (!file) return;
+    const [large, bytes] = [file.size > LARGEST_FILE, new Uint8Array(await file.arrayBuffer())];
+    let letters = "";
+    for (let i = 0; i < bytes.length && !large; i += 32768) letters += String.fromCharCode(...bytes.subarray(i, i + 32768));
+    this.file = large ? null : { name: file.name, data: btoa(letters) };
+    this.tooLarge = large;
+    if (large) this.status.textContent = `${file.name} is larger than 16 MB.`;
+    this.store.set({});
   }
 
   /** @param {Asker} asker @param {any} found */
@@ -76,7 +104,12 @@ export class Live {
 
   /** Go on with another piece at a position of a translation. @param {number} model @param {number} position @param {string} piece */
   force(model, position, piece) {
-    const before = this.panes[model].inspection.data.tgt.pieces.slice(0, position);
+    const { data } = this.panes[model].inspection;
+    if (!data.about.reads) {
+      this.source.value = textOf([...data.read.slice(0, position + 1), piece]);
+      return this.store.set({ text: this.source.value, fix: { side: "q", index: position } });
+    }
+    const before = data.tgt.pieces.slice(0, position);
     this.store.set({ prefix: textOf([...before, piece]), fix: { side: "q", index: position } });
   }
 
@@ -87,6 +120,11 @@ export class Live {
     const answer = await post("/api/walk", { ...this.question(this.store.state, model), stack, layer, head });
     return answer ?? { error: "The server does not answer." };
   }
+}
+
+/** Whether another beginning can be asked for: of a translation, or of a text that is read on. @param {import("./pane.js").About} about */
+function canForce({ reads, writes }) {
+  return writes && (reads === "pieces" || !reads);
 }
 
 /** What asks one model, one question at a time: a new one aborts the one before. */

@@ -8,11 +8,13 @@ import { Inspection } from "./inspection.js";
 import { helpDialog, keyChange } from "./keyboard.js";
 import { Live } from "./live.js";
 import { Pane, VIEWS } from "./pane.js";
-import { Store, pointsOut, readHash, writeHash } from "./state.js";
+import { START, Store, beginWith, pointsOut, readHash, writeHash } from "./state.js";
 
 /** @type {{inspections: any[], live: any}} */
 const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
-const views = Object.keys(VIEWS).filter((name) => data.live || !VIEWS[name].live);
+const abouts = (data.live?.models ?? data.inspections).map((/** @type {any} */ { about }) => about);
+const views = Object.keys(VIEWS).filter((name) => (data.live || !VIEWS[name].live) && abouts.some(VIEWS[name].fits ?? (() => true)));
+beginWith({ view: views[0] ?? START.view, part: firstPart(abouts[0]) });
 const store = new Store(sound(readHash(location.hash)));
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 const help = helpDialog();
@@ -56,9 +58,14 @@ function keepHash(hash) {
   history.replaceState(null, "", hash);
 }
 
+/** The attention to begin with: between two texts, else the only one. @param {import("./pane.js").About | undefined} about */
+function firstPart({ reads, writes } = { reads: "pieces", writes: true }) {
+  return reads && writes ? "cross" : reads ? "encoder" : "decoder";
+}
+
 /** A state whose view exists. @param {import("./state.js").State} state */
 function sound(state) {
-  return views.includes(state.view) ? state : { ...state, view: "lines" };
+  return views.includes(state.view) ? state : { ...state, view: START.view };
 }
 
 /** @param {KeyboardEvent} event */

@@ -4,7 +4,6 @@
 import { WEIGHTS } from "./colours.js";
 import { element } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
-import { TITLES } from "./lines.js";
 import { label, percent } from "./pieces.js";
 import { active, sameMark } from "./state.js";
 
@@ -16,7 +15,7 @@ export class MatrixView {
     this.columns = pane.inspection.keys(part);
     this.heatmap = new Heatmap(this.rows, this.columns, { point: (cell) => this.point(cell), click: (cell) => this.fix(cell) });
     this.cellText = element("p", { class: "cell-text", "aria-hidden": "true" }, "\u00a0");
-    const titles = /** @type {any} */ (TITLES)[part];
+    const titles = pane.inspection.titles(part);
     const legend = `Rows: ${titles.queries}, looks. Columns: ${titles.keys}, is looked at. Small weights are drawn stronger than they are.`;
     this.node = element("div", { class: "matrix" }, element("p", { class: "note" }, legend), this.heatmap.node, this.cellText);
     /** @type {import("./heatmap.js").Cell | null} */

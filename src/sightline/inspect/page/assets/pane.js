@@ -7,10 +7,12 @@ import { element } from "./dom.js";
 import { GridView } from "./grid.js";
 import { LinesView } from "./lines.js";
 import { MatrixView } from "./matrix.js";
+import { PictureView } from "./picture.js";
 import { changes, named } from "./pieces.js";
 import { ProbabilitiesView } from "./probabilities.js";
 import { Readout } from "./readout.js";
 import { ScrollBox } from "./scroll.js";
+import { SoundView } from "./sound.js";
 import { WalkView } from "./walk.js";
 
 /**
@@ -29,25 +31,32 @@ import { WalkView } from "./walk.js";
  * @property {(seen: Seen) => {weights: any, queries: string[], keys: string[]}} [read] what the readout is to read
  */
 
-/** @type {Record<string, {text: string, choices: string[], live?: boolean, make: (pane: Pane, part: string) => View}>} */
+/** @typedef {{reads: string, writes: boolean}} About what an encoder reads ("pieces", "patches", "times", or ""), and whether there is a decoder */
+
+const ofPairs = (/** @type {About} */ { reads, writes }) => reads === "pieces" && writes;
+
+/** @type {Record<string, {text: string, choices: string[], live?: boolean, fits?: (about: About) => boolean, make: (pane: Pane, part: string) => View}>} */
 export const VIEWS = {
+  picture: { text: "Picture", choices: ["layer", "head"], fits: ({ reads }) => reads === "patches", make: (pane) => new PictureView(pane) },
+  sound: { text: "Sound", choices: ["part", "layer", "head"], fits: ({ reads }) => reads === "times", make: (pane, part) => new SoundView(pane, part) },
   lines: { text: "Lines", choices: ["part", "layer", "head"], make: (pane, part) => new LinesView(pane, part) },
   matrix: { text: "Matrix", choices: ["part", "layer", "head"], make: (pane, part) => new MatrixView(pane, part) },
   grid: { text: "All heads", choices: ["part"], make: (pane, part) => new GridView(pane, part) },
-  alignment: { text: "Alignment", choices: ["layer", "head"], make: (pane) => new AlignmentView(pane) },
-  beam: { text: "Beam", choices: [], make: (pane) => new BeamView(pane) },
+  alignment: { text: "Alignment", choices: ["layer", "head"], fits: ofPairs, make: (pane) => new AlignmentView(pane) },
+  beam: { text: "Beam", choices: [], fits: ofPairs, make: (pane) => new BeamView(pane) },
   probabilities: { text: "Probabilities", choices: [], make: (pane) => new ProbabilitiesView(pane) },
-  walk: { text: "Walk", choices: ["stack", "layer", "head"], live: true, make: (pane) => new WalkView(pane) },
+  walk: { text: "Walk", choices: ["stack", "layer", "head"], live: true, fits: ofPairs, make: (pane) => new WalkView(pane) },
 };
-const ATTENTION = ["lines", "matrix", "grid", "alignment"]; // views of attention weights
-const READ_OUT = ["lines", "matrix", "alignment"];
+const ATTENTION = ["picture", "sound", "lines", "matrix", "grid", "alignment"]; // views of attention weights
+const READ_OUT = ["picture", "sound", "lines", "matrix", "alignment"];
 
 /**
  * The part that a view shows: alignment is about source and translation, a walk goes through a stack.
  * @param {import("./state.js").State} state
  */
 export function partOf(state) {
-  return { alignment: "cross", walk: state.stack }[state.view] ?? state.part;
+  const overSound = state.part === "decoder" ? "cross" : state.part; // a decoder's own attention is on no time
+  return { alignment: "cross", picture: "encoder", sound: overSound, walk: state.stack }[state.view] ?? state.part;
 }
 
 export class Pane {
@@ -83,7 +92,7 @@ export class Pane {
     this.texts.replaceChildren(
       ...(model ? [element("p", { class: "model" }, model)] : []),
       new ScrollBox("source text", element("p", { class: "source", dir: "auto" }, text)).node,
-      new ScrollBox("translated text", element("p", { class: "translation", dir: "auto" }, ...(unmasked === null ? [translation] : compared(translation, unmasked)))).node,
+      ...(translation ? [new ScrollBox("translated text", element("p", { class: "translation", dir: "auto" }, ...(unmasked === null ? [translation] : compared(translation, unmasked)))).node] : []),
       ...(unmasked === null ? [] : [element("p", { class: "unmasked", dir: "auto" }, "with all heads: ", ...compared(unmasked, translation))]),
     );
   }
@@ -93,7 +102,8 @@ export class Pane {
     if (!this.inspection) return;
     const part = partOf(state);
     const attention = ATTENTION.includes(state.view);
-    const missing = attention && !this.inspection.parts().includes(part);
+    const fits = VIEWS[state.view].fits?.(this.inspection.data.about) ?? true;
+    const missing = !fits || (attention && !this.inspection.parts().includes(part));
     const wanted = missing ? `no ${part}` : `${state.view} ${part}`;
     if (wanted !== this.made) this.make(wanted, state.view, part, missing);
     const weights = attention && !missing ? this.inspection.weights(part, state.layer, state.head) : null;
@@ -107,7 +117,8 @@ export class Pane {
   make(wanted, view, part, missing) {
     this.made = wanted;
     this.view = missing ? null : VIEWS[view].make(this, part);
-    const nothing = () => element("p", { class: "empty" }, `This model has no ${part} attention, or none was recorded.`);
+    const why = VIEWS[view].fits?.(this.inspection.data.about) === false ? "This view is for models of another kind." : `This model has no ${part} attention, or none was recorded.`;
+    const nothing = () => element("p", { class: "empty" }, why);
     this.stage.replaceChildren(this.view?.node ?? nothing());
     this.readout.node.hidden = !this.view || !READ_OUT.includes(view);
   }

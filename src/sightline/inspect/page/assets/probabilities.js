@@ -17,10 +17,13 @@ export class ProbabilitiesView {
     this.chips = this.positions.map((position, index) => this.chip(position, index));
     this.detail = element("div", { class: "probabilities-detail", "aria-live": "polite" });
     const strip = new ScrollBox("pieces of the translation", element("div", { class: "strip" }, ...this.chips));
-    const note = "Each piece of the translation with the probability it was written with. Choose one to see what else could have come. ▁ begins a word; grey goes on with the one before.";
+    const words = wordsFor(pane.inspection.data);
+    this.title = words.title;
+    this.labels = words.whole;
+    const note = `${words.note} ▁ begins a word; grey goes on with the one before.`;
     this.node = this.positions.length
-      ? element("div", { class: "probabilities" }, element("p", { class: "note" }, note), strip.node, this.detail)
-      : element("p", { class: "empty" }, "No probabilities were recorded for this translation.");
+      ? element("div", { class: "probabilities" }, ...(words.whole ? [] : [element("p", { class: "note" }, note), strip.node]), this.detail)
+      : element("p", { class: "empty" }, "No probabilities were recorded, or the network has no head that has any.");
     this.shown = -1;
   }
 
@@ -30,8 +33,8 @@ export class ProbabilitiesView {
     const chip = element(
       "button",
       { type: "button", class: `chip ${kind(position.piece)}`, dir: "auto", onclick: () => this.store.set({ fix: { side: "q", index } }) },
-      element("span", {}, spelled(position.piece)),
-      element("small", {}, probability === null ? "rare" : percent(probability)),
+      element("span", {}, spelled(position.piece || "<next>")),
+      element("small", {}, !position.piece ? "?" : probability === null ? "rare" : percent(probability)),
     );
     chip.style.setProperty("--weight", `${Math.round(100 * (probability ?? 0))}%`);
     return chip;
@@ -45,13 +48,13 @@ export class ProbabilitiesView {
     this.shown = index;
     this.chips.forEach((chip, at) => chip.setAttribute("aria-pressed", String(at === index)));
     const position = this.positions[index];
-    this.detail.replaceChildren(this.next(position, index), element("div", {}, lens(position), residual(position)));
+    this.detail.replaceChildren(this.next(position, index), element("div", {}, lens(position, this.labels), residual(position)));
   }
 
   /** @param {any} position @param {number} index @returns {HTMLElement} */
   next(position, index) {
     const bars = position.candidates.map((/** @type {any} */ candidate) => this.bar(candidate, position.piece, index));
-    return element("section", {}, element("h3", {}, "What comes next"), element("ol", { class: "bars" }, ...bars));
+    return element("section", {}, element("h3", {}, this.title), element("ol", { class: "bars" }, ...bars));
   }
 
   /** @param {any} candidate @param {string} written @param {number} index */
@@ -60,32 +63,44 @@ export class ProbabilitiesView {
     const force = kind(candidate.piece) === "mark" ? null : this.pane.force; // the end cannot be a beginning
     const name = force
       ? element("button", { type: "button", dir: "auto", title: "go on from here with this piece", onclick: () => force(index, candidate.piece) }, spelled(candidate.piece))
-      : element("span", { dir: "auto" }, spelled(candidate.piece));
+      : element("span", { dir: "auto" }, spelled(candidate.piece, this.labels));
     const fill = element("span", { class: "bar" });
     fill.style.setProperty("--weight", `${100 * share}%`);
     return element("li", { class: candidate.piece === written ? "written" : null }, name, fill, element("span", { class: "numbers" }, percent(share)));
   }
 }
 
-/** A piece that stands alone: whether it begins a word is to be seen. @param {string} piece */
-function spelled(piece) {
+/** What the head says, in words: what comes next, what stands at a place, or what the whole is. @param {any} data */
+function wordsFor({ about, positions }) {
+  if (about.writes) {
+    const what = about.reads ? "Each piece of what was written with the probability it was written with." : "Each piece with the probability it has behind those before it.";
+    return { title: "What comes next", note: `${what} Choose one to see what else could have come.`, whole: false };
+  }
+  const whole = positions.length === 1 && !positions[0].piece;
+  const note = "Each piece with the probability the head gives it at its place. Choose one to see what else could stand there; the head was taught to say so of masked places.";
+  return { title: whole ? "What the whole is" : "What stands here", note, whole };
+}
+
+/** A piece that stands alone: whether it begins a word is to be seen. @param {string} piece @param {boolean} [plain] a label, which is no piece */
+function spelled(piece, plain = false) {
+  if (plain) return element("span", {}, piece);
   return element("span", { class: `spelled ${kind(piece)}` }, element("span", { class: "begins" }, beginning(piece)), label(piece));
 }
 
-/** @param {any} position */
-function lens(position) {
+/** @param {any} position @param {boolean} plain */
+function lens(position, plain) {
   const rows = position.layers.map((/** @type {any[]} */ candidates, /** @type {number} */ layer) =>
-    element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), ...candidates.slice(0, LENS_SHOWN).map((found) => lensCell(found, position.piece))),
+    element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), ...candidates.slice(0, LENS_SHOWN).map((found) => lensCell(found, position.piece, plain))),
   );
-  const caption = "What each decoder layer would have said, likeliest first (logit lens)";
+  const caption = "What each layer would have said, likeliest first (logit lens)";
   const table = element("table", { class: "lens", "aria-label": caption }, element("tbody", {}, ...rows));
   return element("section", {}, element("h3", {}, "Layer by layer"), element("p", { class: "note" }, caption), new ScrollBox("layer by layer", table).node);
 }
 
-/** @param {any} found @param {string} written */
-function lensCell(found, written) {
+/** @param {any} found @param {string} written @param {boolean} plain */
+function lensCell(found, written, plain) {
   const share = Math.exp(found.log_prob);
-  const cell = element("td", { class: found.piece === written ? "written" : null, dir: "auto" }, spelled(found.piece), " ", element("small", {}, percent(share)));
+  const cell = element("td", { class: found.piece === written ? "written" : null, dir: "auto" }, spelled(found.piece, plain), " ", element("small", {}, percent(share)));
   cell.style.setProperty("--weight", `${Math.round(100 * share)}%`);
   return cell;
 }

@@ -39,6 +39,11 @@ export const START = {
   masks: "",
 };
 
+/** What a page without a hash begins with. @param {Partial<State>} chosen */
+export function beginWith(chosen) {
+  Object.assign(START, chosen);
+}
+
 const asText = { read: (/** @type {string} */ text) => text, write: String };
 const asFlag = { read: (/** @type {string} */ text) => text === "1", write: (/** @type {boolean} */ v) => (v ? "1" : "0") };
 const asNumber = { read: (/** @type {string} */ text) => (/^\d{1,6}$/.test(text) ? Number(text) : 0), write: String };

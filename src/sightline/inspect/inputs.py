@@ -1,0 +1,164 @@
+"""What a network reads that is no pair of texts, with names for its positions: a text, a picture, a sound.
+
+Each is an `inspect.pair.Shown`; `generation.shown` makes them, which knows vocabularies and files. Not here: what is
+looked at (`attend.look`, `trace.positions`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sightline.data.side import Side
+from sightline.inspect.pair import device_of
+from sightline.inspect.record import NEXT, Axis, Times, Word
+from sightline.inspect.words import words
+
+SILENCE = "<silence>"  # what stands behind a sound in the encoder's window
+Names = Callable[[Sequence[int]], list[str]]  # of the outputs of a head
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What an encoder alone reads: a text, or a picture."""
+
+    text: str
+    values: Tensor  # (1, ...): ids, or pixels
+    axis: Axis
+    written: list[str]
+    names: Names
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The fields of a record."""
+        return {"text": self.text, "translation": "", "src": self.axis, "tgt": Axis()}
+
+    @property
+    def read(self) -> list[str]:
+        """There is no decoder."""
+        return []
+
+    def read_by(self, network: Any) -> Float[Tensor, "1 positions d_model"]:
+        """The last hidden states."""
+        return network.encode(self.values.to(device_of(network)))
+
+    def as_shown(self, stack: str, weights: Tensor) -> Tensor:
+        """Every position is shown."""
+        return weights
+
+
+@dataclass(frozen=True)
+class ReadOn:
+    """A text that a decoder alone reads: every piece predicts the one behind it."""
+
+    text: str
+    values: Tensor  # (1, length): ids
+    axis: Axis
+    written: list[str]
+    names: Names
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The fields of a record. Rows are what they predict, so words stand a place further left there."""
+        spans = [Word(word.text, max(0, word.start - 1), word.stop - 1) for word in self.axis.words if word.stop > 1]
+        return {"text": self.text, "translation": "", "src": Axis(), "tgt": Axis([*self.read[1:], NEXT], spans)}
+
+    @property
+    def read(self) -> list[str]:
+        """The pieces of the text."""
+        return list(self.axis.labels)
+
+    def read_by(self, network: Any) -> Float[Tensor, "1 length d_model"]:
+        """The last hidden states."""
+        return network.decode(self.values.to(device_of(network)))
+
+    def as_shown(self, stack: str, weights: Tensor) -> Tensor:
+        """Every piece is shown."""
+        return weights
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A sound and what is written down of it.
+
+    The encoder's positions are put together to at most `n_times` stretches of the sound, and the silence behind it to
+    one: a stretch is looked at by the sum over its positions, and looks with their mean, so rows still sum to one.
+    """
+
+    text: str
+    mel: Float[Tensor, "1 n_mels frames"]
+    begun: list[int]  # the marks that the decoder begins with
+    tgt: list[int]  # what it writes behind them, end mark included
+    tokenizer: Side
+    n_sound: int  # positions of the encoder that hold sound
+    seconds: float  # of a position
+    n_times: int  # 0 = a stretch for every position
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The fields of a record."""
+        translation, ids = self.tokenizer.decode(self.tgt).strip(), [*self.begun[1:], *self.tgt]
+        return {
+            "text": self.text,
+            "translation": translation,
+            "src": self.times,
+            "tgt": Axis(self.written, words(self.tokenizer, ids)),
+        }
+
+    @property
+    def read(self) -> list[str]:
+        """What the decoder reads, the start mark first."""
+        return self.names([*self.begun, *self.tgt[:-1]])
+
+    @property
+    def written(self) -> list[str]:
+        """What the decoder writes, the marks of language and task among it."""
+        return self.names([*self.begun[1:], *self.tgt])
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """The pieces of some ids."""
+        return self.tokenizer.pieces(ids)
+
+    def read_by(self, network: Any) -> Float[Tensor, "1 tgt_len d_model"]:
+        """The decoder's last states."""
+        tokens = torch.tensor([[*self.begun, *self.tgt[:-1]]], device=device_of(network))
+        return network.decode(tokens, network.encode(self.mel.to(next(network.parameters()))))
+
+    @property
+    def times(self) -> Axis:
+        """The stretches by the second they begin at."""
+        step = self.width * self.seconds
+        labels = [f"{i * step:.{1 if step >= 0.1 else 2}f} s" for i in range(ceil(self.n_sound / self.width))]
+        spoken = self.mel[0].mean(0).unflatten(0, (-1, 2)).mean(1)  # of each position, two frames
+        loudness = (self.stretches.T @ spoken / self.stretches.sum(0))[: len(labels)]
+        loudness = (loudness - loudness.min()) / (loudness.max() - loudness.min()).clamp_min(1e-6)
+        behind = [SILENCE] if self.stretches.size(1) > len(labels) else []
+        return Axis([*labels, *behind], of=Times(step, loudness.float().numpy()))
+
+    @property
+    def width(self) -> int:
+        """Positions of a stretch."""
+        return ceil(self.n_sound / self.n_times) if self.n_times else 1
+
+    @cached_property
+    def stretches(self) -> Float[Tensor, "positions stretches"]:
+        """1 where a position belongs to a stretch; the last one is the silence."""
+        positions = torch.arange(self.mel.size(2) // 2)
+        n_times = ceil(self.n_sound / self.width)
+        owner = torch.where(positions < self.n_sound, positions // self.width, n_times)
+        return torch.nn.functional.one_hot(owner).float()
+
+    def as_shown(
+        self, stack: str, weights: Float[Tensor, "heads queries keys"]
+    ) -> Float[Tensor, "heads shown shown_keys"]:
+        """The encoder's positions as stretches."""
+        if stack == "decoder":
+            return weights
+        stretches = self.stretches.to(weights.device)
+        summed = weights @ stretches
+        return (stretches / stretches.sum(0)).T @ summed if stack == "encoder" else summed

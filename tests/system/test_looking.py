@@ -1,0 +1,392 @@
+"""`inspect` and `explore` on whatever has attention: encoders, decoders, pictures, sounds, at the command line.
+
+The models are tiny and random. That the weights are `transformers`' own is `tests/parity`'s affair; here every family
+is looked into, or says in one line why it is not.
+"""
+
+import base64
+import json
+import re
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_families import HEARING, KINDS, write_tiny
+
+import sightline
+from sightline.errors import UserError
+from sightline.families.registry import FAMILIES
+from sightline.inspect.explorer.answers import ShownModel
+from sightline.inspect.explorer.requests import read_ask
+from sightline.inspect.heads import Head
+
+Cli = Callable[..., Any]
+TEXT = "A dog runs."
+LAYERS = {"num_hidden_layers": 2}
+LIKE_BERT = {"bert", "camembert", "deit", "electra", "roberta", "vit", "xlm-roberta"}
+KIND_OF = {  # how each family is written by `write_tiny`: the kind it is like, and what it has beside that
+    "bart": ("marian", {}), "marian": ("marian", {}), "mbart": ("m2m", {}), "m2m_100": ("m2m", {}),
+    "pegasus": ("marian", {}), "t5": ("t5", {}), "mt5": ("t5", {}), "whisper": ("whisper", {}),
+    "bert": ("bert", LAYERS), "roberta": ("bert", {"architectures": ["RobertaForMaskedLM"]}),
+    "camembert": ("bert", {"architectures": ["CamembertForMaskedLM"]}),
+    "xlm-roberta": ("bert", {"architectures": ["XLMRobertaForMaskedLM"]}),
+    "electra": ("bert", {"architectures": ["ElectraForPreTraining"], "embedding_size": 8}),
+    "distilbert": ("distilbert", {}),
+    "gpt2": ("gpt2", {}), "gpt_neox": ("gpt_neox", {}), "llama": ("llama", LAYERS), "mistral": ("llama", {}),
+    "qwen2": ("llama", {}), "qwen3": ("llama", {}), "gemma": ("llama", {"head_dim": 8}),
+    "gemma2": ("llama", {"head_dim": 8, "sliding_window": 4, "query_pre_attn_scalar": 8}),
+    "vit": ("vit", LAYERS), "deit": ("deit", {}),
+}  # fmt: skip
+TRANSLATE = {"bart", "marian", "mbart", "m2m_100", "pegasus", "t5", "mt5"}
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bright square on a dark ground."""
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.zeros((12, 20, 3), np.uint8)
+    pixels[2:6, 3:9] = (250, 200, 40)
+    path = tmp_path_factory.mktemp("picture") / "square.png"
+    image.fromarray(pixels).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """0.63 seconds of a tone, which the tiny model's window of one second has room for."""
+    pytest.importorskip("soundfile")
+    path = tmp_path_factory.mktemp("sound") / "tone.wav"
+    samples = np.sin(np.arange(10_080) * 0.2) * np.linspace(0, 8000, 10_080)
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes(samples.astype("<i2").tobytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of a family, made once."""
+    folders: dict[str, Path] = {}
+
+    def make(family: str, **changes: Any) -> Path:
+        key = f"{family} {changes}"
+        if key not in folders:
+            kind, own = KIND_OF[family]
+            folders[key] = tmp_path_factory.mktemp(family)
+            hearing = HEARING if family == "whisper" else {"max_length": 12}
+            write_tiny(folders[key], kind, {**own, "model_type": family, **changes}, hearing)
+        return folders[key]
+
+    return make
+
+
+@pytest.fixture
+def given(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """What a family is given to read."""
+
+    def find(family: str) -> str:
+        name = {"vit": "picture", "deit": "picture", "whisper": "sound"}.get(family)
+        return str(request.getfixturevalue(name)) if name else TEXT
+
+    return find
+
+
+def loaded(folder: Path) -> Any:
+    return sightline.load(folder, "cpu")
+
+
+def test_the_families_are_all_here() -> None:
+    assert KIND_OF.keys() == FAMILIES.keys()
+    assert {kind for kind, _ in KIND_OF.values()} <= KINDS.keys()
+
+
+@pytest.mark.parametrize("family", [*KIND_OF])
+def test_every_family_is_looked_into(
+    family: str, cli: Cli, made: Callable[..., Path], given: Callable[[str], str]
+) -> None:
+    ran = cli("inspect", made(family), given(family), "--format", "json", *said(family))
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    parts = {part: layers for part, layers in found["attention"].items() if layers}
+    assert set(parts) == parts_of(family)
+    for part, layers in parts.items():
+        weights = np.array(layers)
+        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-4)
+        queries = found["src"]["pieces"] if part == "encoder" else found["tgt"]["pieces"]
+        keys = found["read"] if part == "decoder" else found["src"]["pieces"]
+        assert weights.shape[-2:] == (len(queries), len(keys))
+
+
+def said(family: str) -> list[str]:
+    return ["--source-language=de", "--target-language=fr"] if family in ("m2m_100", "mbart") else []
+
+
+def parts_of(family: str) -> set[str]:
+    if family in TRANSLATE or family == "whisper":
+        return {"encoder", "decoder", "cross"}
+    return {"encoder"} if family in LIKE_BERT | {"distilbert"} else {"decoder"}
+
+
+@pytest.mark.parametrize("command", ["inspect", "explore"])
+def test_xlnet_says_in_one_line_why_not(command: str, cli: Cli, tmp_path: Path) -> None:
+    """The one family that is no table: two streams, whose attention has a kernel of its own."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.XLNetConfig(vocab_size=30, d_model=12, n_layer=1, n_head=3, d_inner=20)
+    transformers.XLNetLMHeadModel(config).save_pretrained(tmp_path)
+    complaint = cli(command, tmp_path, *([TEXT] if command == "inspect" else [])).complaint
+    assert re.search("this xlnet .*, and its attention is of a kind that is not recorded", complaint)
+
+
+# --- What stands along the axes
+
+
+def test_a_decoder_reads_a_text_and_says_what_comes_next(made: Callable[..., Path]) -> None:
+    model = loaded(made("gpt2"))
+    record, trace = model.look_inside(TEXT)
+    ids = model.encode(TEXT)
+    assert (len(record.read), record.tgt.labels[-1]) == (len(ids), "<next>")
+    assert record.read[1:] == record.tgt.labels[:-1] == [position.piece for position in trace.positions[:-1]]
+    assert np.triu(record.decoder[0][0], 1).max() == 0
+    with torch.inference_mode():
+        log_probs = model.network(torch.tensor([ids]))[0].log_softmax(-1)
+    for i, position in enumerate(trace.positions):
+        assert position.candidates[0].log_prob == pytest.approx(log_probs[i].max().item(), abs=1e-5)
+    words = [(word.text, "".join(record.tgt.labels[word.start : word.stop])) for word in record.tgt.words]
+    assert words == [("dog", "▁dog"), ("runs.", "▁runs.")]
+
+
+def test_an_encoder_says_what_stands_at_each_place(made: Callable[..., Path]) -> None:
+    model = loaded(made("bert"))
+    trace = model.trace("A <mask> runs.", top=3)
+    masked = next(i for i, position in enumerate(trace.positions) if position.piece == "<mask>")
+    filled = model.fill_mask("A <mask> runs.", top=3)[0]
+    found = trace.positions[masked]
+    assert [np.exp(one.log_prob) for one in found.candidates] == pytest.approx([one.probability for one in filled])
+    assert len(found.layers) == 2 and found.layers[-1] == found.candidates
+    assert len(found.residual) == 3
+
+
+def test_patches_stand_row_by_row_behind_the_class_token(made: Callable[..., Path], picture: Path) -> None:
+    model = loaded(made("vit", image_size=[8, 12]))
+    record, trace = model.look_inside(picture)
+    assert record.src.labels[:4] == ["<class>", "row 0, col 0", "row 0, col 1", "row 0, col 2"]
+    assert (record.src.of.rows, record.src.of.columns, record.src.of.pixels.shape) == (2, 3, (8, 12, 3))
+    assert record.src.of.pixels.max() > 150 and record.src.of.pixels.min() < 20  # plain colours, not the network's
+    labels = model.label(picture)
+    assert [one.piece for one in trace.positions[0].candidates] == [one.name for one in labels]
+
+
+def test_times_of_a_sound_and_the_silence_behind_it(made: Callable[..., Path], sound: Path) -> None:
+    model = loaded(made("whisper"))
+    every = model.attend(sound, target="a dog", n_times=0)
+    assert (every.src.labels[:2], every.src.labels[-2:]) == (["0.00 s", "0.02 s"], ["0.62 s", "<silence>"])
+    assert len(every.src.labels) == 33 and every.translation == "a dog"
+    few = model.attend(sound, target="a dog", n_times=8)
+    assert few.src.labels == [*(f"{0.08 * i:.2f} s" for i in range(8)), "<silence>"]
+    np.testing.assert_allclose(few.cross[0][..., 0], every.cross[0][..., :4].sum(-1), atol=1e-6)
+    mean = every.encoder[0][:, 4:8, 8:12].sum(-1).mean(-1)
+    np.testing.assert_allclose(few.encoder[0][:, 1, 2], mean, atol=1e-6)
+    assert few.src.of.loudness.argmax() >= 6  # the tone grows louder
+
+
+def test_what_a_sound_model_heard_is_what_it_transcribes(made: Callable[..., Path], sound: Path) -> None:
+    model = loaded(made("whisper"))
+    assert model.attend(sound).translation == model.transcribe(sound, timestamps=False).text
+
+
+def test_pieces_of_words_with_hashes(tmp_path: Path) -> None:
+    """BERT's vocabulary says which piece goes on with a word; a page says which one begins it."""
+    from sightline.checkpoint.vocabulary import Vocabulary
+    from sightline.generation.shown import side_of
+    from sightline.inspect.words import words
+
+    names = ["[CLS]", "run", "##ning", "dog", "##s"]
+    marks = {"[CLS]"}
+    decode = lambda ids: " ".join(names[i] for i in ids if names[i] not in marks)  # noqa: E731
+    known = {name: i for i, name in enumerate(names)}
+    side = side_of(Vocabulary(lambda text: [], decode, known.get, lambda: known, lambda i: names[i]))
+    assert side.pieces(range(5)) == ["[CLS]", "▁run", "ning", "▁dog", "s"]
+    assert [(word.text, word.start, word.stop) for word in words(side, range(5))] == [("running", 1, 3), ("dogs", 3, 5)]
+
+
+# --- Formats
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "vit", "whisper"])
+@pytest.mark.parametrize("ending", ["html", "png", "txt"])
+def test_formats(
+    family: str, ending: str, cli: Cli, made: Callable[..., Path], given: Callable[[str], str], tmp_path: Path
+) -> None:
+    if ending == "png":
+        pytest.importorskip("matplotlib")
+    ran = cli("inspect", made(family), given(family), "-o", tmp_path / f"a.{ending}")
+    assert ran.code == 0, ran.err
+    written = (tmp_path / f"a.{ending}").read_bytes()
+    starts = {"html": b"<!doctype html>", "png": b"\x89PNG", "txt": f"{PART[family]} attention, layer".encode()}
+    assert written.startswith(starts[ending])
+    if ending == "html":
+        data = json.loads(re.findall(r'type="application/json">(.*?)</script>', written.decode())[0])
+        assert data["inspections"][0]["about"] == ABOUT[family]
+        assert ("data:image/png;base64," in written.decode()) == (family == "vit")
+
+
+PART = {"bert": "encoder", "llama": "decoder", "vit": "encoder", "whisper": "cross"}
+ABOUT = {
+    "bert": {"reads": "pieces", "writes": False},
+    "llama": {"reads": "", "writes": True},
+    "vit": {"reads": "patches", "writes": False},
+    "whisper": {"reads": "times", "writes": True},
+}
+
+
+def test_the_class_token_or_the_mean_over_the_patches(cli: Cli, made: Callable[..., Path], picture: Path) -> None:
+    command = ("inspect", made("vit"), picture, "--format", "text", "--query")
+    shown = [cli(*command, query).out for query in ("class", "mean")]
+    assert "row 1" in shown[0] and "greatest share of a patch" in shown[0]
+    assert shown[0] != shown[1]
+
+
+@pytest.mark.parametrize(
+    ("family", "arguments", "complaint"),
+    [
+        ("bert", ["--target", "a"], "--target is for models that translate; this one reads a text"),
+        ("gpt2", ["--prefix", "a"], "--prefix is for models that translate; this one reads a text"),
+        ("vit", ["--beam-size", 2], "--beam-size is for models that translate; this one reads a picture"),
+        ("whisper", ["--target-language", "de"], "--target-language is for models that translate"),
+        ("whisper", ["--max-length-factor", 2], "is for models that Sightline has trained"),
+        ("bert", ["--part", "cross", "--format", "text"], "this model has none"),
+        ("vit", ["--layer", 7, "--format", "text"], "layer 7 does not exist"),
+    ],
+)
+def test_mistakes_are_one_line(
+    family: str, arguments: list[Any], complaint: str, cli: Cli, made: Callable[..., Path], given: Callable[[str], str]
+) -> None:
+    assert complaint in cli("inspect", made(family), given(family), *arguments).complaint
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "complaint"),
+    [
+        ("bert", " ", "the text is blank"),
+        ("gpt2", "x" * 70, "the text has 70 pieces, and 60 can be looked at"),
+        ("vit", "nowhere.png", "nowhere.png"),
+        ("whisper", "nowhere.wav", "nowhere.wav"),
+    ],
+)
+def test_inputs_that_cannot_be_read(
+    family: str, text: str, complaint: str, cli: Cli, made: Callable[..., Path]
+) -> None:
+    assert complaint in cli("inspect", made(family), text).complaint
+
+
+def test_a_sound_longer_than_the_window(made: Callable[..., Path], sound: Path) -> None:
+    model = loaded(made("whisper", max_source_positions=20))
+    with pytest.raises(UserError, match=r"has 0.6 seconds, and this model hears 0.4 at once"):
+        model.attend(sound)
+
+
+# --- Heads
+
+
+def loss_of(model: Any, examples: list[Any], targets: list[Any]) -> float:
+    pairs = zip(examples, targets or [None] * len(examples), strict=True)
+    with torch.no_grad():
+        return sum(float(model.example(one, target).loss(model.network)) for one, target in pairs)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "vit", "whisper"])
+def test_heads_are_silenced_and_weighed(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
+    """One example has one gradient, whose size is what a small change of the head does to its loss."""
+    model = loaded(made(family))
+    examples, targets = [given(family)], {"vit": ["dog"], "whisper": ["a dog"]}.get(family, [])
+    importance = model.head_importance(examples, targets)
+    part = PART[family]
+    before = loss_of(model, examples, targets)
+    with model.mask_heads({part: {0: [1]}}):
+        assert model.silent_heads == {Head(part, 0, 1)}
+        assert loss_of(model, examples, targets) != before
+    assert loss_of(model, examples, targets) == before
+    layers: dict[tuple[str, int], list[float]] = {}
+    for head, value in importance.items():
+        layers.setdefault(head.place, []).append(value)
+    assert all(np.linalg.norm(values) == pytest.approx(1, abs=1e-4) for values in layers.values())
+
+
+def test_a_small_change_of_a_head_changes_the_loss_by_its_importance(made: Callable[..., Path]) -> None:
+    """Against differences, on grouped queries: two heads share keys, and each has a gate of its own."""
+    model = loaded(made("llama"))
+    attention, example = model.network.decoder.layers[0].self_attn, model.example(TEXT, None)
+    sizes = []
+    for head in range(2):
+        weight = attention.o_proj.weight.detach().clone()
+        losses = []
+        for gate in (0.99, 1.01):
+            with torch.no_grad():
+                attention.o_proj.weight.unflatten(1, (2, -1))[:, head] *= gate
+                losses.append(float(example.loss(model.network)))
+                attention.o_proj.weight.copy_(weight)
+        sizes.append(abs(losses[1] - losses[0]))
+    importance = model.head_importance([TEXT])
+    found = [importance[Head("decoder", 0, head)] for head in range(2)]
+    np.testing.assert_allclose(found, np.array(sizes) / np.linalg.norm(sizes), atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "targets", "complaint"),
+    [
+        ("electra", {}, [], "trained on nothing that could be measured here"),
+        ("vit", {}, ["horse"], "label 'horse': this model knows cat, dog, owl"),
+        ("bert", {}, ["a", "b"], "1 inputs and 2 targets"),
+    ],
+)
+def test_importance_of_what_has_no_loss(
+    family: str,
+    changes: Any,
+    targets: list[str],
+    complaint: str,
+    made: Callable[..., Path],
+    given: Callable[[str], str],
+) -> None:
+    with pytest.raises(UserError, match=re.escape(complaint)):
+        loaded(made(family, **changes)).head_importance([given(family)], targets)
+
+
+def test_prune_says_whom_it_is_for(cli: Cli, made: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a\n")
+    ran = cli("prune", made("bert"), "--heads", "1", "--source", tmp_path / "a", "--target", tmp_path / "a",
+              "-o", tmp_path / "smaller")  # fmt: skip
+    assert ran.complaint
+
+
+# --- The explorer
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "vit", "whisper"])
+def test_the_explorer_answers(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
+    shown = ShownModel("it", loaded(made(family)))
+    described = shown.described()
+    assert described["about"] == ABOUT.get(family, ABOUT["llama"])
+    assert {part for part, layers in described["heads"].items() if layers} == parts_of(family)
+    question: dict[str, Any] = {"text": TEXT, "masks": {PART.get(family, "decoder"): {"0": [0]}}}
+    if shown.reads_files:
+        question |= {"text": "a file", "file": base64.b64encode(Path(given(family)).read_bytes()).decode()}
+    found = shown.translated(read_ask(json.dumps(question).encode()))["inspection"]
+    assert found["text"] == question["text"] and found["about"] == described["about"]
+    assert not shown.model.silent_heads
+
+
+def test_a_damaged_file_is_called_by_its_name(made: Callable[..., Path]) -> None:
+    pytest.importorskip("PIL")
+    shown = ShownModel("it", loaded(made("vit")))
+    with pytest.raises(UserError, match=r"^holiday.png: is no image"):
+        shown.translated(read_ask(b'{"text": "holiday.png", "file": "aGFsbG8="}'))
+    with pytest.raises(UserError, match="choose one"):
+        shown.translated(read_ask(b'{"text": "holiday.png"}'))
+    with pytest.raises(UserError, match="base64"):
+        read_ask(b'{"file": "?"}')
