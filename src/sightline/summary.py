@@ -25,7 +25,7 @@ VERBS = {  # of the models of families: the commands
     "translate": "translate",
     "score": "evaluate",
     "attend": "inspect, explore",
-    "align": "align, score, distill",
+    "align": "align, score, distill, backtranslate, prune, train --init",
     "perplexity": "score",
     "fill_mask": "fill",
     "embed": "embed",

@@ -76,7 +76,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "summary": frozenset({"config", "checkpoint", "generation", "model_card"}),
     "distill": frozenset({"data", "decode"}),
     "backtranslation": frozenset({"data", "decode"}),
-    "pruning": frozenset({"inspect", "model_card", "checkpoint", "api"}),
+    "pruning": frozenset({"inspect", "model_card", "checkpoint", "api", "generation", "network.parameters"}),
     "export": frozenset({"data", "decode", "families", "network", "checkpoint", "config"}),
     "export.family": frozenset({"decode", "network", "checkpoint", "generation"}),
     "workers": frozenset({"decode", "api"}),

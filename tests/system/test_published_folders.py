@@ -3,6 +3,7 @@
 The models are tiny and random, so what they write means nothing; that it is the same whichever verb shows it does.
 """
 
+import ast
 import json
 import math
 from collections.abc import Callable
@@ -146,6 +147,86 @@ def test_export(cli: Cli, published: tuple[Path, list[str]], tmp_path: Path) -> 
     assert (tmp_path / "out" / "model.bin").is_file() and (tmp_path / "out" / "tokenizer.json").is_file()
 
 
+def translated(cli: Cli, published: tuple[Path, list[str]], file: Path, *more: Any) -> list[dict[str, Any]]:
+    """What `translate` writes, as records."""
+    ran = cli("translate", published[0], file, *published[1], "--format", "jsonl", *more)
+    assert ran.code == 0, ran.err
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_forced_beginning(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], beam: int) -> None:
+    """It costs nothing, and what follows is what the network says behind it."""
+    rows = translated(cli, published, files[0], "--prefix", " Ein  Hund", "--beam-size", beam)
+    assert all(row["text"].strip().startswith("Ein Hund") for row in rows)
+    assert all(row["token_log_probs"][:8] == [0.0] * 8 for row in rows)
+    languages = [option.partition("=")[2] for option in published[1]]
+    model: Any = load_translator(published[0], "cpu").between(*languages)  # type: ignore[union-attr]
+    tokens = [model._translator.tokenizer.vocabulary.id_of(piece) for piece in "EinĠHund"]
+    chosen = model._translator.config.changed({"beam_size": beam, "max_new_tokens": 11}, ("float32",))
+    sources = model._translator.segment(SOURCES, chosen)
+    found = [ranked[0].tokens for ranked in model._translator.search(sources, tokens, chosen)]
+    forced = [] if chosen.forced_start_id is None else [chosen.forced_start_id]
+    assert all(row[: len(forced) + 8] == [*forced, *tokens] for row in found)
+    shown = cli("inspect", published[0], SOURCES[0], "--format", "json", "--prefix", "Ein Hund", *published[1])
+    assert shown.code == 0, shown.err
+    assert json.loads(shown.out)["translation"].startswith("Ein Hund")
+
+
+def test_links_of_what_is_translated(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path]) -> None:
+    rows = translated(cli, published, files[0], "--alignment", "-", "--prefix", "Ein Hund")
+    kept = files[0].with_name("translated")
+    kept.write_text("".join(" ".join(row["text"].split("\n")) + "\n" for row in rows), encoding="utf-8")
+    links = cli("align", published[0], "--source", files[0], "--target", kept, *published[1])
+    assert [row["alignment"] for row in rows] == links.out.splitlines()
+
+
+def test_backtranslate(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "synthetic.jsonl"
+    ran = cli("backtranslate", published[0], "--text", files[0], "-o", out, "--tag", "<bt>", *published[1])
+    assert ran.code == 0, ran.err
+    pairs = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert all(pair["tgt"] in SOURCES and pair["src"].startswith("<bt> ") for pair in pairs)
+    assert f"{len(pairs)} pairs of 2 lines" in ran.err
+
+
+def test_shortlist(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path]) -> None:
+    learn = ["shortlist", published[0], "--train", *files, "--candidates", 2, "--frequent", 3, *published[1]]
+    ran = cli(*learn)
+    if "t5" in published[0].name:
+        assert ran.code == 2 and "a shortlist is for networks that the compiled library decodes" in ran.err
+        return
+    assert ran.code == 0, ran.err
+    assert "learnt from 2 pairs" in ran.err
+    before, few = (translated(cli, published, files[0], *more) for more in ((), ("--shortlist",)))
+    assert before != few
+    known = {*"".join(SOURCES + TARGETS).replace(" ", "")}
+    assert all({*row["text"]} <= {*known, " "} for row in few)
+    assert translated(cli, published, files[0], "--shortlist", "--compute", "int8")
+    ran = cli("evaluate", published[0], "--source", files[0], "--reference", files[1], "--shortlist", *published[1])
+    assert ran.code == 0, ran.err
+    stray = cli("translate", published[0], files[0], "--shortlist", "--no-repeat-ngram", 2, *published[1])
+    assert stray.code == 2 and "leave it out" in stray.err
+    (published[0] / "shortlist.safetensors").unlink()
+    assert "learn one with" in cli("translate", published[0], files[0], "--shortlist", *published[1]).err
+
+
+def test_prune(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "pruned"
+    ran = cli("prune", published[0], "--heads", 2, "--source", files[0], "--target", files[1], "-o", out, *published[1])
+    assert ran.code == 0, ran.err
+    assert "without 2 heads" in ran.err and "this layout has no place for fewer heads" in ran.err
+    languages = [option.partition("=")[2] for option in published[1]]
+    whole, pruned = (load_translator(path, "cpu").between(*languages) for path in (published[0], out))  # type: ignore[union-attr]
+    removed = ast.literal_eval(ran.err[ran.err.index("{") : ran.err.rindex("}") + 1])
+    with whole.mask_heads(removed):
+        masked = whole.score(SOURCES, TARGETS)
+    assert pruned.score(SOURCES, TARGETS) == masked != whole.score(SOURCES, TARGETS)
+    again = ["--heads", 1, "--source", files[0], "--target", files[1], "-o", out, *published[1]]
+    taken = cli("prune", published[0], *again)
+    assert taken.code == 2 and "holds a model already" in taken.err
+
+
 def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]) -> None:
     languages = [option.partition("=")[2] for option in published[1]]
     model: Any = load_translator(published[0], "cpu").between(*languages)  # type: ignore[union-attr]
@@ -164,15 +245,12 @@ def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("prune", "MODEL", "--heads", "1", "--source", "SRC", "--target", "TGT", "-o", "OUT"),
-        ("backtranslate", "MODEL", "--text", "SRC", "-o", "OUT.jsonl"),
-        ("shortlist", "MODEL", "--train", "SRC", "TGT"),
         ("export", "MODEL", "--to", "onnx", "OUT"),
         ("translate", "MODEL", "SRC", "--ensemble", "MODEL"),
+        ("translate", "MODEL", "SRC", "--draft", "input"),
+        ("translate", "MODEL", "SRC", "--workers", "2"),
         ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--ensemble", "MODEL"),
         ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--tune", "length_penalty", "--save"),
-        ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--shortlist"),
-        ("inspect", "MODEL", "A dog", "--prefix", "Ein"),
     ],
 )
 def test_what_is_for_models_of_our_own_says_so(
@@ -198,5 +276,6 @@ def test_a_model_of_many_languages_must_be_told_which(
 
 def test_other_networks_do_not_translate(cli: Cli, tmp_path: Path) -> None:
     write_tiny(tmp_path, "gpt2")
-    ran = cli("inspect", tmp_path, "A dog")
+    (tmp_path / "text").write_text("A dog\n")
+    ran = cli("align", tmp_path, "--source", tmp_path / "text", "--target", tmp_path / "text")
     assert ran.code == 2 and "is a model of gpt2; this needs one that reads a text and writes another" in ran.err

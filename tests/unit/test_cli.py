@@ -100,13 +100,9 @@ def test_a_bad_recipe_file_is_named(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["prune", "bert", "--heads", "1", "--source", "a", "--target", "b", "-o", "x"],
-        ["backtranslate", "bert", "--text", "a", "-o", "x.jsonl"],
-        ["shortlist", "bert", "--train", "a", "b"],
-        ["export", "bert", "--to", "ctranslate2", "x"],
+        ["export", "bert", "--to", "onnx", "x"],
         ["classify", "bert", "a"],
         ["forecast", "bert", "a"],
-        [*TRAIN, "--init", "bert"],
     ],
     ids=" ".join,
 )

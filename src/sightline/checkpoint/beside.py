@@ -1,11 +1,11 @@
 """What may stand beside a model because it was learnt of it: a shortlist, and which attention aligns words.
 
-`shortlist.safetensors` is of a model that Sightline has trained, `alignment.json` of any that reads and writes.
+`shortlist.safetensors` and `alignment.json` are of any model that reads and writes.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -14,14 +14,23 @@ from safetensors.numpy import save_file
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.trained import write_file, write_json
 from sightline.data.shortlist import Shortlist
-from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 
 SHORTLIST = "shortlist.safetensors"
 ALIGNMENT = "alignment.json"
 
 
-def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer) -> Path:
+@runtime_checkable
+class Pieces(Protocol):
+    """What is known of a tokenizer: of ours, or of the side of a published one that is written."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def vocab_size(self) -> int: ...
+
+
+def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Pieces) -> Path:
     """The shortlist of a model directory; returns where it is."""
     path = folder / SHORTLIST
     tensors = {"frequent": shortlist.frequent, "likely": shortlist.likely}
@@ -30,7 +39,7 @@ def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer) ->
     return path
 
 
-def read_shortlist(folder: Path, tokenizer: Tokenizer) -> Shortlist:
+def read_shortlist(folder: Path, tokenizer: Pieces) -> Shortlist:
     """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces."""
     path = folder / SHORTLIST
     learn = f"`sightline shortlist {folder} --train SRC TGT`"

@@ -126,8 +126,7 @@ def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
         family = tables.get("family") or tables["model_type"]
         raise UserError(
             f"{folder}: is a checkpoint of a family ({family}), and this needs a model that `sightline train` made; "
-            "such a folder is for translate, generate, evaluate, inspect, explore, align, score, distill, fill, embed, "
-            "label, transcribe, info, import, export --to hf and train --init, as far as its network can do that"
+            "such a folder is for whatever else its network can do: `sightline info` says what that is"
         )
     config, about = _settings_of(folder / CONFIG, tables)
     if (folder / GENERATION).is_file():

@@ -1,4 +1,4 @@
-"""A published model that has been trained further: the folder that it came in, with other weights.
+"""A published model with other weights, trained further or pruned, in the layout that it came in.
 
 `training.json` says how it was trained; it is what `config.json` says of a model of ours.
 """
@@ -27,11 +27,15 @@ class SameLayout:
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
         """Everything but the weights and the card."""
+        self.write_companions(folder)
+        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
+
+    def write_companions(self, folder: Path) -> None:
+        """The files of the tokenizer and of generation as they are, and the configuration for weights in float32."""
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             copy_companions(self.model.path, folder)
         write_json(folder / CONFIG, _in_float32(read_json(self.model.path / CONFIG)))
-        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
         """The weights by the names that they came with, and the model card."""

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from sightline.cli.files import aligned, in_file, output
-from sightline.cli.options import TRANSLATES, language_options, load_model, model_options, output_option
+from sightline.cli.options import (
+    TRANSLATES,
+    is_family_model,
+    language_options,
+    load_model,
+    model_options,
+    output_option,
+)
 
 
 def add(commands: Any) -> None:
@@ -59,7 +66,7 @@ def _choose_head(model: Any, sources: list[str], targets: list[str], path: str) 
 
 def _prune_options(commands: Any) -> None:
     parser = commands.add_parser("prune", help="write a smaller model without the attention heads that matter least")
-    model_options(parser)
+    model_options(parser, what=TRANSLATES)
     heads = "how many heads to leave out: a share of all, such as 30%%, or a number; every attention keeps one"
     parser.add_argument("--heads", required=True, metavar="SHARE", help=heads)
     parser.add_argument(
@@ -67,19 +74,21 @@ def _prune_options(commands: Any) -> None:
     )
     parser.add_argument("--target", type=in_file, required=True, metavar="FILE", help="its translation")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="model directory to write")
+    language_options(parser)
     parser.set_defaults(run=run_prune)
 
 
 def run_prune(options: argparse.Namespace) -> None:
     """Measure the heads, leave out the least important, say which."""
-    from sightline.api import load_trained
     from sightline.inspect.heads import all_heads, listed
     from sightline.inspect.importance import least_important
-    from sightline.pruning import parse_count, write_pruned
+    from sightline.pruning import SILENT, parse_count, write_pruned, write_silenced
 
     sources, targets = aligned(options.source, options.target)
-    model = load_trained(options.model, options.device)
+    model: Any = load_model(options)
     count = parse_count(options.heads, len(all_heads(model.network)))
     removed = least_important(model.head_importance(sources, targets), count)
-    folder = write_pruned(model, removed, Path(options.output))
-    print(f"{folder}: without {len(removed)} heads, {dict(listed(removed))}", file=sys.stderr)
+    published = is_family_model(options.model)
+    folder = (write_silenced if published else write_pruned)(model, removed, Path(options.output))
+    said = f"{folder}: without {len(removed)} heads, {dict(listed(removed))}"
+    print(f"{said}; {SILENT}" if published else said, file=sys.stderr)

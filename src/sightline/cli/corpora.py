@@ -16,6 +16,7 @@ from sightline.cli.options import (
     decode_options,
     decode_overrides,
     ensemble_option,
+    is_family_model,
     language_options,
     load_models,
     model_options,
@@ -72,9 +73,7 @@ def run_distill(options: argparse.Namespace) -> None:
 def _backtranslate_options(commands: Any) -> None:
     text = "write pairs from text of the target language, which a model of the other direction translates back"
     parser = commands.add_parser("backtranslate", help=text)
-    model_options(
-        parser, what="model directory, of a model that translates the text into the language to translate from"
-    )
+    model_options(parser, what=f"{TRANSLATES}, which translates the text into the language to translate from")
     ensemble_option(parser)
     files = "text of the language to translate into, a line each; also .gz"
     parser.add_argument("--text", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
@@ -82,6 +81,7 @@ def _backtranslate_options(commands: Any) -> None:
     tag = "put this before every source, for example '<bt>', so that the model learns to know what a machine wrote"
     parser.add_argument("--tag", default="", metavar="TOKEN", help=tag)
     workers_option(parser)
+    language_options(parser)
     decode_options(parser, without=("draft_length", "n_best"))
     parser.set_defaults(run=run_backtranslate)
 
@@ -89,9 +89,7 @@ def _backtranslate_options(commands: Any) -> None:
 def run_backtranslate(options: argparse.Namespace) -> None:
     """A corpus whose targets are the lines of the text and whose sources are the model's."""
     from sightline.backtranslation import back_translate
-    from sightline.checkpoint.trained import task_of
 
-    task_of(options.model)
     as_line = _format(options.output)
     model = load_models(options)
     overrides = decode_overrides(options, model.decode_config)
@@ -148,13 +146,14 @@ def _write(path: str, as_line: Callable[["Pair"], str], pairs: Iterable["Pair"])
 
 def _shortlist_options(commands: Any) -> None:
     parser = commands.add_parser("shortlist", help="learn which pieces translate which, for translate --shortlist")
-    parser.add_argument("model", metavar="MODEL", help="model directory, which the shortlist is written into")
+    parser.add_argument("model", metavar="MODEL", help=f"{TRANSLATES}; the shortlist is written into it")
     files = "the training data, as `sightline train` takes it"
     parser.add_argument("--train", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
     candidates = "target pieces for each source piece (default: %(default)s)"
     parser.add_argument("--candidates", type=whole(1), default=CANDIDATES, metavar="N", help=candidates)
     frequent = "most frequent target pieces, allowed everywhere (default: %(default)s)"
     parser.add_argument("--frequent", type=whole(1), default=FREQUENT, metavar="M", help=frequent)
+    language_options(parser)
     parser.set_defaults(run=run_shortlist)
 
 
@@ -166,8 +165,15 @@ def run_shortlist(options: argparse.Namespace) -> None:
     from sightline.data.prepared import prepare, spool
     from sightline.data.shortlist import learn_shortlist
 
-    directory = read_model_directory(options.model)
-    corpus = prepare(spool(parse_corpora(options.train)), directory.tokenizer, directory.config.data)
-    shortlist = learn_shortlist(corpus, directory.tokenizer.vocab_size, options.candidates, options.frequent)
-    path = write_shortlist(Path(options.model), shortlist, directory.tokenizer)
+    tokenizer: Any
+    if is_family_model(options.model):
+        from sightline.cli.published import pieces_of_published
+
+        folder, tokenizer, data = pieces_of_published(options)
+    else:
+        directory = read_model_directory(options.model)
+        folder, tokenizer, data = Path(options.model), directory.tokenizer, directory.config.data
+    corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
+    shortlist = learn_shortlist(corpus, tokenizer.vocab_size, options.candidates, options.frequent)
+    path = write_shortlist(folder, shortlist, tokenizer)
     print(f"{path}: learnt from {len(corpus):,} pairs; use it with --shortlist", file=sys.stderr)

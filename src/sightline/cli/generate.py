@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from sightline.cli.files import in_file, lines_of, out_file, output
 from sightline.cli.options import (
     FAMILY,
-    decode_overrides,
     input_option,
     language_options,
     model_options,
@@ -145,23 +144,6 @@ def format_output(written: "Output", style: str) -> str:
 
         return json.dumps(asdict(written), ensure_ascii=False)
     return "\n".join([written.text, *(other.text for other in written.alternatives)])
-
-
-def translate_lines(options: argparse.Namespace) -> None:
-    """`sightline translate` with a checkpoint of a family: line in, line out."""
-    stray = [name for name in ("ensemble", "alignment", "prefix", "draft", "workers") if getattr(options, name)]
-    if stray:
-        raise UserError(f"--{stray[0].replace('_', '-')} is for models that Sightline has trained")
-    from sightline.cli.translate import format_translation
-
-    model = family_model(options, "translate", "translate")
-    languages = {"source_language": options.source_language, "target_language": options.target_language}
-    settings = decode_overrides(options, model.generation)
-    lines = iter(lines_of(options.input, "translate"))
-    with output(options.output) as file:
-        while chunk := list(islice(lines, 1000)):
-            for written in model.translate(chunk, **languages, **settings):
-                file.write(format_translation(written, options.format) + "\n")
 
 
 def score_text(options: argparse.Namespace) -> None:

@@ -132,7 +132,7 @@ def workers_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=workers)
 
 
-def load_model(options: argparse.Namespace, path: str | None = None) -> "Model":
+def load_model(options: argparse.Namespace, path: str | None = None, told: bool = True) -> "Model":
     """A translation model; one of many languages as it is asked for."""
     from sightline.api import load_trained
 
@@ -140,12 +140,12 @@ def load_model(options: argparse.Namespace, path: str | None = None) -> "Model":
     if is_family_model(path):
         from sightline.cli.published import load_published
 
-        return load_published(options, path)
+        return load_published(options, path, told)
     _refuse_languages(options)
     return load_trained(path, options.device)
 
 
-def load_models(options: argparse.Namespace) -> "Model":
+def load_models(options: argparse.Namespace, told: bool = True) -> "Model":
     """What translates: MODEL, or an ensemble of it and those of `ensemble_option`."""
     from sightline.api import load_translators
 
@@ -153,7 +153,7 @@ def load_models(options: argparse.Namespace) -> "Model":
     if files:
         raise UserError(f"{files[0]}: is a file, and --ensemble names model directories; name files before --ensemble")
     if not options.ensemble:
-        return load_model(options)
+        return load_model(options, told=told)
     _refuse_languages(options)
     return load_translators([options.model, *options.ensemble], options.device)
 

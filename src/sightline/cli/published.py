@@ -3,9 +3,11 @@
 import argparse
 import sys
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sightline.config import DataConfig
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,14 +17,15 @@ if TYPE_CHECKING:
 HALF = ("float16", "bfloat16")
 
 
-def load_published(options: argparse.Namespace, path: str) -> "RewritingModel":
+def load_published(options: argparse.Namespace, path: str, told: bool = True) -> "RewritingModel":
     """What reads a text and writes another, between the languages of `language_options`.
 
-    Half precision is what it is loaded in; of a model of ours it is a setting of decoding.
+    Half precision is what it is loaded in; of a model of ours it is a setting of decoding. A model of many languages
+    must be `told` which, unless it is only to write, as it does without in `transformers`.
     """
     from sightline.api import load_translator
 
-    return _as_asked(load_translator(path, options.device, _numbers(options)), options, path)
+    return _as_asked(load_translator(path, options.device, _numbers(options)), options, path, told)
 
 
 def load_looked(options: argparse.Namespace, path: str) -> "RewritingModel | LookVerbs":
@@ -44,16 +47,32 @@ def _numbers(options: argparse.Namespace) -> str:
     return compute if compute in HALF else "auto"
 
 
-def _as_asked(model: Any, options: argparse.Namespace, path: str) -> "RewritingModel":
+def _as_asked(model: Any, options: argparse.Namespace, path: str, told: bool = True) -> "RewritingModel":
     for name in model.generation.unused:
         print(f"{path}: generation_config.json asks for {name}, which is not supported", file=sys.stderr)
-    return model.between(getattr(options, "source_language", ""), getattr(options, "target_language", ""))
+    languages = [getattr(options, f"{side}_language", "") for side in ("source", "target")]
+    if not told and not all(languages):
+        return replace(model, source_language=languages[0], target_language=languages[1])
+    return model.between(*languages)
 
 
 def as_published(given: Mapping[str, Any], usual: Any) -> dict[str, Any]:
     """Settings of one call for a published model, whose own are `usual`; `UserError` for one that it does not have."""
-    own = {field.name for field in fields(usual)}
+    own = {"shortlist", *(field.name for field in fields(usual))}  # which is no setting there, but can be asked for
     stray = next((name for name in given if name not in own), "")
     if stray:
         raise UserError(f"--{stray.replace('_', '-')} is for models that Sightline has trained")
     return {name: value for name, value in given.items() if name != "compute" or value not in HALF}
+
+
+def pieces_of_published(options: argparse.Namespace) -> tuple[Path, Any, DataConfig]:
+    """The folder of a model, its pieces on both sides, and which pairs to learn from."""
+    from sightline.generation.rewrite import NO_SHORTLIST
+
+    options.device = "cpu"
+    model = load_published(options, options.model)
+    if model.tokenizer.written:
+        raise UserError(f"{options.model}: has two vocabularies; a shortlist is for models with one")
+    if not model.compiled:
+        raise UserError(f"{options.model}: {NO_SHORTLIST.partition(':')[0]}, and this is none")
+    return model.path, model._translator.tokenizer, DataConfig()

@@ -15,7 +15,6 @@ from sightline.cli.options import (
     decode_overrides,
     ensemble_option,
     input_option,
-    is_family_model,
     language_options,
     load_models,
     model_options,
@@ -51,12 +50,7 @@ def add(commands: Any) -> None:
 
 def run_translate(options: argparse.Namespace) -> None:
     """Translate; line in, line out."""
-    if is_family_model(options.model):
-        from sightline.cli.generate import translate_lines
-
-        translate_lines(options)
-        return
-    model: Any = load_models(options)
+    model: Any = load_models(options, told=bool(options.alignment))
     overrides = decode_overrides(options, model.decode_config)
     interactive = options.input == "-" and sys.stdin.isatty()
     chunk_lines = 1 if interactive else 1000

@@ -20,6 +20,7 @@ from sightline.checkpoint.vocabulary import Vocabulary, fingerprint
 from sightline.checkpoint.xlnet import is_xlnet, read_xlnet
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Hypothesis
 from sightline.decode.streaming import growing_text
 from sightline.decode.translator import Translation
@@ -29,10 +30,10 @@ from sightline.generation.chat import Messages, mark_of, refuse_single, render_c
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
 from sightline.generation.label import Label, label
 from sightline.generation.languages import Languages, read_languages
-from sightline.generation.rewrite import rewrite, stream_rewrite
+from sightline.generation.rewrite import rewrite, stream_rewrite, with_begins
 from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
-from sightline.generation.sides import pieces_of, target_side
+from sightline.generation.sides import pieces_of, prefix_ids, target_side
 from sightline.generation.stopping import before_stop, stop_at, until_stop
 from sightline.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
 from sightline.generation.transcribe import (
@@ -46,7 +47,7 @@ from sightline.generation.transcribe import (
     marks_of,
     windows,
 )
-from sightline.generation.translating import COMPUTES, FamilyTranslator, refuse_prefix
+from sightline.generation.translating import COMPUTES, FamilyTranslator
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
 from sightline.looks import LookVerbs
 from sightline.network.axes import NetworkConfig, StackConfig
@@ -302,10 +303,15 @@ class RewritingModel(PairVerbs, Writer):
         refuse_single(texts, "generate")
         source, target = source_language or self.source_language, target_language or self.target_language
         chosen = self.languages.settings(self.settings(**settings), target)
+        return self._rewritten([self.languages.encode(prefix + text, source, target) for text in texts], chosen, None)
+
+    def _rewritten(
+        self, sources: Sequence[list[int]], chosen: GenerationSettings, offered: CandidateTable | None
+    ) -> list[Output]:
         stop = stop_at(chosen.stop, self.tokenizer.decode)
-        ids = [self.languages.encode(prefix + text, source, target) for text in texts]
-        found = rewrite(self.forms(chosen.compute), ids, chosen, self.max_len, stop)
-        return [output_of(ranked, self.tokenizer.decode, chosen.stop) for ranked in found]
+        found = rewrite(self.forms(chosen.compute), sources, chosen, self.max_len, stop, offered)
+        whole = ([with_begins(one, chosen) for one in ranked] for ranked in found)
+        return [output_of(ranked, self.tokenizer.decode, chosen.stop) for ranked in whole]
 
     def translate(
         self,
@@ -313,18 +319,24 @@ class RewritingModel(PairVerbs, Writer):
         source_language: str = "",
         target_language: str = "",
         prefix: str = "",
+        shortlist: bool = False,
         **settings: Any,
     ) -> list[Translation]:
         """`generate` for models that translate, told in pieces; blank texts stay blank.
 
-        `prefix`, with which outputs of other models may have to begin, is refused.
+        `prefix` is what every output must begin with, whole words of the language that is written; with `shortlist`
+        nothing is written but what `sightline shortlist` found likely.
         """
         refuse_single(texts, "translate")
-        refuse_prefix(prefix)
         source, target = source_language or self.source_language, target_language or self.target_language
-        said = [text for text in texts if text.strip()]
-        found = iter(self.generate(said, "", source, target, **settings))
-        read = (pieces_of(self.tokenizer, self.languages.encode(text, source, target)[:-1]) for text in said)
+        chosen = self.languages.settings(self.settings(**settings), target)
+        if prefix.strip():
+            side = target_side(self.languages, chosen, source, target)
+            chosen = replace(chosen, begins=prefix_ids(side, chosen, prefix))
+        said = [self.languages.encode(text, source, target) for text in texts if text.strip()]
+        offered = self.between(source, target).offered if shortlist else None
+        found = iter(self._rewritten(said, chosen, offered))
+        read = (pieces_of(self.tokenizer, ids[:-1]) for ids in said)
         return [self._in_pieces(next(found), next(read)) if text.strip() else NOTHING for text in texts]
 
     def _in_pieces(self, found: Output, read: list[str]) -> Translation:
@@ -334,14 +346,21 @@ class RewritingModel(PairVerbs, Writer):
         return Translation(found.text, found.score, found.log_prob, written, told, read, 1, others)
 
     def translate_lines(
-        self, lines: Iterable[str], chunk_lines: int = 1000, workers: int = 0, **settings: Any
+        self,
+        lines: Iterable[str],
+        prefix: str = "",
+        chunk_lines: int = 1000,
+        workers: int = 0,
+        draft: str = "",
+        **settings: Any,
     ) -> Iterator[Translation]:
         """`translate` for a stream of any length, in constant memory, in this process alone."""
-        if workers > 1:
-            raise UserError("workers: share the lines of models that Sightline has trained; this one uses all cores")
+        for name, asked in (("workers", workers > 1), ("draft", bool(draft))):
+            if asked:
+                raise UserError(f"{name}: is for models that Sightline has trained; this one uses all cores as it is")
         waiting = iter(lines)
         while chunk := list(islice(waiting, chunk_lines)):
-            yield from self.translate(chunk, **settings)
+            yield from self.translate(chunk, prefix=prefix, **settings)
 
     def stream(
         self, text: str, prefix: str = "", source_language: str = "", target_language: str = "", **settings: Any
@@ -353,8 +372,10 @@ class RewritingModel(PairVerbs, Writer):
         tokens = stream_rewrite(self.forms(chosen.compute), ids, chosen, self.max_len)
         return until_stop(growing_text(tokens, self.tokenizer.decode), chosen.stop)
 
-    def settings(self, **settings: Any) -> GenerationSettings:
-        """The settings of a call; `UserError` for one that is unknown or makes no sense."""
+    def settings(self, shortlist: bool = False, **settings: Any) -> GenerationSettings:
+        """The settings of a call; `UserError` for one that is unknown or makes no sense. Of `shortlist` they say
+        nothing.
+        """
         return self.generation.changed(settings, COMPUTES)
 
     @property
@@ -372,9 +393,18 @@ class RewritingModel(PairVerbs, Writer):
         self.languages.check(self.source_language, self.target_language, self.generation)
         chosen = self.languages.settings(self.generation, self.target_language)
         between = self.source_language, self.target_language
-        side = target_side(self.languages, chosen, *between, fingerprint(self.path))
+        size = self.config.tgt_vocab_size or self.config.vocab_size
+        side = target_side(self.languages, chosen, *between, fingerprint(self.path), size)
         longest = [one for one in (longest_text(self.config.encoder), self.max_len) if one]
         return FamilyTranslator(self.network, side, chosen, self.forms, min(longest, default=None))
+
+    @cached_property
+    def offered(self) -> CandidateTable:
+        """The shortlist in its folder; `UserError` where there is none, or one of other languages."""
+        from sightline.checkpoint.beside import read_shortlist
+
+        found = read_shortlist(self.path, self._translator.tokenizer)
+        return CandidateTable(found.frequent, found.likely)
 
     @cached_property
     def forms(self) -> PreparedForms:

@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.contract import Hypothesis, OwnSearch, SearchOptions, SpecialIds, Stop
-from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads
+from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads, with_ids
 from sightline.decode.steps import Start, step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import (
@@ -35,9 +36,14 @@ from sightline.generation.settings import NEVER, GenerationSettings
 # What a model's own search reads of the settings, and what there is to it of the others: what they are when off.
 COMPILED = (
     "max_new_tokens", "min_new_tokens", "beam_size", "length_penalty", "early_stopping", "n_best", "batch_size",
-    "start_id", "forced_start_id", "forced_end_id", "end_ids", "suppressed", "suppressed_first",
+    "start_id", "forced_start_id", "begins", "forced_end_id", "end_ids", "suppressed", "suppressed_first",
 )  # fmt: skip
 OFF = {"no_repeat_ngram": 0, "sample": False, "stop": ()}
+ONE, SEVERAL = ("bos_id", "eos_id", "forced_end"), ("suppressed", "other_ends", "suppressed_first")  # ids of a search
+NO_SHORTLIST = (
+    "a shortlist is for networks that the compiled library decodes, and for what its search knows: leave it out, or "
+    "sampling, no_repeat_ngram and stop"
+)
 UNREAD = ("temperature", "top_k", "top_p", "seed", "pad_id", "compute", "unused")  # where nothing is drawn or padded
 
 
@@ -56,6 +62,7 @@ def rewrite(
     settings: GenerationSettings,
     max_len: int | None = None,
     stop: Stop | None = None,
+    offered: CandidateTable | None = None,
 ) -> list[list[Hypothesis]]:
     """What the network makes of each source, best first, in the order of the sources.
 
@@ -64,13 +71,17 @@ def rewrite(
         sources: token ids with all marks of their family, at least one each.
         max_len: the longest output the decoder can write, where it has a limit (learned positions).
         stop: says which rows are to end.
+        offered: the shortlist; None = the whole vocabulary.
 
     Raises:
-        UserError: the checkpoint does not say what its decoder begins with, or gives numbers that are not finite.
+        UserError: a shortlist is given and it is no `OwnSearch`; the checkpoint does not say what its decoder begins
+            with, or gives numbers that are not finite.
     """
     beginning, device, step = beginning_of(settings), next(network.parameters()).device, step_of(network)
     if stop is None and is_compiled(settings) and isinstance(network, OwnSearch):
-        return _rewrite_compiled(network, sources, settings, max_len)
+        return _rewrite_compiled(network, sources, settings, max_len, offered)
+    if offered:
+        raise UserError(NO_SHORTLIST)
     room = None if max_len is None else max_len - len(beginning) + 1
     options = options_of(settings, stop)
     settings_left = _without_beginning(settings)
@@ -84,14 +95,21 @@ def rewrite(
 
 
 def _rewrite_compiled(
-    network: OwnSearch, sources: Sequence[Sequence[int]], settings: GenerationSettings, max_len: int | None
+    network: OwnSearch,
+    sources: Sequence[Sequence[int]],
+    settings: GenerationSettings,
+    max_len: int | None,
+    offered: CandidateTable | None,
 ) -> list[list[Hypothesis]]:
     """By the network's own search, in threads; the threads share what is less than a batch for each."""
-    stop = np.zeros(1, np.int32)
+    stop, options = np.zeros(1, np.int32), options_of(settings)
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
-        bounds = _bounds(len(batch), settings, max_len)
-        return network.search([sources[i] for i in batch], bounds, options_of(settings), None, stop)
+        read, bounds, few, places = [sources[i] for i in batch], _bounds(len(batch), settings, max_len), None, options
+        if offered is not None:
+            few = offered.candidates(read, [beginning_of(settings)] * len(read), _ids_of(options))
+            bounds, places = replace(bounds, prefix=few.places(bounds.prefix)), _placed(options, few)
+        return with_ids(network.search(read, bounds, places, few, stop), few)
 
     size = max(1, min(settings.batch_size, -(-len(sources) // usable_threads())))
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
@@ -103,6 +121,23 @@ def _rewrite_compiled(
                 raise not_finite()
             found[i] = hypotheses
     return found
+
+
+def _ids_of(options: SearchOptions) -> list[int]:
+    """Every id that the options name."""
+    several = [i for name in SEVERAL for i in getattr(options, name)]
+    return [i for i in (*(getattr(options, name) for name in ONE), *several) if i is not None and i != NEVER]
+
+
+def _placed(options: SearchOptions, few: Candidates) -> SearchOptions:
+    """The options in places among the candidates."""
+
+    def place(i: int | None) -> int | None:
+        return i if i is None or i == NEVER else few.place(i)
+
+    one: Any = {name: place(getattr(options, name)) for name in ONE}
+    several: Any = {name: tuple(map(place, getattr(options, name))) for name in SEVERAL}
+    return replace(options, **one, **several)
 
 
 def _bounds(rows: int, settings: GenerationSettings, max_len: int | None) -> Bounds:
@@ -137,8 +172,17 @@ def start_rewriting(
 
 def with_beginning(found: Hypothesis, settings: GenerationSettings) -> Hypothesis:
     """What was found behind what it begins with, which is certain."""
-    forced = beginning_of(settings)[1:]
-    return replace(found, tokens=[*forced, *found.tokens], token_log_probs=[0.0] * len(forced) + found.token_log_probs)
+    return _behind(beginning_of(settings)[1:], found)
+
+
+def with_begins(found: Hypothesis, settings: GenerationSettings) -> Hypothesis:
+    """What was found behind the text that a caller wanted it to begin with, which is part of the output."""
+    return _behind(settings.begins, found) if settings.begins else found
+
+
+def _behind(forced: Sequence[int], found: Hypothesis) -> Hypothesis:
+    certain = [0.0] * len(forced)
+    return replace(found, tokens=[*forced, *found.tokens], token_log_probs=certain + found.token_log_probs)
 
 
 def _begun(network: Any, sources: Sequence[Sequence[int]], settings: GenerationSettings, beginning: list[int]) -> Begun:
@@ -164,10 +208,11 @@ def pad_right(
 
 
 def beginning_of(settings: GenerationSettings) -> list[int]:
-    """The start mark, and what is forced behind it."""
+    """The start mark, and what is forced behind it: a language's code, the beginning that a caller wants."""
     if settings.start_id is None:
         raise UserError("neither config.json nor generation_config.json has a decoder_start_token_id")
-    return [settings.start_id, *([] if settings.forced_start_id is None else [settings.forced_start_id])]
+    forced = [] if settings.forced_start_id is None else [settings.forced_start_id]
+    return [settings.start_id, *forced, *settings.begins]
 
 
 def options_of(settings: GenerationSettings, stop: Stop | None = None) -> SearchOptions:

@@ -39,6 +39,7 @@ class GenerationSettings:
     start_id: int | None = None  # what a decoder with an encoder begins with
     forced_start_id: int | None = None  # what it writes first, whatever it thinks: a language code
     forced_end_id: int | None = None  # what it writes last where it runs out of length
+    begins: tuple[int, ...] = ()  # what it must begin with behind that: the ids of a text, of one call
     end_ids: tuple[int, ...] = ()
     pad_id: int = 0
     suppressed: tuple[int, ...] = ()  # never written

@@ -33,6 +33,7 @@ class FamilySide:
     unk_id: int = -1  # text is never cut into it by a vocabulary that spells everything
     declared: Mapping[int, str] = field(default_factory=dict)
     fingerprint: str = ""
+    vocab_size: int = 0  # of what is written
 
     @property
     def source(self) -> "FamilySide":
@@ -79,6 +80,13 @@ class FamilySide:
         return bool(self.piece(token).strip(BLANKS)) and not self.decode([token])
 
 
+def prefix_ids(side: FamilySide, settings: GenerationSettings, prefix: str) -> tuple[int, ...]:
+    """The ids of a text that outputs must begin with, behind what the model has them begin with anyway."""
+    text = " ".join(prefix.split())
+    ids = side.encode(text) if text else []
+    return tuple(ids[1:] if ids[:1] == [settings.forced_start_id] else ids)
+
+
 def pieces_of(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[str]:
     """One readable string per id."""
     found = [piece_of(vocabulary, token) or f"<{token}>" for token in tokens]
@@ -104,6 +112,7 @@ def target_side(
     source_language: str,
     target_language: str,
     origin: str = "",
+    vocab_size: int = 0,
 ) -> FamilySide:
     """The side that a model writes, with the one that it reads beside it.
 
@@ -112,6 +121,7 @@ def target_side(
         settings: with what makes the decoder write in the target language.
         source_language, target_language: as the model has them; "" for what need not be said.
         origin: the fingerprint of the vocabulary's files.
+        vocab_size: of what is written.
 
     Raises:
         UserError: the vocabulary puts no end mark behind a text, or nothing says what the decoder begins with.
@@ -135,4 +145,4 @@ def target_side(
 
     start, end = settings.start_id, settings.end_ids[0]
     own = "/".join([origin, source_language, target_language, *map(str, [start, end, *forced])])
-    return FamilySide(written, target, settings.pad_id, start, end, sources, fingerprint=own)
+    return FamilySide(written, target, settings.pad_id, start, end, sources, fingerprint=own, vocab_size=vocab_size)

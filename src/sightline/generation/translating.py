@@ -5,7 +5,7 @@ become ids (`sides`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from sightline.decode.steps import Start
 from sightline.errors import UserError
 from sightline.generation.rewrite import rewrite, start_rewriting, with_beginning
 from sightline.generation.settings import GenerationSettings
-from sightline.generation.sides import FamilySide
+from sightline.generation.sides import FamilySide, prefix_ids
 from sightline.generation.stopping import stop_at
 from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
@@ -53,14 +53,14 @@ class FamilyTranslator:
         return found
 
     def encode_prefix(self, prefix: str) -> list[int]:
-        """Nothing: what outputs begin with is the model's own."""
-        refuse_prefix(prefix)
-        return []
+        """The ids of what outputs must begin with, behind what is the model's own."""
+        return [*prefix_ids(self.tokenizer, self.config, prefix)]
 
     def search(
         self, sources: list[list[list[int]]], prefix: list[int], config: GenerationSettings
     ) -> list[list[Hypothesis]]:
         """What is written for each part, with what it had to begin with in front."""
+        config = replace(config, begins=tuple(prefix))
         parts = [[*tokens, self.tokenizer.source.eos_id] for parts in sources for tokens in parts]
         stop = stop_at(config.stop, self.tokenizer.vocabulary.decode)
         found = rewrite(self.form(config), parts, config, self.max_len, stop)
@@ -74,14 +74,8 @@ class FamilyTranslator:
     def start(self, source: list[int], prefix: list[int], config: GenerationSettings) -> tuple[Start, SearchOptions]:
         """What a search of one source begins with, for whoever watches it."""
         whole = [*source, self.tokenizer.source.eos_id]
-        return start_rewriting(self.form(config), whole, config, self.max_len)
+        return start_rewriting(self.form(config), whole, replace(config, begins=tuple(prefix)), self.max_len)
 
     def ending(self, config: GenerationSettings) -> Ending:
         """That of `transformers`."""
         return ending_of(config.options())
-
-
-def refuse_prefix(prefix: str) -> None:
-    """`UserError` where an output is to begin with some text."""
-    if prefix:
-        raise UserError("prefix: what an output must begin with can be said to models that Sightline has trained")

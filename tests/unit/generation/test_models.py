@@ -375,6 +375,9 @@ def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tm
     np.testing.assert_allclose(json.loads(first), model.embed(["a dog"])[0], atol=1e-5)
 
 
+OF_PAIRS = "generate, translate, evaluate, inspect, explore, align, score, distill, backtranslate, prune, train --init"
+
+
 def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     """Ten lines at most, the rest with --all; the file's numbers and those of the processor are both said."""
     folder = make("t5", {"task_specific_params": {"translation_en_to_de": {"prefix": "to German: "}}}).path
@@ -383,7 +386,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
     size = (folder / "model.safetensors").stat().st_size
     assert run(capsys, "info", folder, "--device", "cpu").splitlines() == [
         "model          t5",
-        "for            generate, translate, evaluate, inspect, explore, align, score, distill",
+        f"for            {OF_PAIRS}",
         "languages      en to de",
         "architecture   encoder of 1 layer, d_model 16, d_ff 24, 2 heads; "
         "decoder of 1 layer, d_model 16, d_ff 24, 2 heads",
@@ -408,7 +411,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
         (
             "m2m",
             [
-                "for            generate, translate, evaluate, inspect, explore, align, score, distill",
+                f"for            {OF_PAIRS}",
                 "languages      deu_Latn, fra_Latn",
             ],
         ),
