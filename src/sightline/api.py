@@ -165,11 +165,18 @@ def load_trained(path: str | Path, device: str = "auto") -> TrainedTranslator:
 
 
 def load_translators(paths: Sequence[str | Path], device: str = "auto") -> Model:
-    """One model that translates, or several of ours as an ensemble; a `UserError` names what does not go with them."""
+    """One model that translates, or several as an ensemble; a `UserError` names what does not go with them."""
     if not paths:
         raise UserError("load takes a model directory, or a list of them; this list is empty")
     if len(paths) == 1:
         return load_translator(paths[0], device)
+    from sightline.checkpoint.hub import folder_of
+    from sightline.checkpoint.layout import is_family
+
+    if any(is_family(folder_of(path)) for path in paths):
+        from sightline.generation.together import together
+
+        return together([load_translator(path, device) for path in paths])
     from sightline.ensemble import Ensemble
 
     return Ensemble([load_trained(path, device) for path in paths])

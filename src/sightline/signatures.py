@@ -77,7 +77,7 @@ class Verbs:
 
         Args:
             texts: any strings.
-            prefix: what every translation must begin with, of models that Sightline has trained.
+            prefix: what every translation must begin with.
             source_language, target_language: to a model of many languages, as it has them ("de", "deu_Latn", "de_DE").
             draft: where guesses come from for a quicker answer, of models that Sightline has trained.
             **settings: how to search: `sightline.config.DecodeConfig`, or the published model's own words for it,

@@ -6,15 +6,20 @@ The models are tiny and random, so what they write means nothing; that it is the
 import ast
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from sightline.api import load_translator
+from sightline.api import load_translator, load_translators
+from sightline.errors import UserError
+from sightline.generation.rewrite import beginning_of
 from sightline.inspect.explorer.answers import ShownModel
 from sightline.inspect.explorer.requests import Ask
 
@@ -227,6 +232,46 @@ def test_prune(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, P
     assert taken.code == 2 and "holds a model already" in taken.err
 
 
+def test_several_write_together(
+    cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Twice the same model is that model; with another one the log-probabilities are the mean's."""
+    other = tmp_path / "other"
+    shutil.copytree(published[0], other)
+    tensors = load_file(other / "model.safetensors")
+    torch.manual_seed(5)
+    save_file({key: value + 0.05 * torch.randn_like(value) for key, value in tensors.items()},
+              other / "model.safetensors", {"format": "pt"})  # fmt: skip
+    alone = translated(cli, published, files[0])
+    twice = translated(cli, published, files[0], "--ensemble", published[0])
+    assert [row["text"] for row in twice] == [row["text"] for row in alone]
+    assert [row["log_prob"] for row in twice] == pytest.approx([row["log_prob"] for row in alone], abs=1e-3)
+    languages = [option.partition("=")[2] for option in published[1]]
+    both: Any = load_translators([published[0], other], "cpu")
+    found = both.between(*languages).generate([SOURCES[0]], beam_size=1, max_new_tokens=1)[0]
+    members = [load_translator(path, "cpu").between(*languages)._translator for path in (published[0], other)]  # type: ignore[union-attr]
+    chosen, side = members[0].config, members[0].tokenizer
+    src = torch.tensor([[*side.source.encode(SOURCES[0]), side.source.eos_id]])
+    with torch.inference_mode():
+        mean = sum(member.model(src, torch.tensor([beginning_of(chosen)]))[0, -1] for member in members) / 2
+        mean[[*chosen.suppressed]] = -torch.inf
+    assert found.token_log_probs[0] == pytest.approx(mean.log_softmax(-1).max().item(), abs=1e-3)
+    judged = ["--source", files[0], "--reference", files[1]]
+    ran = cli("evaluate", published[0], *judged, "--ensemble", other, *published[1])
+    assert ran.code == 0, ran.err
+    with pytest.raises(UserError, match="only write together"):
+        both.between(*languages).score(SOURCES, TARGETS)
+
+
+def test_what_does_not_write_together(cli: Cli, files: tuple[Path, Path], tmp_path: Path, model_path: Path) -> None:
+    write_tiny(tmp_path / "a", "marian", {}, SETTINGS)
+    write_tiny(tmp_path / "b", "marian", {}, SETTINGS, marks=["<new>"])
+    ran = cli("translate", tmp_path / "a", files[0], "--ensemble", tmp_path / "b")
+    assert "has another vocabulary than" in ran.complaint
+    ran = cli("translate", tmp_path / "a", files[0], "--ensemble", model_path)
+    assert "all published or all made by `sightline train`" in ran.complaint
+
+
 def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]) -> None:
     languages = [option.partition("=")[2] for option in published[1]]
     model: Any = load_translator(published[0], "cpu").between(*languages)  # type: ignore[union-attr]
@@ -246,10 +291,8 @@ def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]
     "arguments",
     [
         ("export", "MODEL", "--to", "onnx", "OUT"),
-        ("translate", "MODEL", "SRC", "--ensemble", "MODEL"),
         ("translate", "MODEL", "SRC", "--draft", "input"),
         ("translate", "MODEL", "SRC", "--workers", "2"),
-        ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--ensemble", "MODEL"),
         ("evaluate", "MODEL", "--source", "SRC", "--reference", "TGT", "--tune", "length_penalty", "--save"),
     ],
 )

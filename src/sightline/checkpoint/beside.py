@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.trained import write_file, write_json
 from sightline.data.shortlist import Shortlist
+from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 
 SHORTLIST = "shortlist.safetensors"
@@ -22,7 +23,7 @@ ALIGNMENT = "alignment.json"
 
 @runtime_checkable
 class Pieces(Protocol):
-    """What is known of a tokenizer: of ours, or of the side of a published one that is written."""
+    """What is known of a published model's tokenizer: of the side that is written."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -30,7 +31,7 @@ class Pieces(Protocol):
     def vocab_size(self) -> int: ...
 
 
-def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Pieces) -> Path:
+def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer | Pieces) -> Path:
     """The shortlist of a model directory; returns where it is."""
     path = folder / SHORTLIST
     tensors = {"frequent": shortlist.frequent, "likely": shortlist.likely}
@@ -39,7 +40,7 @@ def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Pieces) -> Pa
     return path
 
 
-def read_shortlist(folder: Path, tokenizer: Pieces) -> Shortlist:
+def read_shortlist(folder: Path, tokenizer: Tokenizer | Pieces) -> Shortlist:
     """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces."""
     path = folder / SHORTLIST
     learn = f"`sightline shortlist {folder} --train SRC TGT`"

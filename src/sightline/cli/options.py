@@ -154,6 +154,10 @@ def load_models(options: argparse.Namespace, told: bool = True) -> "Model":
         raise UserError(f"{files[0]}: is a file, and --ensemble names model directories; name files before --ensemble")
     if not options.ensemble:
         return load_model(options, told=told)
+    if is_family_model(options.model):
+        from sightline.cli.published import load_together
+
+        return load_together(options)
     _refuse_languages(options)
     return load_translators([options.model, *options.ensemble], options.device)
 

@@ -28,6 +28,16 @@ def load_published(options: argparse.Namespace, path: str, told: bool = True) ->
     return _as_asked(load_translator(path, options.device, _numbers(options)), options, path, told)
 
 
+def load_together(options: argparse.Namespace) -> "RewritingModel":
+    """`load_published` for MODEL and those of `ensemble_option`."""
+    from sightline.api import load_translators
+
+    if _numbers(options) != "auto":
+        raise UserError(f"--compute {options.compute}: several published models write together in float32 or int8")
+    model = load_translators([options.model, *options.ensemble], options.device)
+    return _as_asked(model, options, options.model)
+
+
 def load_looked(options: argparse.Namespace, path: str) -> "RewritingModel | LookVerbs":
     """`load_published` for what can be looked into: also what reads one text, a picture or a sound."""
     from sightline.api import load

@@ -1,0 +1,63 @@
+"""Several published models that write one text: at every step their log-probabilities are averaged, with torch.
+
+Not here: the averaging itself (`decode.ensemble`), and models that Sightline has trained (`sightline.ensemble`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+from sightline.checkpoint.vocabulary import fingerprint
+from sightline.decode.ensemble import Ensemble
+from sightline.errors import UserError
+from sightline.generation.models import RewritingModel
+
+
+@dataclass(frozen=True)
+class RewritingEnsemble(RewritingModel):
+    """The first of `models`, writing with all of them; settings and languages are its own.
+
+    What is about one network, such as its attention or how probable it finds a text, is to be asked one of `models`.
+    """
+
+    models: tuple[RewritingModel, ...] = ()
+
+    @cached_property
+    def forms(self) -> Callable[[str], Any]:  # pyright: ignore[reportIncompatibleVariableOverride] of several networks
+        """The networks in the form to decode with, as one."""
+        return lambda compute: Ensemble([model.forms(compute) for model in self.models])
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the compiled library decodes it: step by step it may, but not the whole search."""
+        return False
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest output that all can write, where one has a limit."""
+        return min((model.max_len for model in self.models if model.max_len), default=None)
+
+    @property
+    def _translator(self) -> NoReturn:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise UserError("several published models only write together: ask one of them, and leave out --ensemble")
+
+
+def together(models: Sequence[Any]) -> RewritingEnsemble:
+    """Models as one; `UserError` for one whose pieces or marks are not those of the first, or that is not published."""
+    first, *others = models
+    for model in models:
+        if not isinstance(model, RewritingModel):
+            raise UserError(f"{model.path}: what writes together is all published or all made by `sightline train`")
+    for model in others:
+        if _marks(model) != _marks(first):
+            raise UserError(f"{model.path}: has another vocabulary than {first.path}; what writes together shares one")
+    return RewritingEnsemble(
+        first.network, first.config, first.hf_config, first.path, first.device, models=tuple(models)
+    )
+
+
+def _marks(model: RewritingModel) -> tuple[Any, ...]:
+    """What models that write together have in common."""
+    size = model.config.tgt_vocab_size or model.config.vocab_size
+    return fingerprint(model.path), size, model.generation.start_id, model.generation.end_ids
