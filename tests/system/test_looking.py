@@ -361,7 +361,7 @@ def test_prune_says_whom_it_is_for(cli: Cli, made: Callable[..., Path], tmp_path
     (tmp_path / "a").write_text("a\n")
     ran = cli("prune", made("bert"), "--heads", "1", "--source", tmp_path / "a", "--target", tmp_path / "a",
               "-o", tmp_path / "smaller")  # fmt: skip
-    assert ran.complaint
+    assert "is a model of bert; this needs one that reads a text and writes another" in ran.complaint
 
 
 # --- The explorer
