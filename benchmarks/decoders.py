@@ -15,7 +15,8 @@ from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
 from sightline.checkpoint.beside import read_shortlist
-from sightline.checkpoint.trained import read_model_directory, read_settings
+from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.trained import read_settings
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
@@ -39,7 +40,7 @@ class Job:
 
 def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
     """Our engine, with the shortlist of the model directory if asked for."""
-    directory = read_model_directory(folder / "sightline")
+    directory = read_folder(folder / "sightline")
     table = candidate_table(folder / "sightline", directory.tokenizer) if shortlist else None
     model = prepare(directory.network, compute)
     special = SpecialIds(PAD, BOS, EOS, UNK)
@@ -178,7 +179,7 @@ def settings(folder: Path) -> ModelConfig:
 
 def read_network(folder: Path) -> Transformer:
     """Our model in `folder`."""
-    return read_model_directory(folder / "sightline").network
+    return read_folder(folder / "sightline").network
 
 
 def _until_end(tokens: Tokens) -> Tokens:

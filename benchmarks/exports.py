@@ -12,7 +12,7 @@ import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
 from sightline.checkpoint.beside import SHORTLIST, read_shortlist
-from sightline.checkpoint.trained import read_model_directory as read_model_directory
+from sightline.checkpoint.folder import read_folder as read_folder
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config import DecodeConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer

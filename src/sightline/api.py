@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from sightline.checkpoint.compiled import is_for_library
-from sightline.checkpoint.trained import ModelDirectory, read_model_directory, task_of
+from sightline.checkpoint.folder import Folder, read_folder
+from sightline.checkpoint.trained import Trained
 from sightline.config import longest_sequence, meaningful
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import EncoderDecoder
@@ -26,31 +28,35 @@ from sightline.verbs import TranslationVerbs
 
 if TYPE_CHECKING:
     from sightline.inspect.alignment import AlignmentHead
-    from sightline.tasks.classification import Classifier
-    from sightline.tasks.denoising import Denoiser
-    from sightline.tasks.forecasting import Forecaster
+
+KINDS = {  # what a model was trained to do -> module:class of what does it, made of a `Folder`
+    "translate": "sightline.api:TrainedTranslator",
+    "denoise": "sightline.tasks.denoising:Denoiser",
+    "classify": "sightline.tasks.classification:Classifier",
+    "forecast": "sightline.tasks.forecasting:Forecaster",
+}
 
 
 class TrainedTranslator(PairVerbs, TranslationVerbs):
     """A trained translation model with its tokenizer and its decoding settings; made by `sightline.load`."""
 
-    def __init__(self, directory: ModelDirectory, device: str, path: Path) -> None:
-        self.path = path  # of the model directory
-        self.config = directory.config
-        self.about = directory.about
-        self._trained = directory.trained
-        if device == "cpu":
+    def __init__(self, folder: Folder) -> None:
+        self.path = folder.path
+        self.config = folder.config
+        self.about = folder.about
+        self._trained: Trained = folder.weights
+        if folder.device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
         translator = Translator(
             lambda: self.network,
-            directory.tokenizer,
+            folder.tokenizer,
             self.config.decode,
             longest_sequence(self.config.model),
             lambda compute: self._forms(compute),
             cache(self._read_shortlist),
             self._trained.searcher,
         )
-        super().__init__(translator, [path], device, is_for_library(self.config.model))
+        super().__init__(translator, [folder.path], folder.device, is_for_library(self.config.model))
 
     @property
     def network(self) -> Any:
@@ -123,23 +129,18 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
     Raises:
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
     """
-    from sightline.checkpoint.hub import folder_of
-    from sightline.checkpoint.layout import is_family
-
     if not isinstance(path, str | Path):
         return load_translators(path, device)
-    folder = folder_of(path)
-    if is_family(folder):
-        from sightline.generation.models import load_family  # which our own translators are not to wait for
+    folder = read_folder(path, device_name(device), dtype)
+    if not isinstance(folder.weights, Trained):
+        from sightline.generation.models import with_verbs  # which our own translators are not to wait for
 
-        return load_family(folder, device, dtype)
+        return with_verbs(folder)
     if dtype not in ("auto", "float32"):
         raise UserError(
             f"{path}: dtype = {dtype} is for the Hugging Face layout; this model takes translate(compute=...)"
         )
-    loaders = {"translate": load_trained, "denoise": load_denoiser}
-    loaders |= {"classify": load_classifier, "forecast": load_forecaster}
-    return loaders[task_of(folder)](folder, device)
+    return resolve_name(KINDS[folder.config.model.task])(folder)
 
 
 def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
@@ -153,15 +154,19 @@ def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto")
 
     if not is_family(folder := folder_of(path)):
         return load_trained(folder, device)
-    from sightline.generation.models import load_family, rewriting
+    from sightline.generation.models import rewriting
 
-    return rewriting(load_family(folder, device, dtype), path)
+    return rewriting(load(folder, device, dtype), path)
+
+
+def load_task(task: str, path: str | Path, device: str = "auto") -> Model:
+    """`load` for a model that `train` wrote for `task`; `UserError` where it is one of another task or layout."""
+    return resolve_name(KINDS[task])(read_folder(path, device_name(device), tasks=(task,)))
 
 
 def load_trained(path: str | Path, device: str = "auto") -> TrainedTranslator:
     """`load` for a translation model that `train` wrote; `UserError` where it is one of another task or layout."""
-    chosen = device_name(device)
-    return TrainedTranslator(read_model_directory(path, chosen), chosen, Path(path))
+    return TrainedTranslator(read_folder(path, device_name(device), tasks=("translate",)))
 
 
 def load_translators(paths: Sequence[str | Path], device: str = "auto") -> Model:
@@ -180,31 +185,6 @@ def load_translators(paths: Sequence[str | Path], device: str = "auto") -> Model
     from sightline.ensemble import Ensemble
 
     return Ensemble([load_trained(path, device) for path in paths])
-
-
-def load_denoiser(path: str | Path, device: str = "auto") -> "Denoiser":
-    """`load` for a first stage of a translator; `UserError` where it is a model of another task."""
-    from sightline.tasks.denoising import Denoiser
-
-    return Denoiser(read_model_directory(path, choose_device(device), ["denoise"]), Path(path))
-
-
-def load_classifier(path: str | Path, device: str = "auto") -> "Classifier":
-    """`load` for a classifier; `UserError` where it is a model of another task."""
-    from sightline.checkpoint.pooled import read_classifier_directory
-    from sightline.tasks.classification import Classifier
-
-    chosen = choose_device(device)
-    return Classifier(read_classifier_directory(path, chosen), chosen, Path(path))
-
-
-def load_forecaster(path: str | Path, device: str = "auto") -> "Forecaster":
-    """`load` for a forecaster; `UserError` where it is a model of another task."""
-    from sightline.checkpoint.pooled import read_forecaster_directory
-    from sightline.tasks.forecasting import Forecaster
-
-    chosen = choose_device(device)
-    return Forecaster(read_forecaster_directory(path, chosen), chosen, Path(path))
 
 
 def train(

@@ -17,8 +17,7 @@ from sightline.errors import UserError
 from sightline.model_card import NOUNS, card_rows, read_rows
 
 if TYPE_CHECKING:
-    from sightline.checkpoint.folder import FamilyModel
-    from sightline.checkpoint.xlnet import XLNetModel
+    from sightline.generation.family_model import FamilyModel
 
 VERBS = {  # of the models of families: the commands
     "generate": "generate",
@@ -98,7 +97,7 @@ def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
 # --- Families ---
 
 
-def _of_family(folder: Path, model: "FamilyModel | XLNetModel") -> dict[str, str]:
+def _of_family(folder: Path, model: "FamilyModel") -> dict[str, str]:
     """A folder in the Hugging Face layout, or what `sightline import` made of one."""
     from sightline.checkpoint.precision import dtype_for, name_of
 

@@ -4,6 +4,7 @@ Not here: how either is made (`api.load`), and what only a single model answers 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,18 @@ from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import Draft
 from sightline.decode.engine import is_plain, usable_cores
-from sightline.decode.translator import Translation, Translator, clean_text, override
+from sightline.decode.translator import Translation, Translator, override
 from sightline.errors import UserError
 from sightline.model import Model
-from sightline.workers import translate_in_processes, worth_sharing
+
+CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
+
+
+def worth_sharing(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
+    """Whether there are lines enough to start further processes for, and all the lines."""
+    stream = iter(lines)
+    head = list(islice(stream, 2 * CHUNK_LINES))
+    return len(head) == 2 * CHUNK_LINES, chain(head, stream)
 
 
 class TranslationVerbs(Model):
@@ -72,30 +81,11 @@ class TranslationVerbs(Model):
             origin: "input" (what is copied from the source), the directory of a smaller model with the same tokenizer,
                 a translation memory (a file as `sightline.train` takes it), a draft already made, or "" for none.
         """
-        if not isinstance(origin, str):
-            return origin
-        if not origin:
-            return None
-        from sightline.data.corpus import parse_corpora, read_pairs
-        from sightline.decode.drafts import CopyDraft, MemoryDraft
+        if not isinstance(origin, str) or not origin:
+            return origin or None
+        from sightline.drafting import draft_from
 
-        if origin == "input":
-            return CopyDraft()
-        if Path(origin).is_dir():
-            return self._model_draft(origin)
-        pairs = read_pairs(parse_corpora([origin]))
-        encode = self.tokenizer.encode
-        return MemoryDraft((encode(clean_text(src)), encode(clean_text(tgt))) for src, tgt in pairs)
-
-    def _model_draft(self, path: str) -> Draft:
-        from sightline.api import load_trained
-        from sightline.decode.drafts import ModelDraft
-
-        small = load_trained(path, self._device)
-        if small.tokenizer.fingerprint != self.tokenizer.fingerprint:
-            known = self.paths[0]
-            raise UserError(f"{path}: has another tokenizer than {known}; a draft must be trained with the same")
-        return ModelDraft(small._translator.form(small.decode_config), self._translator.special)
+        return draft_from(self, origin, self._device)
 
     def translate_lines(
         self,
@@ -122,6 +112,8 @@ class TranslationVerbs(Model):
             shared, lines = worth_sharing(lines)
             workers = usable_cores() if shared else 1
         if workers > 1:
+            from sightline.workers import translate_in_processes
+
             return translate_in_processes(self.paths, self._device, lines, workers, prefix, overrides)
         return self._translator.translate_lines(lines, prefix, chunk_lines, **overrides)
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import chain, islice
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,7 @@ from typing import Any
 from sightline.decode.engine import usable_cores
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
-
-CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
-
-
-def worth_sharing(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
-    """Whether there are lines enough to start further processes for, and all the lines."""
-    stream = iter(lines)
-    head = list(islice(stream, 2 * CHUNK_LINES))
-    return len(head) == 2 * CHUNK_LINES, chain(head, stream)
+from sightline.verbs import CHUNK_LINES
 
 
 def translate_in_processes(

@@ -79,8 +79,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "pruning": frozenset({"inspect", "model_card", "checkpoint", "api", "generation", "network.parameters"}),
     "export": frozenset({"data", "decode", "families", "network", "checkpoint", "config"}),
     "export.family": frozenset({"decode", "network", "checkpoint", "generation"}),
-    "workers": frozenset({"decode", "api"}),
-    "verbs": frozenset({"api", "model", "checkpoint", "config", "data", "decode", "workers"}),
+    "workers": frozenset({"decode", "api", "verbs"}),
+    "drafting": frozenset({"api", "data", "decode", "verbs"}),
+    "verbs": frozenset({"drafting", "model", "checkpoint", "config", "data", "decode", "workers"}),
     "ensemble": frozenset({"api", "model", "config", "decode", "checkpoint", "native", "verbs"}),
     "tasks": frozenset(
         {

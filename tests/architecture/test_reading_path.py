@@ -41,7 +41,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.evaluate.significance",
     "sightline.generation",
     "sightline.inspect",
-    "sightline.checkpoint.pooled",
+    "sightline.checkpoint.imported",
     "sightline.aside.study",
     "sightline.tasks.alignment",
     "sightline.tasks.classification",

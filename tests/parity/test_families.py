@@ -21,7 +21,6 @@ from published import PUBLISHED, REFUSED
 from torch import Tensor
 
 import sightline
-from sightline.checkpoint.folder import FamilyModel
 from sightline.checkpoint.write import write_checkpoint
 from sightline.cli import main
 from sightline.decode.constraints import FREE, Limits
@@ -30,6 +29,7 @@ from sightline.decode.search import beam_search
 from sightline.decode.steps import step_of
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
+from sightline.generation.family_model import FamilyModel
 from sightline.inspect.recording import attentions, recording
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.transformer import Transformer

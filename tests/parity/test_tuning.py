@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.checkpoint.folder import read_family
+from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.write import file_tensors
 from sightline.data.batch import collate
 from sightline.tasks.published import trainable
@@ -54,7 +54,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         theirs.final_logits_bias.normal_()
     folder = tmp_path_factory.mktemp("tuning")
     theirs.save_pretrained(folder)
-    return theirs.train(), read_family(folder, torch.device("cpu"), torch.float32)
+    return theirs.train(), read_folder(folder, dtype="float32")
 
 
 def test_loss_and_gradients(both: tuple[Any, Any]) -> None:

@@ -11,7 +11,8 @@ import pytest
 import sightline
 from sightline import workers
 from sightline.errors import UserError
-from sightline.workers import CHUNK_LINES, translate_in_processes, worth_sharing
+from sightline.verbs import CHUNK_LINES, worth_sharing
+from sightline.workers import translate_in_processes
 
 
 def test_two_processes_write_what_one_writes(model_path: Path, task: Any, cli: Any, tmp_path: Path) -> None:

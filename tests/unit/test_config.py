@@ -393,3 +393,9 @@ def test_tables_stand_on_top_of_a_base() -> None:
     changed = from_dict({"model": {"d_ff": 99}}, "here", tiny)
     assert flatten(changed) == flatten(tiny) | {"model.d_ff": 99}
     assert tiny == load_recipe("tiny")
+
+
+def test_a_word_is_no_number() -> None:
+    """Files of other libraries are not read with types."""
+    with pytest.raises(UserError, match="beam_size = '4': must be of type int"):
+        SETTINGS["decode.beam_size"].check("beam_size", "4")

@@ -1,114 +1,63 @@
-"""A family's model in a folder: in the Hugging Face layout, or as `sightline import` writes it, which needs no table.
+"""One reader of folders with models, whichever layout they are in: what is in one is a `Folder`.
 
-Ours is `config.json` with the axes (`family`) beside the configuration the network came with (`hf`),
-`model.safetensors` with the parameters under our names, and the files of the tokenizer and of sentence-transformers'
-modules as they were.
+Which files a model has, and what must fit together in them, is the layout's affair: ours (`trained`), that of Hugging
+Face and what `sightline import` makes of it (`imported`). Whoever is handed a `Folder` need not ask. Of our own nothing
+here needs torch but the network itself, when it is asked for.
 """
 
-import json
-import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save_file
-
-from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
-from sightline.checkpoint.modules import module_files
-from sightline.checkpoint.precision import refuse_quantised, widest
-from sightline.checkpoint.published import Checkpoint, open_tensors, read_checkpoint
-from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
-from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
-from sightline.errors import UserError
-from sightline.model import Model
-from sightline.network.axes import NetworkConfig
-from sightline.network.axes_file import meaningful, network_config
-from sightline.network.build import Network, tie_head
-from sightline.network.unfilled import build_unfilled, replace_parameter
-
-FORMAT = 1  # as in `trained`
-KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jinja")  # for whoever generates
+from sightline.checkpoint.hub import folder_of
+from sightline.checkpoint.layout import is_family
+from sightline.checkpoint.trained import WEIGHTS, Trained, read_tokenizer, read_weights, settings_for
 
 
 @dataclass(frozen=True)
-class FamilyModel(Model):
-    """A network of one of the families, with what came with it; made by `sightline.load`."""
+class Folder:
+    """What a folder with a model holds, read and checked."""
 
-    network: Network  # the torch module
-    config: NetworkConfig
-    hf_config: dict[str, Any]  # config.json of the checkpoint
     path: Path
-    device: torch.device
+    config: Any  # `RunConfig` of a model that Sightline has trained; of a published one the axes of its network
+    about: dict[str, Any]  # the rest of config.json: versions, recipe, corpus; of a published one all of it
+    device: str
+    weights: Any  # `.network` is the torch module in evaluation mode; of our own it is a `Trained`
+    read_tokenizer: Callable[[], Any]
+
+    @property
+    def network(self) -> Any:
+        """The torch module."""
+        return self.weights.network
 
     @cached_property
-    def tokenizer(self) -> Vocabulary:
-        """Between text and ids; `UserError` where the folder has no vocabulary."""
-        return read_vocabulary(self.path, self.hf_config)
-
-    def __str__(self) -> str:
-        return f"{self.path}: this {self.config.family} {self.does}"
-
-    def info(self) -> dict[str, Any]:
-        """What the model is."""
-        parameters = sum(parameter.numel() for parameter in self.network.parameters())
-        return {"family": self.config.family, "parameters": parameters, **meaningful(self.config)}
+    def tokenizer(self) -> Any:
+        """Between texts and ids; a `UserError` where a published model comes without, None where nothing is text."""
+        return self.read_tokenizer()
 
 
-def read_family(path: str | Path, device: torch.device, dtype: torch.dtype | None = None) -> FamilyModel:
-    """The model in `path`; `UserError` names what is missing, not understood or does not fit.
+def read_folder(
+    path: str | Path, device: str = "cpu", dtype: str = "file", tasks: Sequence[str] | None = None
+) -> Folder:
+    """The model in `path`, which may be a name of the hub.
 
-    `dtype` are the numbers it is to compute with; None = the file's, of several the widest.
+    Args:
+        device: "cpu" or "cuda".
+        dtype: numbers that a published model is to compute with, as `sightline.load` takes them; "file": those of the
+            file, of several the widest.
+        tasks: for one of these it must have been trained, by Sightline; None: anything will do.
+
+    Raises:
+        UserError: something is missing, not understood or does not fit, or it is a model for something else.
     """
-    folder = Path(path)
-    values = read_json(folder / CONFIG)
-    found = _read_ours(folder, values, dtype) if "family" in values else read_checkpoint(folder, dtype)
-    return FamilyModel(found.network.to(device), found.config, found.hf_config, folder, device)
+    folder = folder_of(path)
+    if tasks is None and is_family(folder):
+        from sightline.checkpoint.imported import read_published
 
-
-def write_family(folder: Path, model: FamilyModel) -> None:
-    """Write a model directory of ours; `UserError` where there is something else already."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: is there already; name a new folder")
-    _ = module_files(model.path)  # a UserError before anything is written
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {
-        name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
-    }
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    copy_companions(model.path, folder)
-    values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.hf_config}
-    (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-
-
-def copy_companions(path: Path, folder: Path) -> None:
-    """What stands beside a network and is read as it is: vocabulary, settings to generate with, modules behind it."""
-    for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
-        if (path / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path / name, folder / name)
-
-
-def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> Checkpoint:
-    if values.get("format") != FORMAT:
-        raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
-    config = network_config(values["family"], str(folder / CONFIG))
-    try:
-        network = build_unfilled(config)
-    except (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"{folder / CONFIG}: family: there is no such network ({type(error).__name__}: {reason})"
-        ) from None
-    tensors, own = open_tensors(folder), dict(network.named_parameters())
-    refuse_quantised(folder, tensors)
-    wrong = [name for name in {*own, *tensors} if name not in own or name not in tensors]
-    wrong += [name for name in own if name in tensors and own[name].shape != tensors[name].shape]
-    if wrong:
-        raise UserError(f"{folder / WEIGHTS} does not fit its {CONFIG}: {', '.join(sorted(wrong)[:20])}")
-    dtype = dtype or widest(tensors.values())
-    for name, tensor in tensors.items():
-        replace_parameter(network, name, tensor.to(dtype))
-    tie_head(network, config)
-    return Checkpoint(network, config, values.get("hf", {}))
+        return read_published(folder, device, dtype)
+    config, about = settings_for(tasks, folder)
+    trained = Trained(config.model, read_weights(folder), device, str(folder / WEIGHTS))
+    tokenizer = None if config.model.task == "forecast" else read_tokenizer(folder, config)
+    return Folder(folder, config, about, device, trained, lambda: tokenizer)

@@ -34,8 +34,8 @@ ARCHIVE = b"PK\x03\x04"  # how a zip file begins
 class Checkpoint:
     """What a folder holds, read and checked."""
 
-    network: Network  # in evaluation mode, on no device but the CPU
-    config: NetworkConfig
+    network: Any  # a `Network`, or an XLNet; in evaluation mode
+    config: Any  # its `NetworkConfig`, or `XLNetShape`
     hf_config: dict[str, Any]  # config.json as it was: tokenizers, generation and export need more than the network
 
 

@@ -3,8 +3,7 @@
 `config.json` (how it was made), `model.safetensors`, `tokenizer.json`, `generation_config.json` (how to decode) and
 `README.md` (the model card); what was learnt of the model afterwards is `beside`. Nothing in it is ever unpickled. Each
 file is replaced in one step, so that a reader never sees half of one. A classifier does without the search settings, a
-forecaster also without a tokenizer; labels and the statistics of a series stand in `config.json` (`pooled` reads those
-two).
+forecaster also without a tokenizer; labels and the statistics of a series stand in `config.json`.
 
 Nothing here needs torch but the network itself, when it is asked for.
 """
@@ -12,7 +11,7 @@ Nothing here needs torch but the network itself, when it is asked for.
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from threading import RLock
@@ -24,7 +23,7 @@ from safetensors.numpy import load_file, save_file
 
 from sightline.checkpoint.compiled import COMPUTES, Weights, compiled, fits, is_for_library
 from sightline.checkpoint.layout import read_json
-from sightline.config import DecodeConfig, ModelConfig, RunConfig, check, from_dict
+from sightline.config import WITH_DECODER, DecodeConfig, ModelConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
 from sightline.native.network import Network as CompiledNetwork
@@ -71,25 +70,11 @@ class Trained:
             return self._searchers[compute]
 
     def _build(self) -> None:
-        from sightline.architectures import build_network, with_parameters  # brings torch
+        from sightline.architectures import build_network, build_pooled, with_parameters  # brings torch
 
-        network = with_parameters(build_network, self._config, self._weights, self._origin).to(self._device)
+        build: Any = build_network if self._config.task in WITH_DECODER else build_pooled
+        network = with_parameters(build, self._config, self._weights, self._origin).to(self._device)
         self._network, self._weights, self._searchers = network, {}, {}
-
-
-@dataclass(frozen=True)
-class ModelDirectory:
-    """What the directory of a translation model holds, read and checked."""
-
-    trained: Trained
-    tokenizer: Tokenizer
-    config: RunConfig
-    about: dict[str, Any]  # the rest of config.json: versions, recipe, corpus
-
-    @property
-    def network(self) -> Any:
-        """The torch module, one of `architectures.Network`."""
-        return self.trained.network
 
 
 def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]) -> None:
@@ -155,24 +140,11 @@ def task_of(path: str | Path) -> str:
     return _find_settings(path)[0].model.task
 
 
-def read_model_directory(
-    path: str | Path, device: Any = "cpu", tasks: Sequence[str] = ("translate",)
-) -> ModelDirectory:
-    """Read the translation model in `path`, or one of other `tasks` that has a decoder; `UserError` names what is
-    missing or does not fit.
-
-    `device` is torch's or its name.
-    """
-    config, about = settings_for(tasks, path)
-    trained = Trained(config.model, read_weights(path), str(device), str(Path(path) / WEIGHTS))
-    return ModelDirectory(trained, read_tokenizer(path, config), config, about)
-
-
-def settings_for(tasks: Sequence[str], path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
-    """`read_settings` of a model that was trained for one of `tasks`; `UserError` where there is none."""
+def settings_for(tasks: Sequence[str] | None, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
+    """`read_settings` of a model that was trained for one of `tasks` (None: any); `UserError` where there is none."""
     config, about = _find_settings(path)
     made_for = config.model.task
-    if made_for not in tasks:
+    if tasks and made_for not in tasks:
         use = f"use `sightline {made_for}` with it"
         if made_for == "denoise":
             use = f"a translator starts from it: `sightline train --init {path}`"
@@ -263,3 +235,10 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """The same for an object."""
     write_file(path, lambda draft: draft.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8"))
+
+
+def noted(path: Path, about: Mapping[str, Any], name: str, kind: type) -> Any:
+    """What a task has noted in config.json; `UserError` where it is not there."""
+    if not isinstance(about.get(name), kind):
+        raise UserError(f"{path / CONFIG}: has no '{name}', which a model of its task needs; restore the file")
+    return about[name]

@@ -11,19 +11,20 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sightline.checkpoint.folder import FORMAT, FamilyModel, copy_companions
+from sightline.checkpoint.imported import FORMAT, copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from sightline.checkpoint.trained import CARD, RUN, write_file, write_json, write_text
 from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig
 from sightline.errors import writing
+from sightline.model import Model
 
 
 @dataclass(frozen=True)
 class SameLayout:
     """The folder that a published model came in, with other weights."""
 
-    model: FamilyModel
+    model: Model
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
         """Everything but the weights and the card."""

@@ -160,7 +160,7 @@ def _shortlist_options(commands: Any) -> None:
 def run_shortlist(options: argparse.Namespace) -> None:
     """Write the shortlist of a model."""
     from sightline.checkpoint.beside import write_shortlist
-    from sightline.checkpoint.trained import read_model_directory
+    from sightline.checkpoint.folder import read_folder
     from sightline.data.corpus import parse_corpora
     from sightline.data.prepared import prepare, spool
     from sightline.data.shortlist import learn_shortlist
@@ -171,7 +171,7 @@ def run_shortlist(options: argparse.Namespace) -> None:
 
         folder, tokenizer, data = pieces_of_published(options)
     else:
-        directory = read_model_directory(options.model)
+        directory = read_folder(options.model, tasks=("translate",))
         folder, tokenizer, data = Path(options.model), directory.tokenizer, directory.config.data
     corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
     shortlist = learn_shortlist(corpus, tokenizer.vocab_size, options.candidates, options.frequent)

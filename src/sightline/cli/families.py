@@ -17,18 +17,17 @@ def add(commands: Any) -> None:
 
 def run_import(options: argparse.Namespace) -> None:
     """Read a checkpoint, write it as ours, and say what it is."""
-    import torch
-
-    from sightline.checkpoint.folder import read_family, write_family
+    from sightline.checkpoint.folder import read_folder
     from sightline.checkpoint.hub import folder_of
-    from sightline.checkpoint.layout import is_family
-    from sightline.checkpoint.xlnet import is_xlnet
+    from sightline.checkpoint.imported import write_imported
+    from sightline.checkpoint.layout import CONFIG, is_family, read_json
 
     folder = folder_of(options.source)
-    if is_xlnet(folder):
-        raise UserError(f"{options.source}: an XLNet stays in its layout; all commands read the folder as it is")
     if not is_family(folder):
         raise UserError(f"{options.source}: is no folder in the Hugging Face layout (config.json with a model_type)")
-    model = read_family(folder, torch.device("cpu"))
-    write_family(Path(options.out), model)
-    print(f"{options.out}: {model.config.family}, {model.info()['parameters']:,} parameters")
+    if read_json(folder / CONFIG).get("model_type") == "xlnet":
+        raise UserError(f"{options.source}: an XLNet stays in its layout; all commands read the folder as it is")
+    model = read_folder(folder)
+    write_imported(Path(options.out), model)
+    parameters = sum(parameter.numel() for parameter in model.network.parameters())
+    print(f"{options.out}: {model.config.family}, {parameters:,} parameters")

@@ -26,10 +26,10 @@ def _classify_options(commands: Any) -> None:
 
 def run_classify(options: argparse.Namespace) -> None:
     """Line in, label out."""
-    from sightline.api import load_classifier
+    from sightline.api import load_task
     from sightline.data.prepared import chunks
 
-    model = load_classifier(options.model, options.device)
+    model = load_task("classify", options.model, options.device)
     with output(options.output) as file:
         for lines in chunks(lines_of(options.input, "classify")):
             for found in model.classify(lines):
@@ -50,9 +50,9 @@ def _forecast_options(commands: Any) -> None:
 
 def run_forecast(options: argparse.Namespace) -> None:
     """The values after the last row, one a line."""
-    from sightline.api import load_forecaster
+    from sightline.api import load_task
 
-    model = load_forecaster(options.model, options.device)
+    model: Any = load_task("forecast", options.model, options.device)
     values = model.forecast(options.input)
     with output(options.output) as file:
         file.write(f"step,{model.scaling.target}\n")

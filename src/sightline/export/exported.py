@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sightline.checkpoint.trained import read_model_directory
+from sightline.checkpoint.folder import read_folder
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
@@ -124,7 +124,7 @@ def all_parameters(network: Transformer) -> dict[str, Tensor]:
 
 def read_exported(path: str | Path) -> Exported:
     """The translation model in `path`; `UserError` where there is none, or one that is no Transformer."""
-    directory = read_model_directory(path)
+    directory = read_folder(path, tasks=("translate",))
     if not isinstance(directory.network, Transformer):
         architecture = directory.config.model.architecture
         raise UserError(f"{path}: is a {architecture} model; only Transformers are exported")

@@ -13,7 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sightline.checkpoint.folder import copy_companions, read_family
+from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.imported import copy_companions
 from sightline.checkpoint.layout import CONFIG, read_json
 from sightline.checkpoint.published import read_checkpoint
 from sightline.checkpoint.vocabulary import Vocabulary
@@ -33,8 +34,8 @@ UNKNOWN = ("<unk>", "[UNK]")
 
 def write_back(model: Path, folder: Path) -> str:
     """Write the layout of transformers into `folder`, read it again and compare; what was compared, one line."""
-    found = read_family(model, torch.device("cpu"))
-    write_checkpoint(folder, found.network, found.config, found.hf_config)
+    found = read_folder(model)
+    write_checkpoint(folder, found.network, found.config, found.about)
     copy_companions(model, folder)
     again = read_checkpoint(folder)
     kept = dict(again.network.named_parameters())
@@ -138,7 +139,7 @@ def read_published(model: Path, to: str) -> PublishedModel:
             f"{model}: is a checkpoint of a family ({kind}), and this needs a model that `sightline train` made; "
             f"`{CONVERTER}` takes such a folder, where it was imported after `sightline export --to hf`"
         )
-    found = rewriting(with_verbs(read_family(model, torch.device("cpu"), torch.float32)), model)
+    found = rewriting(with_verbs(read_folder(model, dtype="float32")), model)
     if found.generation.start_id is None or not found.generation.end_ids:
         raise UserError(f"{model}: its files name no mark that an output begins with, or none that it ends with")
     return PublishedModel(found)

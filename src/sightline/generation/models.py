@@ -11,22 +11,21 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
-from sightline.checkpoint.folder import FamilyModel, read_family
+from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import read_json
-from sightline.checkpoint.precision import dtype_for
 from sightline.checkpoint.vocabulary import Vocabulary, fingerprint
-from sightline.checkpoint.xlnet import is_xlnet, read_xlnet
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Hypothesis
 from sightline.decode.streaming import growing_text
 from sightline.decode.translator import Translation
-from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
+from sightline.generation.family_model import FamilyModel
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
 from sightline.generation.label import Label, label
 from sightline.generation.languages import Languages, read_languages
@@ -606,21 +605,12 @@ def _streamed(
     return chosen
 
 
-def with_verbs(model: FamilyModel) -> FamilyModel:
-    """The same model as what it is good for."""
-    kind = kind_of(model.config)
-    return kind(model.network, model.config, model.hf_config, model.path, model.device)
-
-
-def load_family(folder: str | Path, device: str, dtype: str) -> Any:
-    """The model in a folder of a family, with its verbs; arguments as of `sightline.load`."""
+def with_verbs(folder: Folder) -> FamilyModel:
+    """The published model in a folder as what it is good for."""
     from sightline.generation.permutation import PermutationModel
 
-    chosen = choose_device(device)
-    numbers = dtype_for(dtype, chosen)
-    if is_xlnet(folder):
-        return PermutationModel.of(read_xlnet(folder, chosen, numbers))
-    return with_verbs(read_family(folder, chosen, numbers))
+    kind = kind_of(folder.config) if isinstance(folder.config, NetworkConfig) else PermutationModel
+    return kind(folder.network, folder.config, folder.about, folder.path, torch.device(folder.device))
 
 
 def rewriting(model: Any, path: str | Path) -> RewritingModel:

@@ -5,20 +5,21 @@ texts. `write_on`, `perplexity`, `fill` and `embed` are those of every other fam
 network that reads in the order each of them needs. Not here: the network (`sightline.relatives.xlnet`).
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sightline.checkpoint.xlnet import XLNetModel
 from sightline.generation.chat import Messages
+from sightline.generation.family_model import FamilyModel
 from sightline.generation.fill import Filling
 from sightline.generation.models import TextVerbs, fillings, prompt_ids
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
-from sightline.relatives.xlnet import XLNet
+from sightline.relatives.xlnet import XLNet, XLNetShape
 
 BEHIND = ("<sep>", "<cls>")  # what its vocabulary puts behind a text
 
@@ -110,17 +111,22 @@ def _with_a_place(tokens: Int[Tensor, "rows length"]) -> Int[Tensor, "rows longe
     return torch.cat([tokens, tokens.new_zeros(len(tokens), 1)], 1)
 
 
-class PermutationModel(TextVerbs, EmbeddingVerbs, XLNetModel):
+@dataclass(frozen=True)
+class PermutationModel(TextVerbs, EmbeddingVerbs, FamilyModel):
     """XLNet; methods as those of the models that write and of those that read."""
 
-    @classmethod
-    def of(cls, model: XLNetModel) -> "PermutationModel":
-        """The same model with its verbs."""
-        return cls(model.network, model.shape, model.hf_config, model.path, model.device)
+    network: XLNet
+    config: XLNetShape  # type: ignore[assignment]
+    does = "reads texts and writes them on"
+
+    def info(self) -> dict[str, Any]:
+        """What the model is."""
+        parameters = sum(parameter.numel() for parameter in self.network.parameters())
+        return {"family": "xlnet", "parameters": parameters, **asdict(self.config)}
 
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
         """As of `ReadingModel`; masks do not see each other."""
-        top = min(top, self.shape.vocab_size)
+        top = min(top, self.config.vocab_size)
         return fillings(lambda mask_id: Around(self.network, mask_id), text, self.path, self.tokenizer, top)
 
     def encode(self, prompt: str | Messages) -> list[int]:
@@ -142,7 +148,7 @@ class PermutationModel(TextVerbs, EmbeddingVerbs, XLNetModel):
     def make_embedder(self) -> TextEmbedder:
         """What turns texts into vectors."""
         return text_embedder(
-            Whole(self.network), self.tokenizer, self.hf_config, self.shape.d_model, self.max_len, self.path
+            Whole(self.network), self.tokenizer, self.hf_config, self.config.d_model, self.max_len, self.path
         )
 
     @property

@@ -13,11 +13,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.checkpoint.folder import FamilyModel
 from sightline.checkpoint.vocabulary import Vocabulary, marks_around
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, read_image
 from sightline.errors import UserError
+from sightline.generation.family_model import FamilyModel
 from sightline.generation.sides import FamilySide
 from sightline.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
 from sightline.inspect.importance import Example

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.architectures import build_pooled
-from sightline.checkpoint.pooled import ClassifierDirectory
+from sightline.checkpoint.folder import Folder
+from sightline.checkpoint.trained import CONFIG, noted
 from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
 from sightline.data.batching import EndlessStream, cut_padded, walk_epochs
 from sightline.data.first_look import has_header
@@ -179,14 +180,14 @@ class Classifier(Model):
 
     does = "sorts texts"
 
-    def __init__(self, directory: ClassifierDirectory, device: torch.device, path: Path) -> None:
-        self.path = path
+    def __init__(self, directory: Folder) -> None:
+        self.path = directory.path
         self.network = directory.network
         self.tokenizer = directory.tokenizer
-        self.labels = directory.labels
+        self.labels = _labels(directory)
         self.config = directory.config
         self.about = directory.about
-        self.device = device
+        self.device = torch.device(directory.device)
 
     def classify(self, texts: Sequence[str]) -> list[Classification]:
         """A label for each text, in their order. What is beyond `data.max_length` pieces of a text is not read.
@@ -230,3 +231,11 @@ class Classifier(Model):
             **self.about,
             **meaningful(self.config),
         }
+
+
+def _labels(directory: Folder) -> tuple[str, ...]:
+    """Class i is the label i; `UserError` where there are not as many."""
+    labels, n_outputs = noted(directory.path, directory.about, "labels", list), directory.config.model.n_outputs
+    if len(labels) != n_outputs:
+        raise UserError(f"{directory.path / CONFIG}: has {len(labels)} labels, but the model {n_outputs} classes")
+    return tuple(labels)

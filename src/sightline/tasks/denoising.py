@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.trained import ModelDirectory
+from sightline.checkpoint.folder import Folder
 from sightline.config import RunConfig, longest_sequence, meaningful
 from sightline.data.batching import Noise
 from sightline.data.corpus import Corpus, Pair, plain_texts
@@ -70,8 +70,8 @@ class Denoiser(Model):
 
     does = "restores texts, the first stage of a translator"
 
-    def __init__(self, directory: ModelDirectory, path: Path) -> None:
-        self.path = path
+    def __init__(self, directory: Folder) -> None:
+        self.path = directory.path
         self.tokenizer = directory.tokenizer
         self.config = directory.config
         self.about = directory.about

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sightline.architectures import build_pooled
-from sightline.checkpoint.pooled import ForecasterDirectory
+from sightline.checkpoint.folder import Folder
+from sightline.checkpoint.trained import CONFIG, noted
 from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
 from sightline.data.batch import TrainingBatch
 from sightline.data.batching import EndlessStream, walk_epochs
@@ -130,13 +131,13 @@ class Forecaster(Model):
 
     does = "reads time series"
 
-    def __init__(self, directory: ForecasterDirectory, device: torch.device, path: Path) -> None:
-        self.path = path
+    def __init__(self, directory: Folder) -> None:
+        self.path = directory.path
         self.network = directory.network
-        self.scaling = directory.scaling
+        self.scaling = _scaling(directory)
         self.config = directory.config
         self.about = directory.about
-        self.device = device
+        self.device = torch.device(directory.device)
 
     def forecast(self, path: str | Path) -> list[float]:
         """The `data.horizon` values of the target after the last row of a CSV file, in its own units."""
@@ -172,3 +173,11 @@ class Forecaster(Model):
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
         return {"parameters": count_parameters(self.network), **self.about, **meaningful(self.config)}
+
+
+def _scaling(directory: Folder) -> Scaling:
+    said, file = noted(directory.path, directory.about, "series", dict), directory.path / CONFIG
+    try:
+        return Scaling.of(said)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{file}: 'series' is damaged ({type(error).__name__}: {error})") from None

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from sightline.checkpoint.folder import read_family
+from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
@@ -77,7 +76,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
 
 def start_of(path: str) -> RewritingModel:
     """The model to start from, its weights in float32; `UserError` where it does not read a text and write another."""
-    return rewriting(with_verbs(read_family(path, torch.device("cpu"), torch.float32)), path)
+    return rewriting(with_verbs(read_folder(path, dtype="float32")), path)
 
 
 def trainable(network: Transformer, dropout: float) -> Transformer:

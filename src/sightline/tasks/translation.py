@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from sightline.architectures import build_network
-from sightline.checkpoint.trained import CONFIG, ModelDirectory, read_model_directory, read_run
+from sightline.checkpoint.folder import Folder, read_folder
+from sightline.checkpoint.trained import CONFIG, read_run
 from sightline.config import WITH_DECODER, RunConfig, longest_sequence
 from sightline.data.batch import Batch
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
@@ -52,7 +53,7 @@ class TranslationJob:
     about: dict[str, Any]
     train: PreparedCorpus
     valid: PreparedCorpus
-    start: ModelDirectory | None  # whose weights come first
+    start: Folder | None  # whose weights come first
     origin: str  # its path
     links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
     signature: str = ""
@@ -142,7 +143,7 @@ class TranslationJob:
 
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
     """Read, tokenise and check everything a translator is trained on."""
-    start = read_model_directory(request.init, tasks=WITH_DECODER) if request.init else None
+    start = read_folder(request.init, tasks=WITH_DECODER) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
     files, train, valid, held = read_files(request)

@@ -30,7 +30,7 @@ from sightline.native.positions import sinusoids
 from sightline.network.parameters import count_parameters, parameters_of
 from sightline.network.positions import SinusoidalPositions
 from sightline.network.prepared import prepare_for_inference
-from sightline.workers import CHUNK_LINES
+from sightline.verbs import CHUNK_LINES
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 
@@ -186,7 +186,8 @@ def test_threads_are_those_that_torch_would_use(monkeypatch: pytest.MonkeyPatch)
 def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     monkeypatch.setattr(verbs, "usable_cores", lambda: 2)
-    monkeypatch.setattr(verbs, "translate_in_processes", lambda *request: started.append(request[3]) or iter(()))
+    share = "sightline.workers.translate_in_processes"
+    monkeypatch.setattr(share, lambda *request: started.append(request[3]) or iter(()))
     lines, model = ["A dog"] * 2 * CHUNK_LINES, sightline.load(folder, "cpu")
     model.translate_lines(lines, workers=0)
     assert not started

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import sightline
-from sightline.checkpoint.folder import FamilyModel
 from sightline.checkpoint.layout import is_family
 from sightline.cli import main
 from sightline.errors import UserError
+from sightline.generation.family_model import FamilyModel
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 

@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from sightline.checkpoint import trained as module
 from sightline.checkpoint.beside import read_shortlist, write_shortlist
-from sightline.checkpoint.trained import read_model_directory, write_settings, write_weights
+from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
@@ -54,7 +55,7 @@ def translate(model: Transformer, tokenizer: Tokenizer, config: DecodeConfig) ->
 
 
 def test_what_is_written_is_read(folder: Path) -> None:
-    read = read_model_directory(folder)
+    read = read_folder(folder, tasks=("translate",))
     assert not read.network.training
     assert read.config == CONFIG
     assert read.about == {"format": 1, "recipe": "tiny", "torch": torch.__version__}
@@ -64,9 +65,9 @@ def test_what_is_written_is_read(folder: Path) -> None:
 
 
 def test_a_moved_directory_is_the_same_model(folder: Path, tmp_path: Path) -> None:
-    before = read_model_directory(folder)
+    before = read_folder(folder, tasks=("translate",))
     moved = shutil.move(folder, tmp_path / "elsewhere")
-    after = read_model_directory(moved)
+    after = read_folder(moved, tasks=("translate",))
     assert after.config == before.config
     assert translate(after.network, after.tokenizer, after.config.decode) == translate(
         before.network, before.tokenizer, before.config.decode
@@ -91,7 +92,7 @@ def test_what_is_no_weight_is_refused_by_name(folder: Path, dtype: torch.dtype) 
     name = next(iter(arrays))
     save_file({**arrays, name: arrays[name].to(dtype)}, folder / "model.safetensors")
     with pytest.raises(UserError, match=rf"model\.safetensors: {re.escape(name)} holds .*, not floating-point weights"):
-        read_model_directory(folder)
+        read_folder(folder, tasks=("translate",))
 
 
 def test_shared_embeddings_are_stored_once(folder: Path) -> None:
@@ -102,7 +103,7 @@ def test_shared_embeddings_are_stored_once(folder: Path) -> None:
 def test_a_generation_config_changed_by_hand_counts(folder: Path) -> None:
     path = folder / "generation_config.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"beam_size": 2', '"beam_size": 3'), encoding="utf-8")
-    assert read_model_directory(folder).config.decode == replace(CONFIG.decode, beam_size=3)
+    assert read_folder(folder, tasks=("translate",)).config.decode == replace(CONFIG.decode, beam_size=3)
 
 
 def test_a_crash_while_writing_leaves_the_model_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +124,7 @@ def test_a_crash_while_writing_leaves_the_model_before(folder: Path, monkeypatch
 
 def message(path: Path) -> str:
     with pytest.raises(UserError) as caught:
-        read_model_directory(path)
+        read_folder(path, tasks=("translate",))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -188,7 +189,7 @@ def test_damage_is_one_line_that_names_the_file(
 ) -> None:
     damage(folder)
     if not cause:
-        assert read_model_directory(folder).config == CONFIG
+        assert read_folder(folder, tasks=("translate",)).config == CONFIG
         return
     told = message(folder)
     assert file in told
@@ -213,7 +214,7 @@ def test_without_one_near_the_message_says_what_is_wanted(tmp_path: Path) -> Non
 
 def test_loading_leaves_the_callers_random_state_alone(folder: Path) -> None:
     before = torch.get_rng_state()
-    read_model_directory(folder)
+    read_folder(folder, tasks=("translate",))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -233,7 +234,7 @@ def test_a_shortlist_is_one_file_more(folder: Path) -> None:
     read = read_shortlist(folder, TOKENIZER)
     assert np.array_equal(read.frequent, a_shortlist().frequent)
     assert np.array_equal(read.likely, a_shortlist().likely)
-    assert read_model_directory(folder).config == CONFIG
+    assert read_folder(folder, tasks=("translate",)).config == CONFIG
 
 
 def write_for_another_tokenizer(folder: Path) -> None:

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-from sightline.checkpoint.folder import read_family, write_family
+from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.imported import write_imported
 from sightline.config import ModelConfig
 from sightline.errors import UserError
 from sightline.export import hf, run
@@ -130,7 +131,7 @@ def test_other_architectures_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         network = None
         config = type("Config", (), {"model": ModelConfig(architecture="conv")})
 
-    monkeypatch.setattr("sightline.export.exported.read_model_directory", lambda path: Directory)
+    monkeypatch.setattr("sightline.export.exported.read_folder", lambda path, tasks: Directory)
     with pytest.raises(UserError, match="m: is a conv model; only Transformers are exported"):
         read_exported("m")
 
@@ -171,7 +172,7 @@ def test_an_imported_family_goes_back_where_it_came_from(kind: str, changes: dic
     """Tensors, configuration and vocabulary as they were; other formats name who writes them."""
     there, ours, back = tmp_path / "there", tmp_path / "ours", tmp_path / "back"
     write_tiny(there, kind, changes)
-    write_family(ours, read_family(there, torch.device("cpu")))
+    write_imported(ours, read_folder(there))
     report = export_model(ours, "hf", back)
     assert report.endswith("tensors are the same when read back")
     found, wanted = load_file(back / "model.safetensors"), load_file(there / "model.safetensors")

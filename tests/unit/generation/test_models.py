@@ -152,7 +152,6 @@ def test_lengths_of_a_decoder_with_an_encoder_count_its_start_mark(make: Make) -
         ({"n_best": 2, "beam_size": 1}, "n_best = 2 is more than beam_size = 1"),
         ({"max_new_tokens": 0}, "max_new_tokens = 0: must be greater than 0"),
         ({"early_stopping": "soon"}, "unknown value for early_stopping 'soon'"),
-        ({"beam_size": "4"}, "beam_size = '4': must be of type int"),
         ({"stop": [""]}, "stop: an empty string"),
         ({"end_ids": (1,)}, "unknown setting 'end_ids'"),
     ],

@@ -1,0 +1,92 @@
+"""A family's model in a folder: in the Hugging Face layout, or as `sightline import` writes it, which needs no table.
+
+Ours is `config.json` with the axes (`family`) beside the configuration the network came with (`hf`),
+`model.safetensors` with the parameters under our names, and the files of the tokenizer and of sentence-transformers'
+modules as they were.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from sightline.checkpoint.folder import Folder
+from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
+from sightline.checkpoint.modules import module_files
+from sightline.checkpoint.precision import dtype_for, refuse_quantised, widest
+from sightline.checkpoint.published import Checkpoint, open_tensors, read_checkpoint
+from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
+from sightline.checkpoint.vocabulary import read_vocabulary
+from sightline.errors import UserError
+from sightline.network.axes_file import network_config
+from sightline.network.build import tie_head
+from sightline.network.unfilled import build_unfilled, replace_parameter
+
+FORMAT = 1  # as in `trained`
+KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jinja")  # for whoever generates
+
+
+def read_published(folder: Path, device: str, dtype: str) -> Folder:
+    """A model in the Hugging Face layout, or what `sightline import` made of one; arguments as of `read_folder`."""
+    values = read_json(folder / CONFIG)
+    numbers = None if dtype == "file" else dtype_for(dtype, torch.device(device))
+    if values.get("model_type") == "xlnet":
+        from sightline.checkpoint.xlnet import read_xlnet
+
+        found = read_xlnet(folder, values, numbers)
+    else:
+        found = _read_ours(folder, values, numbers) if "family" in values else read_checkpoint(folder, numbers)
+    found.network.to(device)
+    return Folder(
+        folder, found.config, found.hf_config, device, found, lambda: read_vocabulary(folder, found.hf_config)
+    )
+
+
+def write_imported(folder: Path, model: Folder) -> None:
+    """Write a model directory of ours; `UserError` where there is something else already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: is there already; name a new folder")
+    _ = module_files(model.path)  # a UserError before anything is written
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
+    }
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    copy_companions(model.path, folder)
+    values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.about}
+    (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def copy_companions(path: Path, folder: Path) -> None:
+    """What stands beside a network and is read as it is: vocabulary, settings to generate with, modules behind it."""
+    for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
+        if (path / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path / name, folder / name)
+
+
+def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> Checkpoint:
+    if values.get("format") != FORMAT:
+        raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
+    config = network_config(values["family"], str(folder / CONFIG))
+    try:
+        network = build_unfilled(config)
+    except (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{folder / CONFIG}: family: there is no such network ({type(error).__name__}: {reason})"
+        ) from None
+    tensors, own = open_tensors(folder), dict(network.named_parameters())
+    refuse_quantised(folder, tensors)
+    wrong = [name for name in {*own, *tensors} if name not in own or name not in tensors]
+    wrong += [name for name in own if name in tensors and own[name].shape != tensors[name].shape]
+    if wrong:
+        raise UserError(f"{folder / WEIGHTS} does not fit its {CONFIG}: {', '.join(sorted(wrong)[:20])}")
+    dtype = dtype or widest(tensors.values())
+    for name, tensor in tensors.items():
+        replace_parameter(network, name, tensor.to(dtype))
+    tie_head(network, config)
+    return Checkpoint(network, config, values.get("hf", {}))
