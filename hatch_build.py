@@ -19,7 +19,7 @@ class NativeLibrary(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         """What to install before building."""
-        return ["ziglang"] if NATIVE["possible"]() and NATIVE["compiler"]() is None else []
+        return ["ziglang"] if NATIVE["builds"]() and NATIVE["compiler"]() is None else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; a wheel with the library is for this kind of machine only."""
@@ -27,6 +27,6 @@ class NativeLibrary(BuildHookInterface):
         if failure:
             self.app.display_warning(f"sightline: the compiled library was left out: {failure}")
             return
-        build_data["artifacts"].append("/src/sightline/native/_library.so")
+        build_data["artifacts"].append("/src/sightline/native/_library_*.so")
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")

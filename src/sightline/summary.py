@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.checkpoint.beside import SHORTLIST
+from sightline.checkpoint.compiled import described
 from sightline.checkpoint.layout import WEIGHTS, is_family, weight_files
 from sightline.checkpoint.trained import CARD
 from sightline.config import RunConfig
@@ -115,7 +116,7 @@ def _of_family(folder: Path, model: "FamilyModel") -> dict[str, str]:
         "parameters": f"{info['parameters']:,}",
         "vocabulary": f"{info['vocab_size']:,} pieces" if info.get("vocab_size") else "",
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
-        "computed by": f"{'the compiled library' if getattr(model, 'compiled', False) else 'torch'}, "
+        "computed by": f"{described() if getattr(model, 'compiled', False) else 'torch'}, "
         f"in {name_of(dtype_for('auto', model.device) or parameter.dtype)}",
         "saved by": f"transformers {values['transformers_version']}" if values.get("transformers_version") else "",
     }

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.compiled import COMPUTES
+from sightline.checkpoint.compiled import COMPUTES, described
 from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import Draft
@@ -133,6 +133,6 @@ class TranslationVerbs(Model):
 
     @property
     def engine(self) -> str:
-        """What translates, as the model decodes unless a call says otherwise: "the compiled library" or "torch"."""
+        """What translates, as the model decodes unless a call says otherwise: "torch", or the library and its build."""
         compiled = self._device == "cpu" and self._translates_in_threads({})
-        return "the compiled library" if compiled else "torch"
+        return described() if compiled else "torch"

@@ -87,7 +87,7 @@ def test_a_training_and_a_translation_load_nothing_else(path: dict[str, int], tm
     with_torch = loaded(TRAIN + TRANSLATE, tmp_path, native="0")
     assert with_torch - path.keys() == set()
     assert set(ASKED_FOR) <= with_torch
-    assert loaded(TRANSLATE, tmp_path, native="1") - path.keys() == set()
+    assert loaded(TRANSLATE, tmp_path, native="") - path.keys() == set()
 
 
 def loaded(code: str, folder: Path, native: str) -> set[str]:

@@ -15,6 +15,7 @@ import torch
 import sightline
 from sightline.architectures import build_network
 from sightline.checkpoint.beside import write_shortlist
+from sightline.checkpoint.compiled import described
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.cli import main
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig, load_recipe
@@ -96,7 +97,7 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
     ensemble = load(folders, *names)
     assert isinstance(ensemble, Ensemble) and [model.path.name for model in ensemble.models] == list(names)
     compiled = library() is not None and "lstm" not in names
-    assert ensemble.engine == ("the compiled library" if compiled else "torch")
+    assert ensemble.engine == (described() if compiled else "torch")
     assert ensemble.decode_config == sightline.load(folders / names[0], "cpu").decode_config
     own = ensemble._translator.searcher(ensemble.decode_config)
     assert isinstance(own, CompiledEnsemble) == compiled

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sightline.config import ModelConfig, heads_of_layers
-from sightline.native.library import library
+from sightline.native.library import instructions, library
 from sightline.native.network import LANES, Network, Shape
 from sightline.native.positions import sinusoids
 from sightline.network.names import todays_names
@@ -26,6 +26,11 @@ READ = {  # settings of [model] that this module reads, or that mean nothing to 
     "positions", "max_len", "tied_embeddings",
 }  # fmt: skip
 COMPUTES = ("float32", "int8")  # what the library computes with
+
+
+def described() -> str:
+    """What computes, for a reader."""
+    return f"the compiled library ({instructions()})"
 
 
 def is_for_library(c: ModelConfig) -> bool:

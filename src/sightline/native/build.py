@@ -1,5 +1,6 @@
-"""Compile the C sources of this folder into one library; needs nothing but the standard library and a C compiler.
+"""Compile the C sources of this folder, once for each set of instructions that this kind of processor may have.
 
+Needs nothing but the standard library and a C compiler.
 `hatch_build.py` calls it when the package is installed or a wheel is made. By hand, after a change of the sources:
 
     python src/sightline/native/build.py
@@ -15,25 +16,32 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "search.c", "training.c", "team.c")
-ANYWHERE = "processor.c"  # asks what the processor can do, and so must not need it
-LIBRARY = FOLDER / "_library.so"
+ANYWHERE = "scalar"  # the build that runs everywhere, and so the one that asks what the processor can do
+ASKS = "processor.c"
 # Contraction would let a compiler round an expression differently in two places, and results depend on company.
 FLAGS = (
-    "-std=gnu11",
-    "-O3",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-fPIC",
-    "-pthread",
-    "-fvisibility=hidden",
-)
-INSTRUCTIONS = ("-mavx2", "-mfma")
-PROCESSORS = ("x86_64",)
+    "-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-pthread", "-fvisibility=hidden",
+)  # fmt: skip
+# For each kind of processor its sets of instructions, best first, and how a compiler is told of them.
+BUILDS = {
+    "x86_64": {
+        "avx512": ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx2", "-mfma"),
+        "avx2": ("-mavx2", "-mfma"),
+        ANYWHERE: ("-DSCALAR",),
+    },
+    "aarch64": {"dotprod": ("-march=armv8.2-a+dotprod",), "neon": (), ANYWHERE: ("-DSCALAR",)},
+}
+BUILDS["arm64"] = BUILDS["aarch64"]  # as macOS calls it
 
 
-def possible() -> bool:
-    """Whether there are sources for this kind of machine."""
-    return platform.machine() in PROCESSORS and os.name == "posix"
+def builds() -> dict[str, tuple[str, ...]]:
+    """Those of this kind of machine; none where nothing is known of it."""
+    return BUILDS.get(platform.machine(), {}) if os.name == "posix" else {}
+
+
+def library_of(build: str) -> Path:
+    """The library for one set of instructions."""
+    return FOLDER / f"_library_{build}.so"
 
 
 def compiler() -> list[str] | None:
@@ -52,9 +60,11 @@ def compiler() -> list[str] | None:
     return [sys.executable, "-m", "ziglang", "cc"]
 
 
-def flags_of(source: str) -> list[str]:
-    """How one of the sources is compiled."""
-    return list(FLAGS) if source == ANYWHERE else [*FLAGS, *INSTRUCTIONS]
+def call_of(build: str, out: Path) -> list[str]:
+    """What a compiler is asked to make `out` by."""
+    sources = [str(FOLDER / name) for name in (*SOURCES, *((ASKS,) if build == ANYWHERE else ()))]
+    flags = [*FLAGS, *builds()[build], f"-DSIGHTLINE_VERSION={version()}"]
+    return [*flags, "-shared", *sources, "-o", str(out), "-lm"]
 
 
 def version() -> int:
@@ -63,28 +73,24 @@ def version() -> int:
 
 
 def build() -> str:
-    """Compile the library; why not, or nothing if it is there now. One that could not be renewed is taken away."""
-    LIBRARY.unlink(missing_ok=True)
-    if not possible():
+    """Compile every build; why not, or nothing if they are there now. What could not be renewed is taken away."""
+    for path in FOLDER.glob("_library*.so"):
+        path.unlink()
+    if not builds():
         return f"there is none for {platform.system()} on {platform.machine()} yet"
     command = compiler()
     if command is None:
         return "no C compiler was found (gcc, cc, clang, or pip install ziglang)"
-    made = LIBRARY.with_suffix(f".{os.getpid()}")
-    anywhere = made.with_suffix(f"{made.suffix}.o")
-    sources = [str(FOLDER / name) for name in SOURCES]
-    flags = [*flags_of(SOURCES[0]), f"-DSIGHTLINE_VERSION={version()}"]
+    made = {name: library_of(name).with_suffix(f".{os.getpid()}") for name in builds()}
     try:
-        for call in (
-            [*flags_of(ANYWHERE), "-c", str(FOLDER / ANYWHERE), "-o", str(anywhere)],
-            [*flags, "-shared", *sources, str(anywhere), "-o", str(made), "-lm"],
-        ):
-            done = subprocess.run([*command, *call], capture_output=True, text=True)
+        for name, path in made.items():
+            done = subprocess.run([*command, *call_of(name, path)], capture_output=True, text=True)
             if done.returncode:
                 return f"{command[0]} failed: {done.stderr.strip()[-500:]}"
-        made.replace(LIBRARY)
+        for name, path in made.items():
+            path.replace(library_of(name))
     finally:
-        for path in (made, anywhere):
+        for path in made.values():
             path.unlink(missing_ok=True)
     return ""
 
@@ -93,4 +99,4 @@ if __name__ == "__main__":
     failure = build()
     if failure:
         sys.exit(f"the compiled library was not built: {failure}")
-    print(LIBRARY)
+    print(*map(library_of, builds()), sep="\n")

@@ -9,10 +9,11 @@ import warnings
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
 from functools import cache
 
-from sightline.native.build import LIBRARY, version
+from sightline.errors import UserError
+from sightline.native.build import ANYWHERE, FOLDER, builds, library_of, version
 
-REBUILD = f"build it anew with python {LIBRARY.with_name('build.py')}"
-SWITCH = "SIGHTLINE_NATIVE"  # 0 in the environment: do without the library
+REBUILD = f"python {FOLDER / 'build.py'}"
+SWITCH = "SIGHTLINE_NATIVE"  # in the environment: the build to use, 0 for none
 
 
 class Norm(Structure):
@@ -155,19 +156,47 @@ class Inputs(Structure):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library; None where it was not built, this processor lacks its instructions, or the switch says no."""
-    if os.environ.get(SWITCH) == "0" or not LIBRARY.is_file():
+    """The library, built for `instructions`; None where there is none or nobody wants it."""
+    return opened(instructions())
+
+
+@cache
+def instructions() -> str:
+    """The build in use: the best that this processor can run, or the one the environment asks for.
+
+    Nothing where none was built, or the environment says 0. A `UserError` for one that cannot be used here.
+    """
+    wanted = os.environ.get(SWITCH, "")
+    if wanted == "0":
+        return ""
+    if wanted and wanted not in builds():
+        raise UserError(f"{SWITCH} = {wanted} is none of {', '.join((*builds(), '0'))}: choose one, or leave it out")
+    usable = usable_builds()
+    if wanted and wanted not in usable:
+        why = "this processor lacks it" if usable else f"it is not built: {REBUILD}"
+        raise UserError(f"{SWITCH} = {wanted}: {why}")
+    return wanted or next((name for name in usable if name != ANYWHERE), "")
+
+
+def usable_builds() -> list[str]:
+    """The builds that are there and that this processor can run, best first."""
+    asked = opened(ANYWHERE)
+    runs = (lambda name: asked.sightline_runs_here(name.encode())) if asked else (lambda _: False)
+    return [name for name in builds() if runs(name) and opened(name)]
+
+
+@cache
+def opened(name: str) -> ctypes.CDLL | None:
+    """One build. None where it is not there, or for another system; or of other sources, which it says."""
+    if not name or not library_of(name).is_file():
         return None
     try:
-        loaded = ctypes.CDLL(str(LIBRARY))
-    except OSError:  # made for another system
+        loaded = ctypes.CDLL(str(library_of(name)))
+    except OSError:
         return None
-    # What is not of these sources may know no way to ask, and then must not be asked for anything.
-    asked = hasattr(loaded, "sightline_runs_here")
-    if asked and not loaded.sightline_runs_here():
-        return None
-    if not asked or loaded.sightline_version() != version():
-        warnings.warn(f"the compiled library is not of these sources and is left out: {REBUILD}", stacklevel=2)
+    if not hasattr(loaded, "sightline_version") or loaded.sightline_version() != version():
+        again = f"build it anew with {REBUILD}"
+        warnings.warn(f"the compiled library is not of these sources and is left out: {again}", stacklevel=2)
         return None
     return declared(loaded)
 

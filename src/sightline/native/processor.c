@@ -1,23 +1,44 @@
-/* What this processor can do. Compiled without the instructions that the other files are made of: it has to run anywhere.
+/* What this processor can do. In the build that runs anywhere, and so made of none of the instructions it asks for.
    /proc/cpuinfo would speak of the machine, not of an emulator on it, and is missing in many a chroot. */
 
-#include <cpuid.h>
+#include "activations.h"
+
 #include <stdint.h>
+#include <string.h>
 
-enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, AVX2 = 1 << 5, REGISTERS = 6 };
+#ifdef __x86_64__
+#include <cpuid.h>
 
-/* Which registers the system saves: xmm and ymm are bits 1 and 2 of XCR0. */
+enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28 };                                           /* leaf 1, ecx */
+enum { AVX2 = 1 << 5, AVX512 = 1 << 16 | 1 << 17 | 1 << 30, AVX512VL = 1u << 31, VNNI = 1 << 11 }; /* leaf 7, ebx; ecx */
+enum { YMM = 0x06, ZMM = 0xe6 };                                                                     /* of XCR0 */
+
+/* Which registers the system saves. */
 static uint32_t saved_registers(void) {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return low;
 }
 
-/* Whether there are AVX2 and FMA, and a system that keeps their registers. */
-__attribute__((visibility("default"))) int sightline_runs_here(void) {
-    const unsigned needed = FMA | OSXSAVE | AVX;
+static int runs(const char *build) {
+    const unsigned needed = FMA | OSXSAVE | AVX, wide = (unsigned)AVX512 | AVX512VL;
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & needed) != needed) return 0;
-    if ((saved_registers() & REGISTERS) != REGISTERS) return 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & AVX2);
+    const uint32_t saved = saved_registers();
+    if ((saved & YMM) != YMM || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & AVX2)) return 0;
+    if (!strcmp(build, "avx2")) return 1;
+    return !strcmp(build, "avx512") && (saved & ZMM) == ZMM && (b & wide) == wide && (c & VNNI);
 }
+#elif defined(__aarch64__)
+#ifdef __linux__
+#include <sys/auxv.h>
+static int multiplies(void) { return getauxval(AT_HWCAP) >> 20 & 1; } /* HWCAP_ASIMDDP */
+#else
+static int multiplies(void) { return 1; } /* every Mac's */
+#endif
+
+static int runs(const char *build) { return !strcmp(build, "neon") || (!strcmp(build, "dotprod") && multiplies()); }
+#endif
+
+/* Whether this processor has the instructions of a build (BUILDS in build.py), and a system that keeps their registers. */
+EXPORT int sightline_runs_here(const char *build) { return !strcmp(build, "scalar") || runs(build); }

@@ -13,7 +13,6 @@
 #define LARGE_PAGE (2 << 20)
 #define LARGEST 127   /* level of an input */
 #define MOST 258      /* of the levels of one sign in a sum: 127 * 258 < 2^15 */
-#define TALLEST 6     /* rows of a tile */
 #define ROWS 48       /* computed together: their levels stay in the processor's second cache */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -199,8 +198,8 @@ static void finish(const Linear *layer, float *y, int rows, int64_t stride, Acti
     }
 
 /* All rows by all panels, of several at a time where rows are few: one chain alone would wait for each of its additions. */
-#define TILES(SUMS) \
-    for (int p = 0, all = panels(layer), wide = SUMS / MIN(count, TALLEST); p < all;) { \
+#define TILES(SUMS, WIDE) \
+    for (int p = 0, all = panels(layer), wide = WIDE; p < all;) { \
         if (SUMS >= 4 && wide >= 4 && p + 4 <= all) { BY_ROWS(SUMS, 4) p += 4; } \
         else if (SUMS >= 2 && wide >= 2 && p + 2 <= all) { BY_ROWS(SUMS, 2) p += 2; } \
         else { BY_ROWS(SUMS, 1) p += 1; } \
@@ -277,7 +276,7 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
         const int count = MIN(ROWS, rows), relu = kind == RELU;
         for (int r = 0; r < count; r++) scales[r] = round_row(layer, x + r * x_stride, levels + r * depth);
 #define TILE(MR, P) int8_tile(MR, P, layer, levels + r * depth, scales + r, p, y + r * y_stride, y_stride, relu)
-        TILES(INT8_TILE)
+        TILES(INT8_TILE, count > TALLEST ? INT8_TILE / TALLEST : 1)
 #undef TILE
         finish(layer, y, count, y_stride, kind);
     }
@@ -320,7 +319,7 @@ static int apply_float(const Linear *layer, const float *x, int rows, int64_t x_
         if (stopped(scratch)) return -1;
         const int count = MIN(ROWS, rows), relu = kind == RELU;
 #define TILE(MR, P) float_tile(MR, P, layer, x + r * x_stride, x_stride, p, y + r * y_stride, y_stride, relu)
-        TILES(FLOAT_TILE)
+        TILES(FLOAT_TILE, FLOAT_TILE / MIN(count, TALLEST))
 #undef TILE
         finish(layer, y, count, y_stride, kind);
     }

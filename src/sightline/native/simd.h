@@ -15,6 +15,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define PANEL 16 /* outputs that are computed together */
+#define TALLEST 6 /* rows of a tile */
 #define GROUP 16 /* inputs whose products in 8 bits are added at once: see products.c */
 
 /* Sums of a tile stay in registers only where the loops over them are gone. */
@@ -30,6 +31,8 @@ typedef uint32_t u8 __attribute__((vector_size(32)));
 
 #if defined(__AVX2__) && !defined(SCALAR)
 #include "simd_avx2.h"
+#elif defined(__aarch64__) && !defined(SCALAR)
+#include "simd_neon.h"
 #else
 #include "simd_scalar.h"
 #endif

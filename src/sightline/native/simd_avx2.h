@@ -70,26 +70,20 @@ INLINE void transpose8(const f8 in[8], float *to, int64_t stride) {
     }
 }
 
+#ifdef __AVX512VNNI__
+#include "simd_avx512.h"
+#else
+
 /* --- Panels --- */
+
+#include "simd_halves.h"
 
 #define FLOAT_TILE 6 /* panels of sums that there are registers for, in float32 */
 #define INT8_TILE 3  /* and in 8 bits, with those of 16 bits */
 
-typedef struct f16 {
-    f8 low, high;
-} f16;
-
 typedef struct i16 {
     __m256i low, high;
 } i16;
-
-INLINE f16 load16(const float *x) { return (f16){load8(x), load8(x + 8)}; }
-INLINE void store16(float *to, f16 x) { store8(to, x.low), store8(to + 8, x.high); }
-INLINE f16 all16(float x) { return (f16){all8(x), all8(x)}; }
-INLINE f16 add16(f16 a, f16 b) { return (f16){add8(a.low, b.low), add8(a.high, b.high)}; }
-INLINE f16 mul16(f16 a, f16 b) { return (f16){mul8(a.low, b.low), mul8(a.high, b.high)}; }
-INLINE f16 max16(f16 a, f16 b) { return (f16){max8(a.low, b.low), max8(a.high, b.high)}; }
-INLINE f16 fma16(f16 a, f16 b, f16 c) { return (f16){fma8(a.low, b.low, c.low), fma8(a.high, b.high, c.high)}; }
 
 INLINE i16 none16(void) { return (i16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 
@@ -133,3 +127,5 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
         }
     }
 }
+
+#endif

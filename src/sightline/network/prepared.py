@@ -71,6 +71,6 @@ def _in_float32(model: Transformer, compute: str) -> Transformer:
     """The model itself, which computes with what it has; `UserError` where 8 bits are asked of it."""
     if compute == "int8":
         lacks = foreign(model)
-        why = f"lacks a part of this network ({lacks})" if lacks else "is not here: it is for x86-64 with AVX2"
+        why = f"lacks a part of this network ({lacks})" if lacks else "is not here: it needs AVX2 or a 64-bit ARM"
         raise UserError(f"compute = int8 is computed by the compiled library, which {why}; leave it out")
     return model

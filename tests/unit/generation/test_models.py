@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from tiny_families import HEARING
 
 import sightline
+from sightline.checkpoint.compiled import described
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.cli import main
 from sightline.errors import UserError
@@ -398,7 +399,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
     assert "relative_buckets = 32" in everything
     assert not any(absent in everything for absent in ("patch_size", "n_mels", "rotary", "null"))
     by = run(capsys, "info", make("m2m").path, "--device", "cpu").splitlines()[-1]
-    assert by == f"computed by    {'the compiled library' if library() else 'torch'}, in float32"
+    assert by == f"computed by    {described() if library() else 'torch'}, in float32"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sightline.config import ModelConfig
 from sightline.families.sightline import build_model
+from sightline.native import library as c
 from sightline.network.transformer import Transformer
 
 SMALL = {
@@ -59,3 +60,10 @@ def padded() -> Callable[[list[list[int]]], tuple[Tensor, Tensor]]:
         return src, src != 0
 
     return pad
+
+
+@pytest.fixture(params=c.usable_builds())
+def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The library as built for each set of instructions that this processor has."""
+    monkeypatch.setattr(c, "library", lambda: c.opened(request.param))
+    return request.param

@@ -1,6 +1,7 @@
 """Compiling the library: where it is possible it is done, and where not nothing half made is left behind."""
 
 import os
+import platform
 import re
 import runpy
 import shlex
@@ -14,21 +15,23 @@ from typing import Any
 import pytest
 
 from sightline.native import build as original
-from sightline.native.library import SWITCH, library
+from sightline.native.library import SWITCH, usable_builds
 
-AVX2 = not Path("/proc/cpuinfo").is_file() or " avx2 " in Path("/proc/cpuinfo").read_text()
+CPUINFO = Path("/proc/cpuinfo")
+FLAGS = CPUINFO.read_text().split() if CPUINFO.is_file() else []
 CLANG = next((name for name in ("clang", *(f"clang-{n}" for n in range(22, 13, -1))) if shutil.which(name)), "")
 needs_compiler = pytest.mark.skipif(
-    not original.possible() or original.compiler() is None, reason="no C compiler for this kind of machine"
+    not original.builds() or original.compiler() is None, reason="no C compiler for this kind of machine"
 )
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The sources somewhere else, with an old library."""
+    """The sources somewhere else, with old libraries."""
     copy = tmp_path / "native"
-    shutil.copytree(original.FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__", "_library.*"))
-    (copy / "_library.so").write_text("old")
+    shutil.copytree(original.FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__", "_library*"))
+    (copy / "_library.so").write_text("of a version that had one build")
+    (copy / "_library_scalar.so").write_text("old")
     return copy
 
 
@@ -58,14 +61,17 @@ def build_in(folder: Path) -> Any:
 
 
 def made(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir() if path.name.startswith("_library")]
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith("_library"))
 
 
 @needs_compiler
-@pytest.mark.skipif(not AVX2 or os.environ.get(SWITCH) == "0", reason="the library is not for here, or not wanted")
-def test_the_library_is_here() -> None:
+@pytest.mark.skipif(os.environ.get(SWITCH) == "0", reason="nobody wants the library")
+@pytest.mark.parametrize(("build", "needs"), [("avx512", "avx512_vnni"), ("avx2", "avx2"), ("scalar", "")])
+def test_the_library_is_here(build: str, needs: str) -> None:
     """Or every test of it would be skipped, and nobody would notice."""
-    assert library() is not None, "build it: python src/sightline/native/build.py"
+    if build not in original.builds() or (needs and needs not in FLAGS):
+        pytest.skip(f"{build} is not for here")
+    assert build in usable_builds(), "build it: python src/sightline/native/build.py"
 
 
 @needs_compiler
@@ -75,11 +81,12 @@ def test_a_new_library_takes_the_place_of_the_old(
     in_a_hurry = script(f'exec {shlex.join(original.compiler() or [])} "$@" -O0')
     monkeypatch.setenv("CC", str(in_a_hurry))
     assert build_in(folder)["build"]() == ""
-    assert made(folder) == ["_library.so"] and (folder / "_library.so").read_bytes().startswith(b"\x7fELF")
+    assert made(folder) == sorted(original.library_of(name).name for name in original.builds())
+    assert all((folder / name).read_bytes().startswith(b"\x7fELF") for name in made(folder))
 
 
 @pytest.mark.usefixtures("no_compiler")
-@pytest.mark.skipif(not original.possible(), reason="there is no library for this kind of machine")
+@pytest.mark.skipif(not original.builds(), reason="there is no library for this kind of machine")
 def test_without_a_compiler(folder: Path) -> None:
     """An old library is taken away, for it may not fit the Python beside it."""
     code = build_in(folder)
@@ -94,10 +101,10 @@ def test_on_another_kind_of_machine(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert made(folder) == []
 
 
-@pytest.mark.skipif(not original.possible(), reason="there is no library for this kind of machine")
+@pytest.mark.skipif(not original.builds(), reason="there is no library for this kind of machine")
 def test_a_compiler_that_fails(folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what it was to write is written."""
-    written = 'for name; do case "$name" in *_library.*) echo half > "$name";; esac; done'
+    written = 'for name; do case "$name" in *_library*) echo half > "$name";; esac; done'
     broken = script(f"{written}\necho out of luck >&2\nexit 3")
     monkeypatch.setenv("CC", f"{broken} -m64")
     failure = build_in(folder)["build"]()
@@ -123,14 +130,16 @@ def test_the_compiler_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 @needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the instructions of x86-64")
+@pytest.mark.parametrize(("build", "sums"), [("avx2", 12), ("avx512", 24)])
 @pytest.mark.parametrize("name", ["gcc", CLANG or "clang"])
-def test_the_sums_of_a_tile_stay_in_registers(name: str, tmp_path: Path) -> None:
+def test_the_sums_of_a_tile_stay_in_registers(name: str, build: str, sums: int, tmp_path: Path) -> None:
     """Whoever compiles: in memory, products in float32 take four times as long."""
     if not shutil.which(name):
         pytest.skip(f"needs {name}")
     out = tmp_path / "products.s"
-    call = [name, *original.flags_of("products.c"), "-DSIGHTLINE_VERSION=0", "-S"]
+    call = [name, *original.FLAGS, *original.builds()[build], "-DSIGHTLINE_VERSION=0", "-S"]
     subprocess.run([*call, str(original.FOLDER / "products.c"), "-o", str(out)], check=True)
     blocks = re.split(r"^\.L\w+:", out.read_text(), flags=re.MULTILINE)
-    sums_and_stores = [(b.count("vfmadd"), len(re.findall(r"vmov\w+\s+%ymm\d+, [^%]*\(", b))) for b in blocks]
-    assert (12, 0) in sums_and_stores  # six rows by a panel of two registers
+    sums_and_stores = [(b.count("vfmadd"), len(re.findall(r"vmov\w+\s+%[yz]mm\d+, [^%]*\(", b))) for b in blocks]
+    assert (sums, 0) in sums_and_stores  # of six rows

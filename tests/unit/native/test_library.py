@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sightline.errors import UserError
 from sightline.native import library as c
-from sightline.native.build import ANYWHERE, FLAGS, FOLDER, compiler, flags_of, possible
+from sightline.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, builds, compiler
 from sightline.native.network import ACTIVATIONS
 from sightline.native.settings import ENDINGS
 
@@ -54,12 +56,12 @@ def layout(structure: type[ctypes.Structure]) -> str:
 def judge(claims: str, folder: Path) -> str:
     """What a C compiler finds wrong."""
     (folder / "claims.c").write_text(f'#include "search.c"\n#include <stddef.h>\n{claims}\n')
-    flags = [flag for flag in flags_of("search.c") if flag != "-O3"]
+    flags = [flag for flag in (*FLAGS, *builds()[ANYWHERE]) if flag != "-O3"]
     call = [*(compiler() or []), *flags, "-fsyntax-only", f"-I{FOLDER}", str(folder / "claims.c")]
     return subprocess.run(call, capture_output=True, text=True).stderr
 
 
-@pytest.mark.skipif(not possible() or compiler() is None, reason="no C compiler for this kind of machine")
+@pytest.mark.skipif(not builds() or compiler() is None, reason="no C compiler for this kind of machine")
 def test_structures_are_as_c_lays_them_out(tmp_path: Path) -> None:
     assert len(structures()) >= 9
     assert judge("\n".join(map(layout, structures())), tmp_path) == ""
@@ -84,14 +86,47 @@ def test_without_the_library_the_text_is_the_same(capsys: pytest.CaptureFixture[
     assert without == found and found != [[[]]] * 3
 
 
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is remembered of what was found before."""
+    for name in ("opened", "instructions", "library"):
+        monkeypatch.setattr(c, name, getattr(c, name).__wrapped__)
+
+
 def test_where_there_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not built, or built for another kind of machine: then there is none, and no error."""
+    """Not built, or built for another kind of machine: then there is none, and no error unless one was asked for."""
     monkeypatch.delenv(c.SWITCH, raising=False)
-    load = c.library.__wrapped__  # without what is remembered
-    monkeypatch.setattr(c, "LIBRARY", tmp_path / "_library.so")
-    assert load() is None
-    (tmp_path / "_library.so").write_text("of another system")
-    assert load() is None
+    monkeypatch.setattr(c, "library_of", lambda name: tmp_path / name)
+    fresh(monkeypatch)
+    assert c.library() is None
+    for name in builds():
+        (tmp_path / name).write_text("of another system")
+    assert c.library() is None and c.usable_builds() == []
+    monkeypatch.setenv(c.SWITCH, ANYWHERE)
+    if builds():
+        with pytest.raises(UserError, match=rf"SIGHTLINE_NATIVE = {ANYWHERE}: it is not built: python .*build\.py"):
+            c.library()
+
+
+@pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is not here")
+def test_one_build_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the environment; the best that the processor can run if it says nothing, torch before plain C."""
+    fresh(monkeypatch)
+    usable = c.usable_builds()
+    for name in usable:
+        monkeypatch.setenv(c.SWITCH, name)
+        assert c.instructions() == name and c.library() is not None
+    for switch, chosen in (("0", ""), ("", next((name for name in usable if name != ANYWHERE), ""))):
+        monkeypatch.setenv(c.SWITCH, switch)
+        assert c.instructions() == chosen
+    monkeypatch.setattr(c, "usable_builds", lambda: [ANYWHERE])
+    assert c.instructions() == ""
+    monkeypatch.setenv(c.SWITCH, usable[0])
+    if usable[0] != ANYWHERE:
+        with pytest.raises(UserError, match=f"^SIGHTLINE_NATIVE = {usable[0]}: this processor lacks it$"):
+            c.instructions()
+    monkeypatch.setenv(c.SWITCH, "avx3")
+    with pytest.raises(UserError, match=r"^SIGHTLINE_NATIVE = avx3 is none of .*scalar, 0: choose one, or "):
+        c.instructions()
 
 
 CPUID = """
@@ -106,38 +141,41 @@ static int answer(unsigned leaf, unsigned *a, unsigned *b, unsigned *c, unsigned
 """
 
 
-@pytest.mark.skipif(not possible() or compiler() is None, reason="no C compiler for this kind of machine")
+x86_64 = pytest.mark.skipif(platform.machine() != "x86_64" or compiler() is None, reason="no C compiler, or no x86-64")
+
+
+@x86_64
+@pytest.mark.skipif("avx512" not in c.usable_builds(), reason="the system keeps fewer registers")
 @pytest.mark.parametrize(
     ("leaf", "bits", "runs"),
-    [(9, 0, True), (7, 1 << 5, False), (1, 1 << 12, False), (1, 1 << 27, False), (1, 1 << 28, False)],
-    ids=["all", "AVX2", "FMA", "OSXSAVE", "AVX"],
+    [
+        (9, 0, ["avx512", "avx2", "scalar"]),
+        *((7, bit, ["avx2", "scalar"]) for bit in (1 << 16, 1 << 17, 1 << 30, 1 << 31, 1 << 11)),
+        *((7, 1 << 5, ["scalar"]), (1, 1 << 12, ["scalar"]), (1, 1 << 27, ["scalar"]), (1, 1 << 28, ["scalar"])),
+    ],
+    ids=["all", "F", "DQ", "BW", "VL", "VNNI", "AVX2", "FMA", "OSXSAVE", "AVX"],
 )
-@pytest.mark.skipif(c.library() is None, reason="this processor lacks the instructions")
-def test_the_processor_itself_is_asked(
-    leaf: int, bits: int, runs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_processor_itself_is_asked(leaf: int, bits: int, runs: list[str], tmp_path: Path) -> None:
     """Not what the system says of it: an emulator and a chroot know better."""
     (tmp_path / "cpuid_answers.h").write_text(CPUID)
     answers = [f"-DWITHOUT_LEAF={leaf}", f"-DWITHOUT_BITS={bits}u", "-include", str(tmp_path / "cpuid_answers.h")]
-    made = tmp_path / "_library.so"
-    call = [*(compiler() or []), *FLAGS, *answers, "-shared", str(FOLDER / ANYWHERE), "-o", str(made)]
+    made = tmp_path / "asked.so"
+    call = [*(compiler() or []), *FLAGS, *answers, "-shared", str(FOLDER / ASKS), "-o", str(made)]
     subprocess.run(call, check=True)
-    monkeypatch.setattr(c, "LIBRARY", made)
-    if runs:  # there is nothing else in it
-        with pytest.raises(AttributeError, match="sightline_version"):
-            c.library.__wrapped__()
-    else:
-        assert c.library.__wrapped__() is None
+    asked = ctypes.CDLL(str(made))
+    assert [name for name in (*builds(), "neon", "") if asked.sightline_runs_here(name.encode())] == runs
 
 
-@pytest.mark.skipif(not possible() or compiler() is None, reason="no C compiler for this kind of machine")
-def test_who_asks_the_processor_needs_none_of_its_instructions(tmp_path: Path) -> None:
+@x86_64
+def test_the_build_for_any_processor_needs_no_instructions_of_some(tmp_path: Path) -> None:
     """No register of theirs, nor any instruction in their encoding."""
 
-    def assembled(name: str) -> str:
-        call = [*(compiler() or []), *flags_of(name), "-S", str(FOLDER / name), "-o", str(tmp_path / "out.s")]
+    def assembled(name: str, build: str) -> str:
+        flags = [*FLAGS, *builds()[build], "-DSIGHTLINE_VERSION=0", "-S"]
+        call = [*(compiler() or []), *flags, str(FOLDER / name), "-o", str(tmp_path / "out.s")]
         subprocess.run(call, check=True)
         return (tmp_path / "out.s").read_text()
 
-    vector = re.compile(r"%[xyz]mm|^\s+v[a-z0-9]+\s", re.MULTILINE)
-    assert vector.search(assembled("attention.c")) and not vector.search(assembled(ANYWHERE))
+    vector = re.compile(r"%[yz]mm|^\s+v[a-z0-9]+\s", re.MULTILINE)
+    assert vector.search(assembled("attention.c", "avx2"))
+    assert not [name for name in (*SOURCES, ASKS) if vector.search(assembled(name, ANYWHERE))]

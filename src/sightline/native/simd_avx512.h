@@ -1,0 +1,50 @@
+/* See simd.h: a panel in one register, where there are AVX-512 and VNNI. f8 is that of AVX2, with twice the registers. */
+
+#define FLOAT_TILE 24
+#define INT8_TILE 24
+
+typedef __m512 f16;
+typedef __m512i i16;
+
+INLINE f16 load16(const float *x) { return _mm512_loadu_ps(x); }
+INLINE void store16(float *to, f16 x) { _mm512_storeu_ps(to, x); }
+INLINE f16 all16(float x) { return _mm512_set1_ps(x); }
+INLINE f16 add16(f16 a, f16 b) { return _mm512_add_ps(a, b); }
+INLINE f16 mul16(f16 a, f16 b) { return _mm512_mul_ps(a, b); }
+INLINE f16 max16(f16 a, f16 b) { return _mm512_max_ps(a, b); }
+INLINE f16 fma16(f16 a, f16 b, f16 c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE i16 none16(void) { return _mm512_setzero_si512(); }
+INLINE f16 less16(i16 sums, const int32_t *numbers) {
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_loadu_si512(numbers)));
+}
+
+/* `vpdpbusd` multiplies and adds four neighbours in 32 bits. Where few sums would wait for each other, those of a group are
+   made apart. */
+INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
+    const int apart = ROWS * P < 4;
+    i16 sums[TALLEST][4];
+    UNROLL(4)
+    for (int g = 0; g < GROUP / 4; g++) {
+        i16 weights[4];
+        UNROLL(4)
+        for (int p = 0; p < P; p++) {
+            const int8_t *at = w + PANEL * (p * depth + 4 * g);
+            weights[p] = _mm512_load_si512(at);
+            if (P > 1) __builtin_prefetch(at + P * PANEL * depth, 0, 2); /* the next panels, to the second cache */
+        }
+        UNROLL(TALLEST)
+        for (int r = 0; r < ROWS; r++) {
+            int32_t four;
+            memcpy(&four, x + r * depth + 4 * g, 4);
+            UNROLL(4)
+            for (int p = 0; p < P; p++) {
+                i16 *sum = apart ? &sums[r][p] : &total[r][p];
+                *sum = _mm512_dpbusd_epi32(apart && !g ? none16() : *sum, _mm512_set1_epi32(four), weights[p]);
+            }
+        }
+    }
+    UNROLL(TALLEST)
+    for (int r = 0; apart && r < ROWS; r++)
+        UNROLL(4)
+        for (int p = 0; p < P; p++) total[r][p] = _mm512_add_epi32(total[r][p], sums[r][p]);
+}

@@ -1,0 +1,13 @@
+/* See simd.h: a panel of two f8, where registers are no wider. */
+
+typedef struct f16 {
+    f8 low, high;
+} f16;
+
+INLINE f16 load16(const float *x) { return (f16){load8(x), load8(x + 8)}; }
+INLINE void store16(float *to, f16 x) { store8(to, x.low), store8(to + 8, x.high); }
+INLINE f16 all16(float x) { return (f16){all8(x), all8(x)}; }
+INLINE f16 add16(f16 a, f16 b) { return (f16){add8(a.low, b.low), add8(a.high, b.high)}; }
+INLINE f16 mul16(f16 a, f16 b) { return (f16){mul8(a.low, b.low), mul8(a.high, b.high)}; }
+INLINE f16 max16(f16 a, f16 b) { return (f16){max8(a.low, b.low), max8(a.high, b.high)}; }
+INLINE f16 fma16(f16 a, f16 b, f16 c) { return (f16){fma8(a.low, b.low, c.low), fma8(a.high, b.high, c.high)}; }

@@ -1,0 +1,199 @@
+/* What a build of the library yields, as one hash a line: products, activations, attention and its gradients, dropout,
+   the softmax of a loss, whole searches. Inputs come from a generator of its own, so every processor must print the same.
+
+       kernels LIBRARY */
+
+#include "attention.h"
+#include "search.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *opened;
+
+static void *function(const char *name) {
+    void *found = dlsym(opened, name);
+    if (!found) fprintf(stderr, "%s is missing\n", name), exit(1);
+    return found;
+}
+
+#define CALL(name) ((__typeof__(&name))function(#name))
+
+/* --- Numbers in, hashes out --- */
+
+static uint32_t state = 1;
+
+static uint32_t drawn(void) { return (state = state * 1664525u + 1013904223u) >> 8; }
+
+static float number(void) { return (float)drawn() / (1 << 23) - 1; }
+
+static float *numbers(int64_t n, float size) {
+    float *x = malloc(4 * (size_t)n);
+    for (int64_t i = 0; i < n; i++) x[i] = size * number();
+    return x;
+}
+
+static uint64_t hashed(uint64_t hash, const void *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static void show(const char *what, const void *bytes, size_t size) {
+    printf("%s %016llx\n", what, (unsigned long long)hashed(0xcbf29ce484222325u, bytes, size));
+}
+
+static void show_floats(const char *what, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) fprintf(stderr, "%s: no number\n", what), exit(1);
+    show(what, x, 4 * (size_t)n);
+}
+
+/* --- Products --- */
+
+static const Linear *layer(int d_out, int d_in, int int8, int after_relu) {
+    float *weight = numbers((int64_t)d_out * d_in, 1 / sqrtf(d_in)), *bias = numbers(d_out, 1);
+    const Linear *made = CALL(sightline_linear)(weight, bias, d_out, d_in, int8, after_relu);
+    free(weight), free(bias);
+    return made;
+}
+
+static void products(void) {
+    static const int shapes[][2] = {{1, 8}, {17, 100}, {48, 64}, {203, 512}, {64, 36}};
+    for (int s = 0; s < 5; s++)
+        for (int kind = 0; kind < 3; kind++) {
+            const int d_out = shapes[s][0], d_in = shapes[s][1];
+            const Linear *linear = layer(d_out, d_in, kind > 0, kind > 1);
+            float *x = numbers(101 * d_in, 3), *y = malloc(4 * 101 * (size_t)d_out);
+            for (int i = 0; kind > 1 && i < 101 * d_in; i++) x[i] = fabsf(x[i]);
+            for (int rows = 1; rows <= 101; rows += rows < 8 ? 1 : 31) {
+                char what[64];
+                sprintf(what, "%s %d rows %d to %d", kind ? "int8" : "float32", rows, d_in, d_out);
+                if (CALL(sightline_apply)(linear, x, rows, y)) exit(1);
+                show_floats(what, y, (int64_t)rows * d_out);
+            }
+            free(x), free(y);
+        }
+}
+
+/* 1 + 2^-23 and a little less than half a unit of its last place: in double precision that little is lost, and float would
+   then round up. */
+static void rounded_once(void) {
+    const float unit = 1 / 8388608.0f, weight[8] = {1 + unit, 1 - 1 / 32768.0f}, x[8] = {1, unit / 2 * (1 + 1 / 32768.0f)};
+    const Linear *linear = CALL(sightline_linear)(weight, NULL, 1, 8, 0, 0);
+    float y;
+    if (CALL(sightline_apply)(linear, x, 1, &y) || y != 1 + unit) fprintf(stderr, "rounded twice: %a\n", y), exit(1);
+}
+
+static void activations(void) {
+    for (int kind = RELU; kind <= SILU; kind++) {
+        float *x = numbers(1003, 20);
+        char what[32];
+        sprintf(what, "activation %d", kind);
+        CALL(sightline_activate)(kind, x, 1003);
+        show_floats(what, x, 1003);
+        free(x);
+    }
+}
+
+/* --- Training --- */
+
+static void training(void) {
+    static const int32_t queries[] = {0, 5, 6, 23, 55}, keys[] = {0, 9, 10, 27, 59};
+    enum { HEADS = 2, D_K = 16, D_V = 24, ROWS = 59, WIDTH = HEADS * 24 };
+    float *q = numbers(ROWS * WIDTH, 2), *k = numbers(ROWS * WIDTH, 2), *v = numbers(ROWS * WIDTH, 1);
+    float *weights = calloc(HEADS * ROWS * 64, 4), *out = calloc(ROWS * WIDTH, 4), *by = numbers(ROWS * WIDTH, 1);
+    float *gradients = calloc(3 * ROWS * WIDTH, 4);
+    const Inputs in = {q, k, v, HEADS * D_K, HEADS * D_K, HEADS * D_V};
+    const Inputs to = {gradients, gradients + ROWS * WIDTH, gradients + 2 * ROWS * WIDTH, WIDTH, WIDTH, WIDTH};
+    for (int causal = 0; causal < 2; causal++) {
+        const Packing packing = {queries, causal ? queries : keys, 4, causal, HEADS, D_K, D_V};
+        if (CALL(sightline_attend)(&packing, &in, weights, out, 1)) exit(1);
+        show_floats("attention", out, 55 * HEADS * D_V);
+        if (CALL(sightline_attend_backward)(&packing, &in, weights, by, &to, 1)) exit(1);
+        show_floats("attention's gradients", gradients, 3 * ROWS * WIDTH);
+    }
+    void (*drop)(const float *, const float *, int64_t, int, float, int64_t, float *, int) = function("sightline_drop");
+    void (*softmax)(float *, int64_t, int64_t, float *, int) = function("sightline_softmax");
+    float *x = numbers(40001, 5), *dropped = malloc(4 * 40001), normalizers[40];
+    drop(x, NULL, 7, 6554, 1.25f, 40001, dropped, 1);
+    show_floats("dropout", dropped, 40001);
+    drop(x, x, 8, 6554, 1.25f, 40001, dropped, 1);
+    show_floats("dropout and residual", dropped, 40001);
+    softmax(x, 40, 1000, normalizers, 1);
+    show_floats("softmax", x, 40000), show_floats("normalizers", normalizers, 40);
+}
+
+/* --- Searches --- */
+
+enum { D = 64, D_FF = 100, HEADS = 4, VOCABULARY = 203, SENTENCES = 7, LONGEST = 30 };
+
+static Norm norm(int rms) {
+    float *weight = numbers(D, 0.3f);
+    for (int i = 0; i < D; i++) weight[i] += 1;
+    return (Norm){weight, rms ? NULL : numbers(D, 0.3f), 1e-5f};
+}
+
+static Layer *layers(int int8, Activation activation, int rms) {
+    Layer *made = calloc(2, sizeof(Layer));
+    for (int l = 0; l < 2; l++) {
+        const Attention self = {HEADS, 16, 16, layer(3 * D, D, int8, 0), NULL, layer(D, D, int8, 0), norm(rms)};
+        const Attention cross = {HEADS, 16, 16, layer(D, D, int8, 0), layer(2 * D, D, int8, 0), layer(D, D, int8, 0), norm(rms)};
+        const int gated = activation == SILU;
+        const Linear *up = layer((1 + gated) * D_FF, D, int8, 0), *down = layer(D, D_FF, int8, activation == RELU);
+        made[l] = (Layer){self, cross, {up, down, norm(rms), activation}};
+    }
+    return made;
+}
+
+static Transformer transformer(int int8, Activation activation, int norm_first) {
+    const float *positions = numbers(64 * D, 0.5f), *rows = numbers(VOCABULARY * D, 1);
+    const Embeddings embeddings = {rows, positions, norm_first ? (Norm){0} : norm(0), 2, -1};
+    Transformer t = {D, norm_first, 2, 2, embeddings, embeddings, NULL, NULL, {0}, {0}, NULL};
+    t.encoder = layers(int8, activation, norm_first), t.decoder = layers(int8, activation, norm_first);
+    if (norm_first) t.encoder_norm = norm(1), t.decoder_norm = norm(1);
+    t.output = layer(VOCABULARY, D, int8, 0);
+    return t;
+}
+
+static void search(const Transformer *t, int beam_size, const char *what) {
+    static const int32_t lengths[SENTENCES] = {5, 1, 12, 9, 3, 20, 2}, ends[] = {2};
+    int32_t pieces[52], min_length[SENTENCES], max_length[SENTENCES];
+    for (int i = 0; i < 52; i++) pieces[i] = 3 + (int32_t)(drawn() % (VOCABULARY - 3));
+    for (int i = 0; i < SENTENCES; i++) min_length[i] = 2, max_length[i] = LONGEST - i;
+    const Options options = {beam_size, beam_size, 1, 0, 0, 0, {ends, 1}, {NULL, 0}, {NULL, 0}, UNSURPASSED, 0.6f};
+    const Limits limits = {min_length, max_length, NULL, 0};
+    const int n = SENTENCES * beam_size;
+    int32_t *tokens = calloc(n * LONGEST, 4), *found_lengths = calloc(n, 4);
+    float *each = calloc(n * LONGEST, 4), *log_probs = calloc(n, 4), *scores = calloc(n, 4);
+    const Found found = {tokens, found_lengths, each, log_probs, scores, LONGEST};
+    Decoding *decoding = CALL(sightline_start)(t, pieces, lengths, SENTENCES, NULL);
+    const Members members = {&decoding, &t->output, 1};
+    if (!decoding || CALL(sightline_search)(&members, NULL, NULL, &options, &limits, &found)) exit(1);
+    show(what, tokens, 4 * (size_t)n * LONGEST);
+    show_floats(what, each, (int64_t)n * LONGEST), show_floats(what, scores, n);
+    CALL(sightline_end)(decoding);
+    free(tokens), free(found_lengths), free(each), free(log_probs), free(scores);
+}
+
+static void searches(void) {
+    static const Activation kinds[] = {RELU, GELU, SILU};
+    for (int i = 0; i < 6; i++) {
+        const int int8 = i % 2, norm_first = i == 4 || i == 5;
+        const Transformer t = transformer(int8, kinds[i / 2], norm_first);
+        for (int beam_size = 1; beam_size <= 4; beam_size += 3) {
+            char what[64];
+            sprintf(what, "search %s activation %d beam %d", int8 ? "int8" : "float32", kinds[i / 2], beam_size);
+            search(&t, beam_size, what);
+        }
+    }
+}
+
+int main(int count, char **arguments) {
+    opened = count == 2 ? dlopen(arguments[1], RTLD_NOW) : NULL;
+    if (!opened) return fprintf(stderr, "usage: kernels LIBRARY: %s\n", count == 2 ? dlerror() : ""), 2;
+    products(), rounded_once(), activations(), training(), searches();
+    return 0;
+}
