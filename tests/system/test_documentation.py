@@ -132,7 +132,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "path/to/llama": checkpoint("llama"),
     "path/to/bert": checkpoint("bert", marks=["[MASK]"], mask_token="[MASK]"),
     "path/to/vit": checkpoint("vit"),
-    "path/to/whisper": checkpoint("whisper", generation=HEARING),
+    "path/to/whisper": checkpoint("whisper", {"max_source_positions": 150}, generation=HEARING),
     "picture.jpg": picture,
     "talk.flac": sound,
     "DIR": Path.mkdir,  # corpora of the study: each is used where it is there, and here is none
@@ -191,6 +191,8 @@ def translated(words: list[str], out: str) -> bool:
 
 
 def inspected(words: list[str], out: str) -> bool:
+    if out_of(words).endswith(".png"):
+        return Path(out_of(words)).read_bytes().startswith(b"\x89PNG")
     return "cross attention, layer 2:" in out if "text" in words else "<html" in written(words, out)
 
 

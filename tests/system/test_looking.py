@@ -146,6 +146,13 @@ def test_xlnet_says_in_one_line_why_not(command: str, cli: Cli, tmp_path: Path) 
 # --- What stands along the axes
 
 
+@pytest.mark.parametrize(("family", "start"), [("marian", "<pad>"), ("t5", "<pad>"), ("m2m_100", "</s>")])
+def test_the_first_input_is_called_by_the_start_mark_of_the_folder(family: str, start: str, made: Any) -> None:
+    model = loaded(made(family))
+    model = model.between("de", "fr") if family == "m2m_100" else model
+    assert model.attend(TEXT).read[0] == start
+
+
 def test_a_decoder_reads_a_text_and_says_what_comes_next(made: Callable[..., Path]) -> None:
     model = loaded(made("gpt2"))
     record, trace = model.look_inside(TEXT)
