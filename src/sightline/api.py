@@ -6,7 +6,6 @@ one of these things where the compiled library can translate (`checkpoint.compil
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
 from pkgutil import resolve_name
@@ -18,7 +17,7 @@ from sightline.checkpoint.trained import Trained
 from sightline.config import longest_sequence, meaningful
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import EncoderDecoder
-from sightline.decode.translator import Translation, Translator
+from sightline.decode.translator import Translator
 from sightline.device import choose_device, device_name
 from sightline.errors import UserError
 from sightline.model import Model
@@ -252,8 +251,3 @@ def train(
 def _as_written(value: Any) -> str:
     """A value of Python as `--set` takes it."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def as_record(translation: Translation) -> dict[str, Any]:
-    """A translation as plain data, ready for JSON."""
-    return asdict(translation)

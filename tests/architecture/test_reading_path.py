@@ -24,7 +24,7 @@ from architecture.reading_path import (
     table,
 )
 
-AT_MOST = 8_100  # lines of code, to the next hundred; the goal is 4,500
+AT_MOST = 8_000  # lines of code, to the next hundred; the goal is 4,500
 ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it meets nothing of these
     "sightline.baselines",
     "sightline.cli.generate",
@@ -36,6 +36,8 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.data.noise",
     "sightline.data.series",
     "sightline.data.split",
+    "sightline.decode.sampling",
+    "sightline.drafting",
     "sightline.evaluate.classes",
     "sightline.evaluate.forecasts",
     "sightline.evaluate.significance",
@@ -47,6 +49,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.classification",
     "sightline.tasks.denoising",
     "sightline.tasks.forecasting",
+    "sightline.workers",
     "sightline.tasks.published",
     "sightline.tasks.resuming",
     "sightline.tasks.starting",

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from itertools import islice, tee
 from typing import TYPE_CHECKING, Any
 
@@ -100,10 +101,8 @@ def _stdin_lines() -> Iterator[str]:
 def format_translation(translation: "Translation", style: str, links: str | None = None) -> str:
     """One line: a JSON object, or the text and its alternatives between tabs; with word links if there are any."""
     if style == "jsonl":
-        from sightline.api import as_record
-
         alignment = {} if links is None else {"alignment": links}
-        return json.dumps({**as_record(translation), **alignment}, ensure_ascii=False)
+        return json.dumps({**asdict(translation), **alignment}, ensure_ascii=False)
     texts = [translation.text, *(other.text for other in translation.alternatives)]
     line = "\t".join(texts) if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
     return line if links is None else f"{line} ||| {links}"

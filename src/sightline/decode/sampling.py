@@ -9,7 +9,31 @@ import torch
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
-from sightline.decode.contract import SearchOptions
+from sightline.decode.constraints import Limits
+from sightline.decode.contract import Hypothesis, SearchOptions
+from sightline.decode.search import Cache, Paths, Step, start_paths, walk
+
+
+def sample(
+    step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Int[Tensor, " batch"]
+) -> list[list[Hypothesis]]:
+    """`options.n_best` independent samples per sentence, best score first.
+
+    `streams` numbers the random stream of each sentence. Scores are the model's, whatever the temperature.
+    """
+    batch, device = len(streams), streams.device
+    sentence = torch.arange(batch, device=device).repeat_interleave(options.n_best)
+    copy = torch.arange(options.n_best, device=device).repeat(batch)
+    if options.n_best > 1:
+        cache.select(sentence)
+    paths = start_paths(sentence, limits.repeat(options.n_best), streams[sentence], copy)
+
+    def pick(log_probs: Tensor, paths: Paths) -> Tensor:
+        position = paths.tokens.size(1)
+        return draw(log_probs, stream_uniforms(options.seed, paths.stream, paths.copy, position), options)
+
+    found = walk(step, cache, paths, options, pick)
+    return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
 
 
 def draw(

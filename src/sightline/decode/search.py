@@ -1,4 +1,4 @@
-"""Autoregressive decoding: greedy search, beam search and sampling over a step function; section 6.1 of the paper.
+"""Autoregressive decoding: greedy and beam search over a step function; section 6.1 of the paper.
 
 Beam search follows Wu et al. 2016 (arXiv:1609.08144, section 7), which the paper refers to: hypotheses are
 ranked by log P(Y|X) / lp(Y) with lp(Y) = ((5 + |Y|) / 6)^alpha. Each step ranks the 2 * beam_size best
@@ -6,9 +6,9 @@ continuations: those that end go to the sentence's finished hypotheses, the beam
 an end never narrows the beam. A sentence stops when nothing alive can overtake what it would return. Both rules, of
 ranking and of stopping, are those of an `Ending`, by default these.
 
-A sentence's result depends on nothing but its own log-probabilities (it is batch-invariant). Not here: models, batches
-of text, tokenizers. A search sees a model only as `step(tokens, cache) -> logits` and moves the cache by `reorder` and
-`select`.
+A sentence's result depends on nothing but its own log-probabilities (it is batch-invariant). Not here: drawing at
+random (`sampling`), models, batches of text, tokenizers. A search sees a model only as `step(tokens, cache) -> logits`
+and moves the cache by `reorder` and `select`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,6 @@ from sightline.decode.constraints import Limits, certain, constrain, take
 from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.decode.ending import ending_of
 from sightline.decode.ranking import best_continuations, highest, sort_descending
-from sightline.decode.sampling import draw, stream_uniforms
 
 COMPACT_AT = 0.1  # share of finished sentences at which the batch drops them
 
@@ -67,38 +66,18 @@ Pick = Callable[[Tensor, Paths], Tensor]  # log-probabilities (rows, vocab) -> t
 def greedy(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> list[list[Hypothesis]]:
     """The likeliest token at every step; one hypothesis per sentence."""
     rows = torch.arange(len(limits.max_length), device=limits.max_length.device)
-    paths = _start_paths(rows, limits, torch.zeros_like(rows), torch.zeros_like(rows))
-    return _walk(step, cache, paths, options, lambda log_probs, _: highest(log_probs))
+    paths = start_paths(rows, limits, torch.zeros_like(rows), torch.zeros_like(rows))
+    return walk(step, cache, paths, options, lambda log_probs, _: highest(log_probs))
 
 
-def sample(
-    step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Int[Tensor, " batch"]
-) -> list[list[Hypothesis]]:
-    """`options.n_best` independent samples per sentence, best score first.
-
-    `streams` numbers the random stream of each sentence. Scores are the model's, whatever the temperature.
-    """
-    batch, device = len(streams), streams.device
-    sentence = torch.arange(batch, device=device).repeat_interleave(options.n_best)
-    copy = torch.arange(options.n_best, device=device).repeat(batch)
-    if options.n_best > 1:
-        cache.select(sentence)
-    paths = _start_paths(sentence, limits.repeat(options.n_best), streams[sentence], copy)
-
-    def pick(log_probs: Tensor, paths: Paths) -> Tensor:
-        position = paths.tokens.size(1)
-        return draw(log_probs, stream_uniforms(options.seed, paths.stream, paths.copy, position), options)
-
-    found = _walk(step, cache, paths, options, pick)
-    return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
-
-
-def _start_paths(sentence: Tensor, limits: Limits, stream: Tensor, copy: Tensor) -> Paths:
+def start_paths(sentence: Tensor, limits: Limits, stream: Tensor, copy: Tensor) -> Paths:
+    """Rows that have written nothing yet."""
     nothing = sentence.new_zeros(len(sentence), 0)
     return Paths(sentence, nothing, nothing.float(), torch.zeros_like(sentence), limits, stream, copy)
 
 
-def _walk(step: Step, cache: Cache, paths: Paths, options: SearchOptions, pick: Pick) -> list[list[Hypothesis]]:
+def walk(step: Step, cache: Cache, paths: Paths, options: SearchOptions, pick: Pick) -> list[list[Hypothesis]]:
+    """The hypotheses of each sentence, whose rows grow by what `pick` chooses, each to its end."""
     found: list[list[Hypothesis]] = [[] for _ in range(int(paths.sentence[-1]) + 1)]
     while True:
         log_probs = next_log_probs(step, cache, paths.tokens, paths.limits, options)

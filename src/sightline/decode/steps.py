@@ -29,7 +29,7 @@ from sightline.decode.engine import (
     with_ids,
 )
 from sightline.decode.partial_steps import PartialSteps
-from sightline.decode.search import Step, beam_search, sample
+from sightline.decode.search import Step, beam_search
 
 
 def decode_by_steps(
@@ -115,6 +115,8 @@ def _search(start: Start, sources: Sequence[Sequence[int]], config: DecodeConfig
     options = search_options(config, start.special)
     if not config.sample:
         return beam_search(start.step, start.cache, start.limits, options)
+    from sightline.decode.sampling import sample
+
     streams = torch.tensor([random_stream(source) for source in sources], device=start.limits.max_length.device)
     return sample(start.step, start.cache, start.limits, options, streams)
 

@@ -17,8 +17,8 @@ from sightline.decode.constraints import Limits, ban_repeated_ngrams
 from sightline.decode.contract import Hypothesis, Rule, SearchOptions
 from sightline.decode.engine import not_finite, random_stream
 from sightline.decode.ranking import highest
-from sightline.decode.sampling import draw, stream_uniforms
-from sightline.decode.search import Step, beam_search, sample
+from sightline.decode.sampling import draw, sample, stream_uniforms
+from sightline.decode.search import Step, beam_search
 from sightline.decode.streaming import one_by_one
 from sightline.generation.settings import GenerationSettings
 

@@ -609,7 +609,7 @@ def with_verbs(folder: Folder) -> FamilyModel:
     """The published model in a folder as what it is good for."""
     from sightline.generation.permutation import PermutationModel
 
-    kind = kind_of(folder.config) if isinstance(folder.config, NetworkConfig) else PermutationModel
+    kind: Any = kind_of(folder.config) if isinstance(folder.config, NetworkConfig) else PermutationModel
     return kind(folder.network, folder.config, folder.about, folder.path, torch.device(folder.device))
 
 

@@ -9,7 +9,8 @@ import torch
 
 from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.decode.ending import length_penalty
-from sightline.decode.search import beam_search, greedy, sample
+from sightline.decode.sampling import sample
+from sightline.decode.search import beam_search, greedy
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))
