@@ -23,6 +23,8 @@ from sightline.families.registry import FAMILIES
 from sightline.inspect.explorer.answers import ShownModel
 from sightline.inspect.explorer.requests import read_ask
 from sightline.inspect.heads import Head
+from sightline.inspect.patches import over_patches
+from sightline.inspect.record import Patches
 
 Cli = Callable[..., Any]
 TEXT = "A dog runs."
@@ -184,9 +186,17 @@ def test_patches_stand_row_by_row_behind_the_class_token(made: Callable[..., Pat
     record, trace = model.look_inside(picture)
     assert record.src.labels[:4] == ["<class>", "row 0, col 0", "row 0, col 1", "row 0, col 2"]
     assert (record.src.of.rows, record.src.of.columns, record.src.of.pixels.shape) == (2, 3, (8, 12, 3))
-    assert record.src.of.pixels.max() > 150 and record.src.of.pixels.min() < 20  # plain colours, not the network's
+    inside = record.src.of.pixels[2, 3].astype(int)
+    assert np.abs(inside - (250, 200, 40)).max() < 15  # plain colours, not the network's
     labels = model.label(picture)
     assert [one.piece for one in trace.positions[0].candidates] == [one.name for one in labels]
+
+
+def test_shares_of_patches_are_without_the_class_token() -> None:
+    weights = np.arange(50, dtype=np.float32).reshape(2, 5, 5)
+    patches = Patches(np.zeros((8, 8, 3), np.uint8), 2, 2, 1)
+    np.testing.assert_array_equal(over_patches(weights, patches)[1], [[26, 27], [28, 29]])
+    np.testing.assert_array_equal(over_patches(weights, patches, "mean")[0], [[11, 12], [13, 14]])
 
 
 def test_times_of_a_sound_and_the_silence_behind_it(made: Callable[..., Path], sound: Path) -> None:
