@@ -79,7 +79,7 @@ class Verbs:
             texts: any strings.
             prefix: what every translation must begin with.
             source_language, target_language: to a model of many languages, as it has them ("de", "deu_Latn", "de_DE").
-            draft: where guesses come from for a quicker answer, of models that Sightline has trained.
+            draft: where guesses come from for a quicker answer.
             **settings: how to search: `sightline.config.DecodeConfig`, or the published model's own words for it,
                 `sightline.generation.settings.GenerationSettings`; `beam_size=4`, `n_best=3` and their kin are both's.
         """

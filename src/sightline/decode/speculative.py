@@ -80,20 +80,35 @@ def speculate(
         return
     with torch.inference_mode():
         start = start_decoding(model, [source], [prefix], config, special, max_len, None)
-    if not hasattr(start.cache, "truncate"):
+    options = search_options(config, special)
+    yield from verify(model, start.cache, start.limits, options, draft.start(source), config.draft_length, prefix)
+
+
+def verify(
+    model: Any,
+    cache: Any,
+    limits: Limits,
+    options: SearchOptions,
+    guess: Guess,
+    draft_length: int,
+    prefix: Sequence[int] = (),
+    read: int = 0,
+) -> Iterator[tuple[int, float]]:
+    """`speculate` from a cache that has read the source, and `read` pieces of what stands before `options.bos_id`."""
+    if not hasattr(cache, "truncate"):
         raise cannot_step_back()
-    guess, written = draft.start(source), list[int]()
+    written: list[int] = []
     while True:
-        room = int(start.limits.max_length) - len(written)
-        guesses = _guesses(guess, written, min(config.draft_length, room - 1), prefix)
-        fed = torch.tensor([[written[-1] if written else special.bos_id, *guesses]]).to(start.limits.max_length)
+        room = int(limits.max_length) - len(written)
+        guesses = _guesses(guess, written, min(draft_length, room - 1), prefix)
+        fed = torch.tensor([[written[-1] if written else options.bos_id, *guesses]]).to(limits.max_length)
         with torch.inference_mode():
-            certain = _check(model, start.cache, fed, written, start.limits, search_options(config, special))
+            certain = _check(model, cache, fed, written, limits, options)
         yield from certain
         written += [token for token, _ in certain]
-        if written[-1] == special.eos_id or len(written) >= int(start.limits.max_length):
+        if written[-1] == options.eos_id or len(written) >= int(limits.max_length):
             return
-        start.cache.truncate(len(written))
+        cache.truncate(read + len(written))
 
 
 def _guesses(guess: Guess, written: list[int], count: int, prefix: Sequence[int]) -> list[int]:

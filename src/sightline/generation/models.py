@@ -319,24 +319,33 @@ class RewritingModel(PairVerbs, Writer):
         target_language: str = "",
         prefix: str = "",
         shortlist: bool = False,
+        draft: str = "",
         **settings: Any,
     ) -> list[Translation]:
         """`generate` for models that translate, told in pieces; blank texts stay blank.
 
         `prefix` is what every output must begin with, whole words of the language that is written; with `shortlist`
-        nothing is written but what `sightline shortlist` found likely.
+        nothing is written but what `sightline shortlist` found likely; a `draft` ("input", or a translation memory)
+        guesses for greedy search, one text at a time.
         """
         refuse_single(texts, "translate")
         source, target = source_language or self.source_language, target_language or self.target_language
-        chosen = self.languages.settings(self.settings(**settings), target)
-        if prefix.strip():
-            side = target_side(self.languages, chosen, source, target)
+        greedy: dict[str, Any] = {"beam_size": 1, "n_best": 1} if draft else {}
+        chosen = self.languages.settings(self.settings(**greedy | settings), target)
+        side = target_side(self.languages, chosen, source, target) if prefix.strip() or draft else None
+        if side:
             chosen = replace(chosen, begins=prefix_ids(side, chosen, prefix))
         said = [self.languages.encode(text, source, target) for text in texts if text.strip()]
-        offered = self.between(source, target).offered if shortlist else None
-        found = iter(self._rewritten(said, chosen, offered))
+        few = self.between(source, target).offered if shortlist else None
+        found = iter(self._guessed(said, chosen, draft, side, few) if draft else self._rewritten(said, chosen, few))
         read = (pieces_of(self.tokenizer, ids[:-1]) for ids in said)
         return [self._in_pieces(next(found), next(read)) if text.strip() else NOTHING for text in texts]
+
+    def _guessed(self, sources: list[list[int]], chosen: Any, origin: str, side: Any, few: Any) -> list[Output]:
+        from sightline.generation.guessing import rewrite_all_guessed
+
+        found = rewrite_all_guessed(self.forms(chosen.compute), sources, origin, side, chosen, self.max_len, few)
+        return [output_of([with_begins(one, chosen)], self.tokenizer.decode, ()) for one in found]
 
     def _in_pieces(self, found: Output, read: list[str]) -> Translation:
         written = pieces_of(self.tokenizer.written or self.tokenizer, found.tokens)
@@ -354,12 +363,11 @@ class RewritingModel(PairVerbs, Writer):
         **settings: Any,
     ) -> Iterator[Translation]:
         """`translate` for a stream of any length, in constant memory, in this process alone."""
-        for name, asked in (("workers", workers > 1), ("draft", bool(draft))):
-            if asked:
-                raise UserError(f"{name}: is for models that Sightline has trained; this one uses all cores as it is")
+        if workers > 1:
+            raise UserError("workers: is for models that Sightline has trained; this one uses all cores as it is")
         waiting = iter(lines)
         while chunk := list(islice(waiting, chunk_lines)):
-            yield from self.translate(chunk, prefix=prefix, **settings)
+            yield from self.translate(chunk, prefix=prefix, draft=draft, **settings)
 
     def stream(
         self, text: str, prefix: str = "", source_language: str = "", target_language: str = "", **settings: Any

@@ -84,7 +84,7 @@ def rewrite(
         raise UserError(NO_SHORTLIST)
     room = None if max_len is None else max_len - len(beginning) + 1
     options = options_of(settings, stop)
-    settings_left = _without_beginning(settings)
+    settings_left = without_beginning(settings)
 
     def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
         limits = limits_of([room] * len(batch), settings_left, device)
@@ -163,7 +163,7 @@ def start_rewriting(
     """The search of one source, with all marks of its family, before its first step."""
     beginning, device = beginning_of(settings), next(network.parameters()).device
     room = None if max_len is None else max_len - len(beginning) + 1
-    limits = limits_of([room], _without_beginning(settings), device)
+    limits = limits_of([room], without_beginning(settings), device)
     options = options_of(settings)
     special = SpecialIds(settings.pad_id, beginning[0], options.eos_id, NEVER)
     begun = _begun(network, [source], settings, beginning)
@@ -225,7 +225,7 @@ def options_of(settings: GenerationSettings, stop: Stop | None = None) -> Search
     return replace(options, bos_id=beginning[0], forced_end=settings.forced_end_id, end_at=end_at)
 
 
-def _without_beginning(settings: GenerationSettings) -> GenerationSettings:
+def without_beginning(settings: GenerationSettings) -> GenerationSettings:
     """Lengths of what is left to write, where the beginning is part of it."""
     begun = len(beginning_of(settings)) - 1
     return replace(
