@@ -302,7 +302,7 @@ def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, beams: int) -> No
                 whisper.theirs, mel[None], decoder_input_ids=torch.tensor([[13, 14]]), logits_processor=rules,
                 max_new_tokens=20, num_beams=beams, eos_token_id=END_OF_TEXT, pad_token_id=PAD, do_sample=False,
             )  # fmt: skip
-        tokens = hear(whisper.ours.network, mel, [13, 14], marks, settings, timestamps=True)
+        tokens = hear(whisper.ours.network, mel, [13, 14], marks, settings, timestamps=True).tokens
         assert tokens == until(theirs[0, 2:].tolist(), (END_OF_TEXT,))
         assert any(token >= FIRST_TIME for token in tokens)
 

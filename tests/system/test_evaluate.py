@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sightline
-from sightline.native.library import library
+from sightline.native.library import instructions, library
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_info_is_ten_lines(model_path: Path, cli: Any) -> None:
     assert rows["validation"].startswith("loss ")
     stored = (model_path / "model.safetensors").stat().st_size
     assert f"on disk        {stored / 1e3:.1f} kB in float32" in lines
-    engine = "the compiled library" if library() else "torch"
+    engine = f"the compiled library ({instructions()})" if library() else "torch"
     assert lines[-1] == f"translated by  {engine}, in float32"
 
 

@@ -19,7 +19,7 @@ from sightline.decode.contract import SearchOptions
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
 from sightline.native import library as c
-from sightline.native.build import FLAGS, FOLDER, SOURCES, compiler, flags_of, possible
+from sightline.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
 from sightline.native.network import Decoding, Ensemble, Linear, Stopped
 from sightline.network.dropout import _drop
 from sightline.network.native_inference import NativeTransformer
@@ -244,14 +244,14 @@ void *scarce_aligned_alloc(size_t, size_t);
 @pytest.fixture(scope="module")
 def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The library, but that its allocations can be made to fail: `allocations_left` counts them."""
-    if not possible() or compiler() is None:
+    call = compiler()
+    if not c.instructions() or call is None:
         pytest.skip("no C compiler for this kind of machine")
     folder = tmp_path_factory.mktemp("scarce")
     (folder / "scarce.c").write_text(SCARCE)
     (folder / "instead.h").write_text(INSTEAD)
     sources = [str(FOLDER / name) for name in SOURCES]
-    flags = [flag for flag in flags_of(SOURCES[0]) if flag != "-O3"]
-    call = compiler() or []
+    flags = [flag for flag in (*FLAGS, *builds()[c.instructions()]) if flag != "-O3"]
     subprocess.run([*call, *FLAGS, "-c", str(folder / "scarce.c"), "-o", str(folder / "scarce.o")], check=True)
     more = ["-O1", "-DSIGHTLINE_VERSION=0", "-include", str(folder / "instead.h"), "-shared"]
     made = folder / "scarce.so"
