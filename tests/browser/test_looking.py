@@ -212,6 +212,7 @@ def test_a_text_is_read_on_and_gone_on_with(folders: dict[str, Path], new_page: 
         expect(shown.locator(".pane .source")).to_have_text("A dog")
         assert shown.locator("#prefix").count() == shown.locator("#beam").count() == 0
         shown.locator(".chip").last.click()
+        expect(shown.locator(".chip").last).to_have_attribute("aria-pressed", "true")  # drawn with the next frame
         candidate = shown.locator(".bars button").filter(has_not_text="<").first
         written = candidate.inner_text().strip()
         candidate.click()
