@@ -3,7 +3,11 @@
 #ifndef SIGHTLINE_ACTIVATIONS_H
 #define SIGHTLINE_ACTIVATIONS_H
 
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
 #define EXPORT __attribute__((visibility("default")))
+#endif
 
 /* In the order of ACTIVATIONS in network.py. Of those behind RELU every output is a function of its input alone. */
 typedef enum Activation { NONE, RELU, GELU, GELU_TANH, QUICK_GELU, SILU } Activation;

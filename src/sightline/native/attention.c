@@ -5,7 +5,6 @@
 #include "team.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))

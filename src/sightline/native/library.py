@@ -236,7 +236,7 @@ def training_library() -> ctypes.CDLL | None:
     threads is said with each call, as `torch.get_num_threads` has it: the runtime itself keeps a number for each thread
     that calls, and torch's is in it only once that thread has asked torch.
     """
-    loaded, process = library(), ctypes.CDLL(None)
+    loaded, process = library(), ctypes.CDLL(None) if os.name == "posix" else None  # Windows knows no such handle
     if loaded and hasattr(process, "GOMP_parallel"):
         loaded.sightline_team(ctypes.cast(process.GOMP_parallel, c_void_p))
     return loaded

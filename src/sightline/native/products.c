@@ -7,8 +7,9 @@
 
 #include "products.h"
 
-#include <stdlib.h>
+#ifndef _WIN32
 #include <sys/mman.h>
+#endif
 
 #define LARGE_PAGE (2 << 20)
 #define LARGEST 127   /* level of an input */
@@ -21,9 +22,9 @@
 int sightline_version(void) { return SIGHTLINE_VERSION; }
 
 void *room(Buffer *buffer, int64_t size) {
-    if (buffer->size < size) {
+    if (!buffer->bytes || buffer->size < size) { /* also where nothing is wanted: NULL means that memory is out */
         free(buffer->bytes);
-        size = (size + size / 2 + 63) / 64 * 64;
+        size = (size + size / 2 + 64) / 64 * 64;
         buffer->bytes = aligned_alloc(64, size);
         buffer->size = buffer->bytes ? size : 0;
     }

@@ -7,6 +7,7 @@
 #define SIGHTLINE_PRODUCTS_H
 
 #include "activations.h"
+#include "allocation.h"
 #include "simd.h"
 
 #include <stdatomic.h>

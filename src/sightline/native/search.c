@@ -5,7 +5,6 @@
 #include "attention.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -3,7 +3,9 @@
 
 #include "team.h"
 
+#ifndef _WIN32
 #include <pthread.h>
+#endif
 #include <stdatomic.h>
 
 #define PARTS 4 /* for each thread: one that was held up leaves the rest to others */
@@ -19,10 +21,16 @@ typedef struct Shares {
     void *data;
 } Shares;
 
+#ifdef _WIN32
+static void forget_in_children(void) {} /* nobody forks */
+#else
 static void forget(void) { run_parallel = NULL; }
 
+static void forget_in_children(void) { pthread_atfork(NULL, NULL, forget); }
+#endif
+
 void sightline_team(void *parallel) {
-    if (!run_parallel) pthread_atfork(NULL, NULL, forget);
+    if (!run_parallel) forget_in_children();
     run_parallel = (Parallel)parallel;
 }
 
