@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sightline.config import ModelConfig, heads_of_layers
 from sightline.native.library import instructions, library
-from sightline.native.network import LANES, Network, Shape
+from sightline.native.network import Network, Shape
 from sightline.native.positions import sinusoids
 from sightline.network.names import todays_names
 
@@ -35,7 +35,7 @@ def described() -> str:
 
 def is_for_library(c: ModelConfig) -> bool:
     """Whether the library is there and takes a network of this configuration."""
-    return c.architecture == "transformer" and is_papers(c) and c.d_model % LANES == 0 and library() is not None
+    return c.architecture == "transformer" and is_papers(c) and library() is not None
 
 
 def is_papers(c: ModelConfig) -> bool:

@@ -18,7 +18,7 @@ from sightline.native.settings import ENDINGS, options_of
 
 Floats = NDArray[np.float32]
 Ints = NDArray[Any]  # of whole numbers
-LANES = 8  # numbers a register holds: what widths have to be multiples of
+LANES = 8  # numbers a register holds: rows of fewer are followed by zeros in memory
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
 NORMS = ("layer", "rms", "rms_shifted")
 
@@ -115,7 +115,6 @@ class Network:
         self._parameters, self._shape, self._int8 = parameters, shape, int8
         self._kept: list[Any] = []  # what the structures point to
         d_model = parameters["tgt_embeddings.tokens.weight"].shape[1]
-        assert d_model % LANES == 0, f"d_model = {d_model} is no multiple of {LANES}"
         self.d_model = d_model
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
         heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
@@ -134,8 +133,8 @@ class Network:
             target=self._embeddings("tgt", shape.embedding_scales[1]),
             encoder=self._array(encoder),
             decoder=self._array(decoder),
-            encoder_norm=self._norm("encoder.norm"),
-            decoder_norm=self._norm("decoder.norm"),
+            encoder_norm=self._norm("encoder.norm", True),
+            decoder_norm=self._norm("decoder.norm", True),
             output=self.output.address,
         )
         self.vocabulary = {side: len(parameters[f"{side}_embeddings.tokens.weight"]) for side in ("src", "tgt")}
@@ -176,6 +175,7 @@ class Network:
             assert all(table.shape[1] == self.d_model for table in tables)
             self._known = known
             for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):
+                table = _wider(table)
                 embeddings.positions = self._address(table if self._shape.padding < 0 else _behind_zeros(table))
 
     def _array(self, layers: list[c.Layer]) -> Any:
@@ -184,7 +184,7 @@ class Network:
         return cast(array, POINTER(c.Layer))
 
     def _address(self, array: Floats) -> c_void_p | None:
-        array = _floats(array)
+        array = _floats(_wider(array))
         self._kept.append(array)
         return _at(array)
 
@@ -194,13 +194,14 @@ class Network:
         return linear.address
 
     def _embeddings(self, side: str, scale: float) -> c.Embeddings:
-        rows, norm = self._parameters[f"{side}_embeddings.tokens.weight"], self._norm(f"{side}_embeddings.norm")
+        rows, norm = self._parameters[f"{side}_embeddings.tokens.weight"], self._norm(f"{side}_embeddings.norm", True)
         assert rows.shape[1] == self.d_model
         return c.Embeddings(self._address(rows), None, norm, scale or math.sqrt(rows.shape[1]), self._shape.padding)
 
-    def _norm(self, name: str) -> c.Norm:
+    def _norm(self, name: str, optional: bool = False) -> c.Norm:
         weight = self._parameters.get(f"{name}.weight")
         if weight is None:
+            assert optional, f"{name}: every sub-layer has one"
             return c.Norm(None, None, 0.0)
         assert weight.shape == (self.d_model,) and self._shape.norm in NORMS
         if self._shape.norm != "layer":
@@ -225,7 +226,7 @@ class Network:
         assert all(projection[0].shape == up[0].shape for projection in gate), f"{name}: as many gates as there are"
         return c.FeedForward(
             self._joint([*gate, up]),
-            self._linear(*down, after_relu=self._shape.activation == "relu" and not gated),
+            self._linear(*_wider_heads(*down, 1), after_relu=self._shape.activation == "relu" and not gated),
             self._norm(f"{name}_sublayer.norm"),
             ACTIVATIONS.index(self._shape.activation),
         )
@@ -246,13 +247,13 @@ class Network:
             d_v=_rounded(d_v),
             in_=made[0],
             memory=made[1] if cross else None,
-            out=self._linear(*out),
+            out=self._linear(*_wider_heads(*out, 1)),
             norm=self._norm(f"{name}_sublayer.norm"),
         )
 
     def _joint(self, projections: list[tuple[Floats, Floats]]) -> int:
         weights, biases = zip(*projections, strict=True)
-        return self._linear(np.concatenate(weights), np.concatenate(biases))
+        return self._linear(_wider(np.concatenate(weights)), np.concatenate(biases))
 
     def _projection(self, name: str) -> tuple[Floats, Floats]:
         weight = _floats(self._parameters[f"{name}.weight"])
@@ -453,6 +454,12 @@ def _wider_heads(weight: Floats, bias: Floats, heads: int) -> tuple[Floats, Floa
     by_head = weight.reshape(heads, width, -1), bias.reshape(heads, width)
     weight, bias = (np.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2)) for x in by_head)
     return weight.reshape(heads * (width + more), -1), bias.reshape(-1)
+
+
+def _wider(rows: Floats) -> Floats:
+    """Rows rounded up to whole registers; what is added is 0."""
+    more = _rounded(rows.shape[-1]) - rows.shape[-1]
+    return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, more)]) if more else rows
 
 
 def _behind_zeros(table: Floats) -> Floats:

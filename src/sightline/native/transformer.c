@@ -5,7 +5,6 @@
 #include "attention.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -14,32 +13,44 @@
 
 /* --- Small functions of rows --- */
 
+/* What rows take in memory: d_model and zeros, which products, sums and norms leave as they are. */
+static int width_of(const Transformer *model) { return rounded(model->d_model); }
+
 /* x * weight / sqrt(mean(x^2) + eps) */
 static void scale_by_rms(const Norm *norm, const float *x, float *y, int d) {
+    const int width = rounded(d);
     f8 squares = all8(0);
-    for (int i = 0; i < d; i += 8) squares = fma8(load8(x + i), load8(x + i), squares);
+    for (int i = 0; i < width; i += 8) squares = fma8(load8(x + i), load8(x + i), squares);
     const f8 factor = all8(1 / sqrtf(lanes_sum(squares) / d + norm->eps));
-    for (int i = 0; i < d; i += 8) {
+    for (int i = 0; i < width; i += 8) {
         f8 unit = mul8(load8(x + i), factor);
         store8(y + i, mul8(unit, load8(norm->weight + i)));
     }
 }
 
-/* The norm of one row, in place or not; d is a multiple of 8. */
+/* The first of eight numbers, 0 for the others. */
+INLINE f8 first8(f8 x, int n) {
+    static const i8 places = {0, 1, 2, 3, 4, 5, 6, 7};
+    return where8(places < n, x);
+}
+
+/* The norm of one row of d numbers and zeros, in place or not. */
 static void normalise(const Norm *norm, const float *x, float *y, int d) {
     if (!norm->bias) {
         scale_by_rms(norm, x, y, d);
         return;
     }
+    const int width = rounded(d);
     f8 total = all8(0), squares = all8(0);
-    for (int i = 0; i < d; i += 8) total = add8(total, load8(x + i));
+    for (int i = 0; i < width; i += 8) total = add8(total, load8(x + i));
     const f8 mean = all8(lanes_sum(total) / d);
-    for (int i = 0; i < d; i += 8) {
+    for (int i = 0; i < width; i += 8) {
         f8 off = sub8(load8(x + i), mean);
+        if (i + 8 > d) off = first8(off, d - i);
         squares = fma8(off, off, squares);
     }
     const f8 factor = all8(1 / sqrtf(lanes_sum(squares) / d + norm->eps));
-    for (int i = 0; i < d; i += 8) {
+    for (int i = 0; i < width; i += 8) {
         f8 unit = mul8(sub8(load8(x + i), mean), factor);
         unit = fma8(unit, load8(norm->weight + i), load8(norm->bias + i));
         store8(y + i, unit);
@@ -47,15 +58,16 @@ static void normalise(const Norm *norm, const float *x, float *y, int d) {
 }
 
 static void normalise_rows(const Norm *norm, const float *x, float *y, int rows, int d) {
-    for (int r = 0; r < rows; r++) normalise(norm, x + (int64_t)r * d, y + (int64_t)r * d, d);
+    const int64_t width = rounded(d);
+    for (int r = 0; r < rows; r++) normalise(norm, x + r * width, y + r * width, d);
 }
 
 /* 3.1: what a sub-layer made of x is added to it, and normalised where norms come last. */
 static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows) {
-    const int d = model->d_model;
-    for (int r = 0; r < rows; r++, x += d, made += d) {
-        for (int i = 0; i < d; i += 8) store8(x + i, add8(load8(x + i), load8(made + i)));
-        if (!model->norm_first) normalise(norm, x, x, d);
+    const int width = width_of(model);
+    for (int r = 0; r < rows; r++, x += width, made += width) {
+        for (int i = 0; i < width; i += 8) store8(x + i, add8(load8(x + i), load8(made + i)));
+        if (!model->norm_first) normalise(norm, x, x, model->d_model);
     }
 }
 
@@ -68,10 +80,11 @@ static const float *shown(const Transformer *model, const Norm *norm, const floa
 
 static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x) {
     const f8 scale = all8(e->scale);
-    for (int r = 0; r < rows; r++, x += d) {
+    const int width = rounded(d);
+    for (int r = 0; r < rows; r++, x += width) {
         const int at = tokens[r] == e->padding ? -1 : positions[r];
-        const float *row = e->rows + (int64_t)tokens[r] * d, *position = e->positions + (int64_t)at * d;
-        for (int i = 0; i < d; i += 8) {
+        const float *row = e->rows + (int64_t)tokens[r] * width, *position = e->positions + (int64_t)at * width;
+        for (int i = 0; i < width; i += 8) {
             f8 scaled = mul8(load8(row + i), scale);
             store8(x + i, add8(scaled, load8(position + i)));
         }
@@ -128,7 +141,7 @@ static int prepare(Decoding *s, int64_t rows, int length) {
         }
     }
     int64_t score_rows = MAX(heads, 4);
-    int complete = room(&s->x, 4 * rows * m->d_model) && room(&s->h, 4 * rows * m->d_model) &&
+    int complete = room(&s->x, 4 * rows * width_of(m)) && room(&s->h, 4 * rows * width_of(m)) &&
                    room(&s->wide, 4 * rows * wide) && room(&s->context, 4 * rows * context) &&
                    room(&s->scores, 4 * score_rows * rounded(length)) && room(&s->keys, 4 * keys * rounded(length));
     return complete ? 0 : -1;
@@ -136,7 +149,7 @@ static int prepare(Decoding *s, int64_t rows, int length) {
 
 static int feed_forward(Decoding *s, const FeedForward *f, int rows) {
     const Transformer *m = s->model;
-    const int d = m->d_model, width = f->up->d_out, d_ff = f->down->d_in, gated = width != d_ff;
+    const int d = width_of(m), width = f->up->d_out, d_ff = f->down->d_in, gated = width != d_ff;
     float *x = s->x.bytes, *h = s->h.bytes, *wide = s->wide.bytes;
     const float *in = shown(m, &f->norm, x, h, rows);
     if (apply(f->up, in, rows, d, wide, width, gated ? NONE : f->activation, &s->scratch)) return -1;
@@ -150,7 +163,7 @@ static int feed_forward(Decoding *s, const FeedForward *f, int rows) {
 }
 
 static int close_attention(Decoding *s, const Attention *a, int rows) {
-    const int d = s->model->d_model, width = a->heads * a->d_v;
+    const int d = width_of(s->model), width = a->heads * a->d_v;
     if (apply(a->out, s->context.bytes, rows, width, s->h.bytes, d, NONE, &s->scratch)) return -1;
     add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     return 0;
@@ -161,7 +174,7 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
-    if (apply(a->in, in, rows, s->model->d_model, qkv, width, NONE, &s->scratch)) return -1;
+    if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
     for (int i = 0; i < sentences; i++) {
         for (int h = 0; h < a->heads; h++) {
             if (stopped(&s->scratch)) return -1;
@@ -180,7 +193,7 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
     float *qkv = s->wide.bytes, *context = s->context.bytes;
     float *keys = s->self_k[layer], *values = s->self_v[layer];
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
-    if (apply(a->in, in, rows, s->model->d_model, qkv, width, NONE, &s->scratch)) return -1;
+    if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
     for (int r = 0; r < rows; r++) {
         const float *row = qkv + (int64_t)r * width;
         memcpy(keys + (s->used + r) * k_width, row + k_width, 4 * (size_t)k_width);
@@ -199,7 +212,7 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v;
     float *q = s->wide.bytes, *context = s->context.bytes;
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
-    if (apply(a->in, in, rows, s->model->d_model, q, k_width, NONE, &s->scratch)) return -1;
+    if (apply(a->in, in, rows, width_of(s->model), q, k_width, NONE, &s->scratch)) return -1;
     for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
         const int sentence = sentences[r], length = s->lengths[sentence], wide = rounded(length);
         if (stopped(&s->scratch)) return -1;
@@ -223,7 +236,7 @@ static int remember(Decoding *s, const float *memory, int first, int sentences, 
         const Attention *a = &m->decoder[l].cross;
         const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->memory->d_out;
         float *kv = s->wide.bytes;
-        if (apply(a->memory, memory, rows, m->d_model, kv, width, NONE, &s->scratch)) return -1;
+        if (apply(a->memory, memory, rows, width_of(m), kv, width, NONE, &s->scratch)) return -1;
         for (int i = first; i < first + sentences; i++) {
             const int length = s->lengths[i], wide = rounded(length);
             float *keys = s->cross_k[l] + s->places[i] * k_width, *values = s->cross_v[l] + s->places[i] * v_width;
@@ -389,8 +402,8 @@ int sightline_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *
         if (feed_forward(s, &m->decoder[l].ffn, rows)) return -1;
     }
     s->used += rows;
-    if (m->decoder_norm.weight) normalise_rows(&m->decoder_norm, x, hidden, rows, m->d_model);
-    else memcpy(hidden, x, 4 * (size_t)rows * m->d_model);
+    if (m->decoder_norm.weight) normalise_rows(&m->decoder_norm, x, x, rows, m->d_model);
+    for (int r = 0; r < rows; r++) memcpy(hidden + (int64_t)r * m->d_model, x + r * width_of(m), 4 * (size_t)m->d_model);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 /* The Transformer of section 3 for inference: sources of any lengths side by side without padding, one target position
-   of every hypothesis at a time. Structures are filled in by network.py; keep both in step.
+   of every hypothesis at a time. Structures are filled in by network.py; keep both in step. In memory a row of d_model
+   numbers is followed by zeros up to a multiple of 8, and so are those of all weights but the output's.
    Whatever fails leaves a decoding that is good for nothing but `sightline_end`. */
 
 #ifndef SIGHTLINE_TRANSFORMER_H

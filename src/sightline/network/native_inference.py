@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
-from sightline.native.network import LANES, Decoding, Linear, Network, Shape
+from sightline.native.network import Decoding, Linear, Network, Shape
 from sightline.network.attention import DotProduct, MultiHeadAttention
 from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
@@ -80,8 +80,7 @@ def shape_of(model: Any) -> Shape:
     networks = [module for module in modules if kind_of(module) in ("FeedForward", "GatedFeedForward")]
     norms = [module for module in modules if kind_of(module) in NORMS]
     sides = (model.src_embeddings, model.tgt_embeddings)
-    if _one({side.tokens.embedding_dim for side in sides}, "widths") % LANES:
-        raise Foreign(f"d_model is no multiple of {LANES}")
+    _one({side.tokens.embedding_dim for side in sides}, "widths")
     return Shape(
         tuple(layer.self_attn.n_heads for layer in model.encoder.layers),
         tuple(layer.self_attn.n_heads for layer in model.decoder.layers),

@@ -148,13 +148,13 @@ static Layer *layers(int int8, Activation activation, int rms) {
     return made;
 }
 
-static Transformer transformer(int int8, Activation activation, int norm_first) {
+static Transformer transformer(int int8, Activation activation, int norm_first, int d_model) {
     const float *positions = numbers(64 * D, 0.5f), *rows = numbers(VOCABULARY * D, 1);
     const Embeddings embeddings = {rows, positions, norm_first ? (Norm){0} : norm(0), 2, -1};
-    Transformer t = {D, norm_first, 2, 2, embeddings, embeddings, NULL, NULL, {0}, {0}, NULL};
+    Transformer t = {d_model, norm_first, 2, 2, embeddings, embeddings, NULL, NULL, {0}, {0}, NULL};
     t.encoder = layers(int8, activation, norm_first), t.decoder = layers(int8, activation, norm_first);
     if (norm_first) t.encoder_norm = norm(1), t.decoder_norm = norm(1);
-    t.output = layer(VOCABULARY, D, int8, 0);
+    t.output = layer(VOCABULARY, d_model, int8, 0);
     return t;
 }
 
@@ -180,12 +180,13 @@ static void search(const Transformer *t, int beam_size, const char *what) {
 
 static void searches(void) {
     static const Activation kinds[] = {RELU, GELU, SILU};
-    for (int i = 0; i < 6; i++) {
-        const int int8 = i % 2, norm_first = i == 4 || i == 5;
-        const Transformer t = transformer(int8, kinds[i / 2], norm_first);
+    for (int i = 0; i < 12; i++) { /* rows of whole registers, and of 3 fewer */
+        const int int8 = i % 2, norm_first = i % 6 >= 4;
+        const Activation kind = kinds[i % 6 / 2];
+        const Transformer t = transformer(int8, kind, norm_first, i < 6 ? D : D - 3);
         for (int beam_size = 1; beam_size <= 4; beam_size += 3) {
             char what[64];
-            sprintf(what, "search %s activation %d beam %d", int8 ? "int8" : "float32", kinds[i / 2], beam_size);
+            sprintf(what, "search %s d_model %d activation %d beam %d", int8 ? "int8" : "float32", t.d_model, kind, beam_size);
             search(&t, beam_size, what);
         }
     }

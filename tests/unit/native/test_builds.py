@@ -61,11 +61,18 @@ def test_every_kernel_yields_the_bits_of_plain_c(build: str, kernels: Callable[[
 @needs_library
 @pytest.mark.parametrize("compute", ["float32", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("sizes", [(64, 24), (20, 33)], ids=["of whole registers", "of any size"])
 def test_a_search_finds_the_same_to_the_last_bit(
-    build: Callable[..., Transformer], sentences: Any, beam_size: int, compute: str, monkeypatch: pytest.MonkeyPatch
+    build: Callable[..., Transformer],
+    sentences: Any,
+    sizes: tuple[int, int],
+    beam_size: int,
+    compute: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever searches, in whatever company."""
-    model = build(2.0, vocab_size=203, tied_embeddings="none", d_model=64, n_heads=4)
+    d_model, d_ff = sizes
+    model = build(2.0, vocab_size=203, tied_embeddings="none", d_model=d_model, d_ff=d_ff, n_heads=4)
     sources = sentences(7, 1, 12, 5, 30, 3, vocab=203)
     config = DecodeConfig(beam_size=beam_size, n_best=beam_size, compute=compute)
     found = {}

@@ -42,6 +42,16 @@ STACKS: dict[str, dict[str, Any]] = {
     "GEGLU": {"activation": "gelu", "gated": True},
     "ReGLU": {"activation": "relu", "gated": True},
     "no positions": {"positions": "none"},
+    "Marian of width 12": {"activation": "silu", "d_model": 12, "d_ff": 33},
+    "BART of width 13": {"d_model": 13, "d_head": 5, "positions": "learned", "embedding_norm": True},
+    "T5's norms, of width 18": {
+        "d_model": 18,
+        "norm": "rms",
+        "norm_position": "pre",
+        "activation": "gelu",
+        "gated": True,
+    },
+    "M2M-100 of width 10": {"d_model": 10, "norm_position": "pre", "position_offset": 2, "count_from": 1},
     "other scores": {"score_scale": 1.0, "attention_bias": "qv", "d_head": 12},
 }
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -61,7 +71,6 @@ ALIEN: dict[str, tuple[dict[str, Any], str]] = {
     "narrow embeddings": ({"d_embedding": 8}, "project"),
     "segments": ({"n_types": 2}, "TypedEmbeddings"),
     "tanh": ({"activation": "tanh"}, "activation tanh"),
-    "a width of 12": ({"d_model": 12}, "multiple of 8"),
 }
 
 

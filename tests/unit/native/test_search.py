@@ -115,12 +115,23 @@ def test_what_ends_late_may_be_the_best(build: Build, sentences: Sentences, beam
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-@pytest.mark.parametrize("norm_position", ["pre", "post"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"norm_position": "pre"},
+        {"norm_position": "post"},
+        {"d_model": 20, "n_heads": 4, "d_ff": 33, "vocab_size": 101},  # heads of 5
+        {"d_model": 18, "n_heads": 2, "d_ff": 1, "vocab_size": 41, "norm_position": "pre"},  # heads of 9
+        {"d_model": 3, "n_heads": 1, "d_ff": 5, "vocab_size": 17, "positions": "learned", "max_len": 30},
+    ],
+    ids=str,
+)
 def test_finds_what_a_search_over_the_readable_model_finds(
-    build: Build, sentences: Sentences, norm_position: str, beam_size: int
+    build: Build, sentences: Sentences, shape: dict[str, Any], beam_size: int
 ) -> None:
-    model = build(2.0, vocab_size=40, norm_position=norm_position, tied_embeddings="none")
-    exact, sources = copy.deepcopy(model).double(), sentences(*LENGTHS, vocab=40)
+    """Widths of any size: rows in C end with zeros."""
+    model = build(2.0, **{"vocab_size": 40, "tied_embeddings": "none", **shape})
+    exact, sources = copy.deepcopy(model).double(), sentences(*LENGTHS, vocab=shape.get("vocab_size", 40))
     for n_best in {1, beam_size}:
         config = replace(SHORT, beam_size=beam_size, n_best=n_best)
         same(decode_tokens(native(model), sources, config), decode_tokens(exact, sources, config))
