@@ -29,6 +29,9 @@ collect_ignore_glob = [] if os.environ.get("SIGHTLINE_BROWSER") else ["test_*.py
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 30_000  # milliseconds, for a busy machine
+# Whoever draws with a frame draws late here, as on a busy machine: a test that does not wait for it fails everywhere.
+LATE_FRAMES = """const prompt = window.promptFrame = requestAnimationFrame.bind(window);
+window.requestAnimationFrame = f => setTimeout(() => prompt(f), 200);"""
 LINES = ["A dog runs across the field .", "Zwei Männer reden .", "Der Hund sieht die Männer ."] * 20
 VALIDATED = ["Hund .", "Zwei Männer reden , der Hund sieht die Männer .", "A dog runs ."]
 SHAPES: dict[str, dict[str, Any]] = {
@@ -60,6 +63,7 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
         context = browser.new_context(viewport={"width": width, "height": 800}, **options)
         contexts.append(context)
         page = context.new_page()
+        page.add_init_script(LATE_FRAMES)
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda line: hear(line, expected))

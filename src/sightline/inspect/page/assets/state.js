@@ -109,7 +109,7 @@ export function writeHash(state) {
   return `#${pairs}`;
 }
 
-/** The state of a page and who wants to know of its changes, at most once a frame. */
+/** The state of a page and who wants to know of its changes: once for all that one event changed. */
 export class Store {
   /** @param {State} state */
   constructor(state) {
@@ -124,7 +124,7 @@ export class Store {
     this.state = { ...this.state, ...changes };
     if (this.waiting) return;
     this.waiting = true;
-    requestAnimationFrame(() => {
+    queueMicrotask(() => {
       this.waiting = false;
       for (const listener of this.listeners) listener(this.state);
     });
