@@ -26,30 +26,34 @@ FLAGS = (
 BUILDS = {
     "x86_64": {
         "avx512": ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx2", "-mfma"),
+        "avxvnni": ("-mavxvnni", "-mavx2", "-mfma"),
         "avx2": ("-mavx2", "-mfma"),
         ANYWHERE: ("-DSCALAR", "-O2"),  # an oracle: -O3 would take half the time of the build
     },
-    "aarch64": {"dotprod": ("-march=armv8.2-a+dotprod",), "neon": (), ANYWHERE: ("-DSCALAR", "-O2")},
+    "aarch64": {"dotprod": ("-mcpu=generic+dotprod",), "neon": (), ANYWHERE: ("-DSCALAR", "-O2")},
 }
-BUILDS["arm64"] = BUILDS["aarch64"]  # as macOS calls it
+BUILDS |= {"arm64": BUILDS["aarch64"], "AMD64": BUILDS["x86_64"]}  # as macOS and Windows call them
+ZIG = (sys.executable, "-m", "ziglang", "cc")
 
 
-def builds() -> dict[str, tuple[str, ...]]:
-    """Those of this kind of machine; none where nothing is known of it."""
-    return BUILDS.get(platform.machine(), {}) if os.name == "posix" else {}
+def builds(machine: str = "") -> dict[str, tuple[str, ...]]:
+    """Those of a kind of machine, of this one if none is named; none where nothing is known of it."""
+    return BUILDS.get(machine or platform.machine(), {})
 
 
-def library_of(build: str) -> Path:
-    """The library for one set of instructions."""
-    return FOLDER / f"_library_{build}.so"
+def library_of(build: str, folder: Path = FOLDER) -> Path:
+    """The library for one set of instructions, under one name on every system."""
+    return folder / f"_library_{build}.so"
 
 
 def compiler() -> list[str] | None:
     """How to call a C compiler: `CC`, one on the path, or that of the Python package `ziglang`; None: there is none.
 
-    What gcc makes of the sources is the fastest, and `cc` may be any other.
+    What gcc makes of the sources is the fastest, and `cc` may be any other. On Windows gcc is not asked: there it
+    forgets that registers of 32 bytes want a stack of their own (its bug 54412).
     """
-    names = [os.environ["CC"]] if os.environ.get("CC") else ["gcc", "cc", "clang"]
+    known = [] if os.name == "nt" else ["gcc", "cc", "clang"]
+    names = [os.environ["CC"]] if os.environ.get("CC") else known
     for name in names:
         if shutil.which(name.split()[0]):
             return name.split()
@@ -57,13 +61,13 @@ def compiler() -> list[str] | None:
         import ziglang  # noqa: F401  # pyright: ignore
     except ImportError:
         return None
-    return [sys.executable, "-m", "ziglang", "cc"]
+    return [*ZIG, "-mcpu=baseline"]  # it would take all that this processor has
 
 
-def call_of(build: str, out: Path) -> list[str]:
+def call_of(build: str, out: Path, machine: str = "") -> list[str]:
     """What a compiler is asked to make `out` by."""
     sources = [str(FOLDER / name) for name in (*SOURCES, *((ASKS,) if build == ANYWHERE else ()))]
-    flags = [*FLAGS, *builds()[build], f"-DSIGHTLINE_VERSION={version()}"]
+    flags = [*FLAGS, *builds(machine)[build], f"-DSIGHTLINE_VERSION={version()}"]
     return [*flags, "-shared", *sources, "-o", str(out), "-lm"]
 
 
@@ -72,31 +76,42 @@ def version() -> int:
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))) & 0x7FFFFFFF
 
 
-def build() -> str:
-    """Compile every build; why not, or nothing if they are there now. What could not be renewed is taken away."""
-    for path in FOLDER.glob("_library*.so"):
+def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = None) -> str:
+    """Compile every build into `folder`; why not, or nothing if they are there now. What is not renewed is taken away.
+
+    For another kind of machine it takes a `command` that compiles for it.
+    """
+    for path in folder.glob("_library*.so"):
         path.unlink()
-    if not builds():
-        return f"there is none for {platform.system()} on {platform.machine()} yet"
-    command = compiler()
+    if not builds(machine):
+        return f"there is none for {platform.system()} on {machine or platform.machine()} yet"
+    own = command is None
+    command = command or compiler()
     if command is None:
         return "no C compiler was found (gcc, cc, clang, or pip install ziglang)"
-    made = {name: library_of(name).with_suffix(f".{os.getpid()}") for name in builds()}
+    known = [name for name, flags in builds(machine).items() if name == ANYWHERE or not own or knows(command, flags)]
+    made = {name: library_of(name, folder).with_suffix(f".{os.getpid()}") for name in known}
     try:
         for name, path in made.items():
-            done = subprocess.run([*command, *call_of(name, path)], capture_output=True, text=True)
+            done = subprocess.run([*command, *call_of(name, path, machine)], capture_output=True, text=True)
             if done.returncode:
                 return f"{command[0]} failed: {done.stderr.strip()[-500:]}"
         for name, path in made.items():
-            path.replace(library_of(name))
+            path.replace(library_of(name, folder))
     finally:
         for path in made.values():
             path.unlink(missing_ok=True)
     return ""
 
 
+def knows(command: list[str], flags: tuple[str, ...]) -> bool:
+    """Whether a compiler has heard of these instructions: one of before 2018 has not of all, and the others do."""
+    call = [*command, *flags, "-fsyntax-only", "-xc", os.devnull]
+    return not subprocess.run(call, capture_output=True).returncode
+
+
 if __name__ == "__main__":
     failure = build()
     if failure:
         sys.exit(f"the compiled library was not built: {failure}")
-    print(*map(library_of, builds()), sep="\n")
+    print(*(path for path in map(library_of, builds()) if path.is_file()), sep="\n")

@@ -11,6 +11,7 @@
 
 enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28 };                                           /* leaf 1, ecx */
 enum { AVX2 = 1 << 5, AVX512 = 1 << 16 | 1 << 17 | 1 << 30, AVX512VL = 1u << 31, VNNI = 1 << 11 }; /* leaf 7, ebx; ecx */
+enum { AVXVNNI = 1 << 4 };                                                                          /* leaf 7.1, eax */
 enum { YMM = 0x06, ZMM = 0xe6 };                                                                     /* of XCR0 */
 
 /* Which registers the system saves. */
@@ -27,7 +28,8 @@ static int runs(const char *build) {
     const uint32_t saved = saved_registers();
     if ((saved & YMM) != YMM || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & AVX2)) return 0;
     if (!strcmp(build, "avx2")) return 1;
-    return !strcmp(build, "avx512") && (saved & ZMM) == ZMM && (b & wide) == wide && (c & VNNI);
+    if (!strcmp(build, "avx512")) return (saved & ZMM) == ZMM && (b & wide) == wide && (c & VNNI);
+    return !strcmp(build, "avxvnni") && a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVXVNNI);
 }
 #elif defined(__aarch64__)
 #ifdef __linux__

@@ -1,5 +1,5 @@
 /* SIMD: eight numbers (f8) or a panel of sixteen (f16, and i16 of whole numbers) at a time. The only files that know what
-   a processor calls its instructions are this one's four bodies; which is taken follows from the compiler's flags, and
+   a processor calls its instructions are this one's bodies; which is taken follows from the compiler's flags, and
    build.py compiles the library once for each.
 
    The same bits from all of them are the contract: no approximations, no other order. `fma8` rounds once, `max8` is

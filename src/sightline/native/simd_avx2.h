@@ -70,7 +70,7 @@ INLINE void transpose8(const f8 in[8], float *to, int64_t stride) {
     }
 }
 
-#ifdef __AVX512VNNI__
+#if defined(__AVX512VNNI__) && !defined(NARROW)
 #include "simd_avx512.h"
 #else
 
@@ -79,7 +79,6 @@ INLINE void transpose8(const f8 in[8], float *to, int64_t stride) {
 #include "simd_halves.h"
 
 #define FLOAT_TILE 6 /* panels of sums that there are registers for, in float32 */
-#define INT8_TILE 3  /* and in 8 bits, with those of 16 bits */
 
 typedef struct i16 {
     __m256i low, high;
@@ -93,6 +92,12 @@ INLINE f16 less16(i16 sums, const int32_t *numbers) {
     low = _mm256_sub_epi32(sums.low, low), high = _mm256_sub_epi32(sums.high, high);
     return (f16){_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)};
 }
+
+#if defined(__AVXVNNI__) || defined(NARROW)
+#include "simd_avxvnni.h"
+#else
+
+#define INT8_TILE 3 /* panels of sums in 8 bits, with those of 16 bits */
 
 /* Add the products of GROUP inputs of each row x, `depth` apart, and their weights in P panels. `vpmaddubsw` multiplies
    and adds neighbours in 16 bits, four such sums are added before they are widened. The empty asm keeps the compiler from
@@ -128,4 +133,5 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
     }
 }
 
+#endif
 #endif

@@ -66,7 +66,9 @@ def made(folder: Path) -> list[str]:
 
 @needs_compiler
 @pytest.mark.skipif(os.environ.get(SWITCH) == "0", reason="nobody wants the library")
-@pytest.mark.parametrize(("build", "needs"), [("avx512", "avx512_vnni"), ("avx2", "avx2"), ("scalar", "")])
+@pytest.mark.parametrize(
+    ("build", "needs"), [("avx512", "avx512_vnni"), ("avxvnni", "avx_vnni"), ("avx2", "avx2"), ("scalar", "")]
+)
 def test_the_library_is_here(build: str, needs: str) -> None:
     """Or every test of it would be skipped, and nobody would notice."""
     if build not in original.builds() or (needs and needs not in FLAGS):
@@ -118,7 +120,8 @@ def test_the_compiler_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     for name in ("cc", "gcc", "clang", "mine"):
         (tmp_path / name).touch(0o755)
     monkeypatch.setitem(sys.modules, "ziglang", sys)
-    assert original.compiler() == [sys.executable, "-m", "ziglang", "cc"]
+    zig = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # not with all that this processor has
+    assert original.compiler() == zig
     monkeypatch.setenv("PATH", str(tmp_path))
     assert original.compiler() == ["gcc"]  # and not cc, which may be anything
     (tmp_path / "gcc").unlink()
@@ -126,7 +129,20 @@ def test_the_compiler_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setenv("CC", "mine -m64")
     assert original.compiler() == ["mine", "-m64"]
     monkeypatch.setenv("CC", "another")
-    assert original.compiler() == [sys.executable, "-m", "ziglang", "cc"]
+    assert original.compiler() == zig
+
+
+@needs_compiler
+def test_a_compiler_that_has_not_heard_of_the_newest(
+    folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those builds are left out, the others are made."""
+    known = f'exec {shlex.join(original.compiler() or [])} "$@" -O0'
+    old = script(f'case "$*" in *avx*|*dotprod*) echo what? >&2; exit 1;; esac\n{known}')
+    monkeypatch.setenv("CC", str(old))
+    assert build_in(folder)["build"]() == ""
+    plain = [name for name, flags in original.builds().items() if not re.search("avx|dotprod", " ".join(flags))]
+    assert made(folder) == sorted(f"_library_{name}.so" for name in plain) != []
 
 
 @needs_compiler

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sanitize.run import NARROW
 
 from sightline.config import DecodeConfig
 from sightline.decode.engine import decode_tokens
@@ -84,6 +85,26 @@ def test_a_search_finds_the_same_to_the_last_bit(
         alone = [decode_tokens(prepared, [source], config)[0] for source in sources]
         assert records(alone) == records(found[name])
     assert len({str(records(each)) for each in found.values()}) == 1
+
+
+@pytest.mark.skipif("avx512" not in c.usable_builds() or original.compiler() is None, reason="needs avx512")
+def test_avx_vnni_yields_the_same_bits(
+    tmp_path: Path, kernels: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled into AVX-512's encoding of the same instruction, for few processors have both."""
+    monkeypatch.setitem(original.BUILDS["x86_64"], "narrow", NARROW)
+    library = tmp_path / "narrow.so"
+    subprocess.run([*(original.compiler() or []), *original.call_of("narrow", library), "-O1"], check=True)
+    assert b"vpdpbusd" in disassembled(library)
+    made = driver(original.compiler() or [], tmp_path)
+    found = subprocess.run([made, library], capture_output=True, text=True, check=True).stdout
+    assert found == kernels(original.ANYWHERE)
+
+
+def disassembled(library: Path) -> bytes:
+    if not shutil.which("objdump"):
+        pytest.skip("needs objdump")
+    return subprocess.run(["objdump", "-d", library], capture_output=True, check=True).stdout
 
 
 def records(found: Any) -> list[Any]:

@@ -222,23 +222,7 @@ def test_whoever_stops_a_search_is_told_so(build: Build) -> None:
 
 # Memory that runs out -------------------------------------------------------------------------------------------------
 
-SCARCE = """
-#include <stdlib.h>
-__attribute__((visibility("default"))) long allocations_left = -1; /* below 0: as many as wanted */
-static int refused(void) { return allocations_left >= 0 && allocations_left-- == 0; }
-void *scarce_malloc(size_t n) { return refused() ? NULL : malloc(n); }
-void *scarce_calloc(size_t n, size_t size) { return refused() ? NULL : calloc(n, size); }
-void *scarce_aligned_alloc(size_t unit, size_t n) { return refused() ? NULL : aligned_alloc(unit, n); }
-"""
-INSTEAD = """
-#include <stdlib.h>
-void *scarce_malloc(size_t);
-void *scarce_calloc(size_t, size_t);
-void *scarce_aligned_alloc(size_t, size_t);
-#define malloc scarce_malloc
-#define calloc scarce_calloc
-#define aligned_alloc scarce_aligned_alloc
-"""
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -248,12 +232,10 @@ def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
     if not c.instructions() or call is None:
         pytest.skip("no C compiler for this kind of machine")
     folder = tmp_path_factory.mktemp("scarce")
-    (folder / "scarce.c").write_text(SCARCE)
-    (folder / "instead.h").write_text(INSTEAD)
     sources = [str(FOLDER / name) for name in SOURCES]
     flags = [flag for flag in (*FLAGS, *builds()[c.instructions()]) if flag != "-O3"]
-    subprocess.run([*call, *FLAGS, "-c", str(folder / "scarce.c"), "-o", str(folder / "scarce.o")], check=True)
-    more = ["-O1", "-DSIGHTLINE_VERSION=0", "-include", str(folder / "instead.h"), "-shared"]
+    subprocess.run([*call, *FLAGS, "-c", str(HERE / "scarce.c"), "-o", str(folder / "scarce.o")], check=True)
+    more = ["-O1", "-DSIGHTLINE_VERSION=0", "-include", str(HERE / "scarce.h"), "-shared"]
     made = folder / "scarce.so"
     subprocess.run([*call, *flags, *more, *sources, str(folder / "scarce.o"), "-o", str(made), "-lm"], check=True)
     return c.declared(c.ctypes.CDLL(str(made)))

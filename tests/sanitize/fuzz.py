@@ -1,0 +1,327 @@
+"""Random models, searches and files for the compiled library, right ones and wrong ones: never a crash, never a leak.
+
+    fuzz.py LIBRARY ROUNDS [SEED]
+
+Called by `run.py`, under the sanitizers. Whatever is wrong has to be an error that Python knows; what is right has to
+be an answer within its bounds. The same rounds and seed are the same inputs, and a failure names its round.
+"""
+
+import ctypes
+import gc
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from sightline.checkpoint import compiled, trained
+from sightline.config import ModelConfig
+from sightline.decode.contract import SearchOptions
+from sightline.errors import UserError
+from sightline.native import library as c
+from sightline.native.network import ACTIVATIONS, NORMS, Ensemble, Linear, Network, Shape
+from sightline.native.settings import ENDINGS
+
+Draw = np.random.Generator
+ERRORS = (UserError, AssertionError, MemoryError, ValueError, KeyError, IndexError, TypeError, OverflowError)
+
+
+def chance(draw: Draw, of: float) -> bool:
+    return bool(draw.random() < of)
+
+
+def whole(draw: Draw, low: int, high: int) -> int:
+    """From `low` to `high`, both among them."""
+    return int(draw.integers(low, high + 1))
+
+
+# --- Models -----------------------------------------------------------------------------------------------------------
+
+
+class Parameters(dict[str, Any]):
+    """Those of a random Transformer, with the names of a model directory."""
+
+    def __init__(self, draw: Draw, d_model: int, src: int, tgt: int) -> None:
+        super().__init__()
+        self.draw, self.d_model, self.heads = draw, d_model, {"encoder": [], "decoder": [], "cross": []}
+        self.norm = NORMS[whole(draw, 0, 2)]
+        self.gated, self.biased = chance(draw, 0.3), chance(draw, 0.8)
+        for side, rows in (("src", src), ("tgt", tgt)):
+            self[f"{side}_embeddings.tokens.weight"] = self._numbers(rows, d_model)
+            if chance(draw, 0.2):
+                self._norm(f"{side}_embeddings.norm")
+        for stack in ("encoder", "decoder"):
+            for i in range(whole(draw, 0, 2)):
+                self._layer(stack, f"{stack}.layers.{i}")
+            if chance(draw, 0.5):
+                self._norm(f"{stack}.norm")
+        self._linear("output", d_model, tgt)
+
+    def _numbers(self, *shape: int) -> Any:
+        return (self.draw.standard_normal(shape) / shape[-1] ** 0.5).astype(np.float32)
+
+    def _linear(self, name: str, d_in: int, d_out: int) -> None:
+        self[f"{name}.weight"] = self._numbers(d_out, d_in)
+        if self.biased:
+            self[f"{name}.bias"] = self._numbers(d_out)
+
+    def _norm(self, name: str) -> None:
+        self[f"{name}.weight"] = 1 + self._numbers(self.d_model) / 4
+        if self.norm == "layer":
+            self[f"{name}.bias"] = self._numbers(self.d_model)
+
+    def _attention(self, name: str, kind: str) -> None:
+        heads, d_k, d_v = (whole(self.draw, 1, most) for most in (4, 20, 20))
+        self.heads[kind].append(heads)
+        for projection, width in (("q", d_k), ("k", d_k), ("v", d_v)):
+            self._linear(f"{name}.{projection}_proj", self.d_model, heads * width)
+        self._linear(f"{name}.o_proj", heads * d_v, self.d_model)
+        self._norm(f"{name}_sublayer.norm")
+
+    def _layer(self, stack: str, name: str) -> None:
+        self._attention(f"{name}.self_attn", stack)
+        if stack == "decoder":
+            self._attention(f"{name}.cross_attn", "cross")
+        d_ff = whole(self.draw, 1, 70)
+        for projection in ("gate", "up")[not self.gated :]:
+            self._linear(f"{name}.ffn.{projection}_proj", self.d_model, d_ff)
+        self._linear(f"{name}.ffn.down_proj", d_ff, self.d_model)
+        self._norm(f"{name}.ffn_sublayer.norm")
+
+
+def spoilt(draw: Draw, parameters: dict[str, Any]) -> None:
+    """One of them, in one way."""
+    name = list(parameters)[whole(draw, 0, len(parameters) - 1)]
+    array, axis = parameters[name], whole(draw, 0, parameters[name].ndim - 1)
+    kind = whole(draw, 0, 6)
+    if kind == 0:
+        del parameters[name]
+    elif kind == 1:
+        parameters[name] = np.delete(array, 0, axis)
+    elif kind == 2:
+        parameters[name] = np.concatenate([array, array.take([0], axis)], axis)
+    elif kind == 3:
+        parameters[name] = array.T.copy()
+    elif kind == 4:
+        parameters[name] = array[..., None] if chance(draw, 0.5) else array.reshape(-1)
+    elif kind == 5:
+        parameters[name] = array.astype([np.float64, np.float16, np.int32][whole(draw, 0, 2)])
+    else:
+        array[tuple(whole(draw, 0, n - 1) for n in array.shape)] = [np.nan, np.inf, 3e38][whole(draw, 0, 2)]
+
+
+def network(draw: Draw, wrong: bool) -> Network:
+    """A random one, of any widths."""
+    d_model, src, tgt = whole(draw, 1, 40), whole(draw, 1, 40), whole(draw, 1, 200)
+    parameters = Parameters(draw, d_model, src, tgt)
+    if wrong:
+        spoilt(draw, parameters)
+    known = whole(draw, 30, 80)
+    table = draw.standard_normal((known, d_model)).astype(np.float32)
+    shape = Shape(
+        *(tuple(parameters.heads[kind]) for kind in ("encoder", "decoder", "cross")),
+        norm_first=chance(draw, 0.5),
+        norm=parameters.norm,
+        activation=ACTIVATIONS[whole(draw, 1, len(ACTIVATIONS) - 1)],
+        logit_scale=float(draw.random() * 4),
+        padding=whole(draw, -1, 2),
+    )
+    return Network(parameters, shape, lambda n: (table, table), int8=chance(draw, 0.5))
+
+
+# --- Searches ---------------------------------------------------------------------------------------------------------
+
+
+def ids(draw: Draw, count: int, below: int, wrong: bool) -> list[int]:
+    found = draw.integers(0, below, count).tolist()
+    if wrong and found:
+        found[whole(draw, 0, count - 1)] = [below, -1, 1 << 30, -(1 << 31)][whole(draw, 0, 3)]
+    return found
+
+
+def options(draw: Draw, vocab: int, wrong: bool) -> SearchOptions:
+    beam_size = whole(draw, 1, 6)
+    forced_end = whole(draw, 0, vocab - 1 + wrong) if chance(draw, 0.2) else None
+    return SearchOptions(
+        beam_size=beam_size if not (wrong and chance(draw, 0.2)) else whole(draw, -2, 0),
+        n_best=whole(draw, 1, beam_size + wrong),
+        length_penalty=float(draw.random() * 2),
+        bos_id=ids(draw, 1, vocab, wrong and chance(draw, 0.2))[0],
+        eos_id=whole(draw, 0, vocab - 1),
+        other_ends=tuple(ids(draw, whole(draw, 0, 2), vocab, False)),
+        suppressed=tuple(ids(draw, whole(draw, 0, 3), vocab, wrong)),
+        suppressed_first=tuple(ids(draw, whole(draw, 0, 2), vocab, False)),
+        ending=ENDINGS[whole(draw, 0, 3)] if not (wrong and chance(draw, 0.1)) else "never",
+        forced_end=forced_end,
+        end_at=whole(draw, 0, 12) if forced_end is not None else 0,
+    )
+
+
+def limits(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Any:
+    number = sentences + (wrong and chance(draw, 0.2))
+    lowest = 0 if wrong and chance(draw, 0.2) else 1
+    longest = draw.integers(lowest, whole(draw, 2, 25), number)
+    prefix = np.full((number, whole(draw, 0, 3)), -1)
+    for row in prefix:
+        given = whole(draw, 0, len(row))
+        row[:given] = ids(draw, given, vocab, wrong and chance(draw, 0.3))
+    return SimpleNamespace(min_length=draw.integers(0, 6, number), max_length=longest, prefix=prefix)
+
+
+def shortlist(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Any:
+    """Some pieces, places among which are then meant everywhere."""
+    number = whole(draw, 1, vocab)
+    some = np.sort(draw.permutation(vocab)[:number]) + (wrong and chance(draw, 0.3))
+    return SimpleNamespace(ids=some, allowed=draw.random((sentences, number + (wrong and chance(draw, 0.3)))) < 0.8)
+
+
+def search(draw: Draw, members: list[Network], wrong: bool) -> None:
+    """One search; what it finds stays within its bounds."""
+    spoil = [wrong and chance(draw, 0.4) for _ in range(4)]
+    src, tgt = members[0].vocabulary["src"], members[0].vocabulary["tgt"]
+    sentences = whole(draw, 1 - spoil[0], 6)
+    sources = [ids(draw, whole(draw, 1, 12), src, spoil[0] and chance(draw, 0.3)) for _ in range(sentences)]
+    few = shortlist(draw, sentences, tgt, spoil[1]) if chance(draw, 0.3) else None
+    vocab = tgt if few is None else len(few.ids)
+    bounds, settings = limits(draw, sentences, vocab, spoil[2]), options(draw, vocab, spoil[3])
+    found = Ensemble(tuple(members)).search(sources, bounds, settings, few)
+    assert len(found) == sentences, "as many as there were"
+    for hypotheses, longest in zip(found, bounds.max_length, strict=True):
+        for one in hypotheses:
+            in_bounds = len(one.tokens) <= longest and all(0 <= token < vocab for token in one.tokens)
+            check(in_bounds and len(hypotheses) <= settings.n_best, "an answer beyond its bounds")
+
+
+def steps(draw: Draw, made: Network, wrong: bool) -> None:
+    """A decoding a step at a time, with hypotheses that change places."""
+    decoding = made.start([ids(draw, whole(draw, 1, 9), made.vocabulary["src"], False) for _ in range(3)])
+    rows, longest = whole(draw, 1, 5), whole(draw, 1, 20)
+    sentences, paths = draw.integers(0, 3 + wrong, rows), np.zeros((rows, longest), np.int32)
+    for length in range(longest):
+        decoding.make_room(rows, paths, length)
+        paths[:, length] = np.arange(rows) + decoding.places + (wrong and chance(draw, 0.1))
+        tokens = np.array(ids(draw, rows, made.vocabulary["tgt"], wrong and chance(draw, 0.1)))
+        hidden = decoding.step(tokens, np.full(rows, length + (wrong and chance(draw, 0.1))), sentences, paths)
+        check(hidden.shape == (rows, made.d_model), "hidden states of another shape")
+        order = draw.integers(0, rows, rows)
+        paths, sentences = paths[order], sentences[order]
+
+
+def products(draw: Draw, wrong: bool) -> None:
+    """A layer, some of its outputs, and its levels."""
+    d_out, d_in, rows = (whole(draw, 1 - wrong, most) for most in (70, 90, 60))
+    weight, bias = draw.standard_normal((d_out, d_in)), draw.standard_normal(d_out + (wrong and chance(draw, 0.3)))
+    layer = Linear(weight.astype(np.float32), bias.astype(np.float32), chance(draw, 0.5), chance(draw, 0.3))
+    few = layer.rows(np.array(ids(draw, whole(draw, 1 - wrong, 40), d_out, wrong)))
+    x = draw.standard_normal((rows, d_in + (wrong and chance(draw, 0.3)))).astype(np.float32)
+    check(few(x).shape == (rows, few.d_out), "outputs of another shape")
+    if layer.int8:
+        layer.levels()
+
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+
+def model_directory(folder: Path) -> None:
+    """A right one, as small as can be."""
+    shape = {"vocab_size": 12, "d_model": 6, "d_ff": 5, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    shapes = compiled.parameter_shapes(ModelConfig(**shape))
+    draw = np.random.default_rng(0)
+    arrays = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file(arrays, folder / trained.WEIGHTS)
+    (folder / trained.CONFIG).write_text(json.dumps({"format": trained.FORMAT, "model": shape}))
+
+
+def damaged(draw: Draw, path: Path) -> None:
+    """Some bytes are others, or the end is missing, or it is there twice."""
+    found = bytearray(path.read_bytes())
+    header = min(len(found), 8 + int.from_bytes(found[:8], "little"))
+    for _ in range(whole(draw, 1, 4)):
+        found[whole(draw, 0, (header if chance(draw, 0.7) else len(found)) - 1)] = whole(draw, 0, 255)
+    kind = whole(draw, 0, 5)
+    if kind == 0:
+        found = found[: whole(draw, 0, len(found))]
+    elif kind == 1:
+        found += found[-whole(draw, 1, 64) :]
+    path.write_bytes(found)
+
+
+def files(draw: Draw, wrong: bool) -> None:
+    """A model directory is read and searches, or says in one line why not."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copytree(RIGHT, folder, dirs_exist_ok=True)
+        if wrong:
+            damaged(draw, folder / [trained.WEIGHTS, trained.CONFIG][chance(draw, 0.3)])
+        config, _ = trained.read_settings(folder)
+        weights = trained.read_weights(folder)
+    if compiled.is_papers(config.model) and compiled.fits(config.model, weights):
+        made = compiled.compiled(config.model, weights, compiled.COMPUTES[whole(draw, 0, 1)])
+        search(draw, [made], False)
+
+
+# --- Rounds -----------------------------------------------------------------------------------------------------------
+
+
+def models(draw: Draw, wrong: bool) -> None:
+    made = network(draw, wrong and chance(draw, 0.5))
+    if chance(draw, 0.3):
+        steps(draw, made, wrong)
+    else:
+        search(draw, [made] * whole(draw, 1, 2), wrong)
+
+
+class Wrong(Exception):
+    """The library has not done what it says."""
+
+
+def check(holds: bool, what: str) -> None:
+    if not holds:
+        raise Wrong(what)
+
+
+def play(number: int, seed: int, loaded: Any) -> str:
+    """One round: the name of the error it ended with, or nothing."""
+    draw = np.random.default_rng((seed, number))
+    left = ctypes.c_long.in_dll(loaded, "allocations_left")
+    kinds: list[Callable[[Draw, bool], None]] = [models, models, models, products, files]
+    kind, wrong, scarce = kinds[number % len(kinds)], chance(draw, 0.5), chance(draw, 0.3)
+    left.value = whole(draw, 0, 80) if scarce else -1
+    try:
+        kind(draw, wrong)
+    except ERRORS as error:
+        check(wrong or isinstance(error, MemoryError), f"refused though nothing is wrong: {error!r}")
+        check(scarce or not isinstance(error, MemoryError), "no memory though there is some")
+        return type(error).__name__
+    finally:
+        left.value = -1
+    return ""
+
+
+def main(path: str, rounds: int, seed: int = 1) -> None:
+    loaded = c.declared(ctypes.CDLL(path))
+    c.library = lambda: loaded
+    held = ctypes.c_long.in_dll(loaded, "blocks_held")
+    ended: dict[str, int] = {}
+    for number in range(rounds):
+        try:
+            how = play(number, seed, loaded)
+            gc.collect(0)
+            check(held.value == 0, f"{held.value} blocks are never given back")
+        except Wrong as error:
+            sys.exit(f"round {number} of seed {seed}: {error}")
+        ended[how or "answered"] = ended.get(how or "answered", 0) + 1
+    print(", ".join(f"{count} {how}" for how, count in sorted(ended.items())))
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as right:
+        RIGHT = Path(right)
+        model_directory(RIGHT)
+        main(sys.argv[1], *map(int, sys.argv[2:]))

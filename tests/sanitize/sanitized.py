@@ -1,0 +1,10 @@
+"""For pytest (-p sanitized): the library's builds are those of the folder SIGHTLINE_SANITIZED, made by `run.py`."""
+
+import os
+from pathlib import Path
+
+from sightline.native import build, library
+
+FOLDER = os.environ.get("SIGHTLINE_SANITIZED")
+if FOLDER:
+    library.library_of = lambda name: build.library_of(name, Path(FOLDER))
