@@ -1,6 +1,8 @@
 # demo    train a small translator of dates and look at it (two to three minutes after set-up)
 # test    every test and every example in the docstrings
 # check   lint, format, types, architecture
+# sanitize the library in C under the compilers' sanitizers, with random models, searches and files (ARGS=--tests: and its tests)
+# wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests
 # browser the page and the explorer in a real browser (Chromium, which it installs where it may)
 # bench   speed against other libraries, a small fixed set in ten minutes (after set-up); ARGS='--model DIR --source FILE'
 #         adds the figure that needs a trained model
@@ -18,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 # The benchmarks' environment; make bench PEERS=DIR uses another one.
 PEERS := .venv-peers
 
-.PHONY: demo test check browser bench quality peers clean
+.PHONY: demo test check sanitize wheels browser bench quality peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -32,6 +34,14 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/python -m pytest -q tests/architecture
+
+sanitize: $(VENV)/.dev
+	@$(BIN)/python tests/sanitize/run.py $(ARGS)
+
+wheels: $(VENV)/.wheels
+	@rm -rf dist
+	@$(BIN)/python hatch_build.py $(ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/system/test_distributions.py
 
 browser: $(VENV)/.browser
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \

@@ -10,9 +10,10 @@ exit code 2. Torch is imported by the commands that need it, so that help is ins
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import sightline
 from sightline.cli import (
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 2 for a mistake of the user's, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
+    warnings.formatwarning = one_line
     flags: dict[str, str] = {}
     try:
         options = parse([argument for argument in arguments if argument != "--debug"] or ["--help"])
@@ -87,6 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def one_line(warning: Warning | str, *where: Any) -> str:
+    """A warning without the place in our sources that gave it."""
+    return f"sightline: warning: {' '.join(str(warning).split())}\n"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

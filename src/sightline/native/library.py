@@ -164,7 +164,8 @@ def library() -> ctypes.CDLL | None:
 def instructions() -> str:
     """The build in use: the best that this processor can run, or the one the environment asks for.
 
-    Nothing where none was built, or the environment says 0. A `UserError` for one that cannot be used here.
+    Nothing where the environment says 0, or where none was built, which a warning says once. A `UserError` for one that
+    cannot be used here.
     """
     wanted = os.environ.get(SWITCH, "")
     if wanted == "0":
@@ -175,6 +176,9 @@ def instructions() -> str:
     if wanted and wanted not in usable:
         why = "this processor lacks it" if usable else f"it is not built: {REBUILD}"
         raise UserError(f"{SWITCH} = {wanted}: {why}")
+    if builds() and not any(library_of(name).is_file() for name in builds()):
+        remedy = f"with a C compiler, or after `pip install ziglang`, {REBUILD} makes it"
+        warnings.warn(f"the compiled library is not here: torch does its work, more slowly; {remedy}", stacklevel=2)
     return wanted or next((name for name in usable if name != ANYWHERE), "")
 
 

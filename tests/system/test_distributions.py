@@ -1,0 +1,226 @@
+"""Wheels, as `make wheels` leaves them in dist/: each says for whom it is, and carries the library for those alone.
+
+And the sources, which install without a compiler. Where there are no wheels, or no hatchling, their tests are skipped.
+"""
+
+import os
+import platform
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from sightline import load
+from sightline.checkpoint.compiled import parameter_shapes
+from sightline.checkpoint.trained import WEIGHTS, write_settings
+from sightline.config import DataConfig, ModelConfig, RunConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.native.build import ANYWHERE, BUILDS, library_of
+
+ROOT = Path(__file__).parents[2]
+DIST = Path(os.environ.get("SIGHTLINE_DIST", ROOT / "dist"))
+WHEELS = sorted(DIST.glob("sightline-*.whl"))
+HERE = [wheel for wheel in WHEELS if "manylinux" in wheel.name and platform.machine() in wheel.name]
+ELF, MACH_O, SHARED_PE = {"x86_64": 62, "aarch64": 183}, {"x86_64": 0x01000007, "arm64": 0x0100000C}, 0x2000
+SIGNATURE, BUILD_VERSION = 0x1D, 0x32  # commands to whoever loads a library on macOS
+
+
+def tag(wheel: Path) -> str:
+    return wheel.stem.split("-")[-1]
+
+
+def machine(wheel: Path) -> str:
+    return "x86_64" if tag(wheel).endswith(("x86_64", "amd64")) else tag(wheel).split("_")[-1]
+
+
+def libraries(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as contents:
+        names = [name for name in contents.namelist() if "/_library" in name]
+        return {Path(name).name: contents.read(name) for name in names}
+
+
+@pytest.mark.parametrize("wheel", WHEELS, ids=tag)
+def test_what_is_in_it(wheel: Path) -> None:
+    """Every build of its kind of machine and no other; and the sources they are made of, or they would be left out."""
+    kind = "aarch64" if "arm" in machine(wheel) else machine(wheel)
+    assert sorted(libraries(wheel)) == sorted(library_of(name).name for name in BUILDS[kind])
+    with zipfile.ZipFile(wheel) as contents:
+        names = set(contents.namelist())
+        assert {"sightline/native/build.py", "sightline/native/simd.h", "sightline/recipes/tiny.toml"} <= names
+        assert not [name for name in names if name.startswith("tests")]
+        (about,) = (contents.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL"))
+    assert "Root-Is-Purelib: false" in about and f"Tag: py3-none-{tag(wheel)}" in about
+
+
+@pytest.mark.parametrize("wheel", [w for w in WHEELS if "linux" in w.name], ids=tag)
+def test_libraries_for_linux(wheel: Path) -> None:
+    """Of that processor, and with no symbol that is younger than the system the tag names."""
+    newest = tuple(map(int, re.findall(r"manylinux_(\d+)_(\d+)", tag(wheel))[0]))
+    for content in libraries(wheel).values():
+        assert content[:5] == b"\x7fELF\x02" and struct.unpack_from("<H", content, 18) == (ELF[machine(wheel)],)
+        used = {tuple(map(int, found)) for found in re.findall(rb"GLIBC_(\d+)\.(\d+)", content)}
+        assert used and max(used) <= newest
+        assert set(re.findall(rb"lib[\w.+-]*\.so[.\d]*", content)) <= {b"libc.so.6", b"libm.so.6", b"libpthread.so.0"}
+
+
+@pytest.mark.parametrize("wheel", [w for w in WHEELS if "macosx" in w.name], ids=tag)
+def test_libraries_for_macos(wheel: Path) -> None:
+    """Of that processor, for the system that the tag names, and signed where nothing else is loaded."""
+    oldest = tuple(map(int, re.findall(r"macosx_(\d+)_(\d+)", tag(wheel))[0]))
+    for content in libraries(wheel).values():
+        magic, processor, _, _, count = struct.unpack_from("<IIIII", content)
+        assert (magic, processor) == (0xFEEDFACF, MACH_O[machine(wheel)])
+        commands, at = {}, 32
+        for _ in range(count):
+            kind, size = struct.unpack_from("<II", content, at)
+            commands[kind], at = at, at + size
+        system = struct.unpack_from("<I", content, commands[BUILD_VERSION] + 12)[0]
+        assert (system >> 16, system >> 8 & 0xFF) <= oldest
+        assert SIGNATURE in commands or machine(wheel) != "arm64"
+
+
+@pytest.mark.parametrize("wheel", [w for w in WHEELS if "win" in w.name], ids=tag)
+def test_libraries_for_windows(wheel: Path) -> None:
+    """Libraries of that processor, which show their functions."""
+    for name, content in libraries(wheel).items():
+        header = struct.unpack_from("<I", content, 0x3C)[0]
+        assert content[:2] == b"MZ" and content[header : header + 4] == b"PE\0\0"
+        processor, flags = (struct.unpack_from("<H", content, header + at)[0] for at in (4, 22))
+        assert processor == 0x8664 and flags & SHARED_PE
+        assert b"sightline_search" in content and (b"sightline_runs_here" in content) == (ANYWHERE in name)
+
+
+@pytest.mark.skipif(not shutil.which("objdump"), reason="needs objdump")
+@pytest.mark.parametrize("wheel", [w for w in WHEELS if machine(w) == "x86_64" and "linux" in w.name], ids=tag)
+def test_no_build_has_more_than_its_instructions(wheel: Path, tmp_path: Path) -> None:
+    """The one that runs everywhere none of AVX, that of AVX2 none of AVX-512, AVX-VNNI's in its own encoding."""
+
+    def assembled(build: str) -> str:
+        path = tmp_path / build
+        path.write_bytes(libraries(wheel)[library_of(build).name])
+        return subprocess.run(["objdump", "-d", path], capture_output=True, text=True, check=True).stdout
+
+    assert not re.search(r"%[yz]mm|\tv[a-z0-9]+ ", assembled(ANYWHERE))
+    assert "%ymm" in assembled("avx2") and not re.search(r"%zmm|%k[1-7]|vpdpbusd", assembled("avx2"))
+    assert "{vex} vpdpbusd" in assembled("avxvnni") and not re.search(r"%zmm|%k[1-7]", assembled("avxvnni"))
+    assert re.search(r"vpdpbusd.*%zmm", assembled("avx512"))
+
+
+@pytest.mark.skipif(not shutil.which("auditwheel"), reason="needs auditwheel")
+@pytest.mark.parametrize("wheel", [w for w in WHEELS if "linux" in w.name], ids=tag)
+def test_auditwheel_agrees(wheel: Path) -> None:
+    ran = subprocess.run(["auditwheel", "show", wheel], capture_output=True, text=True, check=True)
+    assert tag(wheel) in ran.stdout
+
+
+TRANSLATE = """
+import sys
+from sightline.native import build, library
+from sightline import load
+print(library.instructions() or "none", build.compiler(), build.FOLDER)
+print(load(sys.argv[1]).translate(["the cat"], beam_size=2)[0].text)
+print("torch" in sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model directory with random weights; what it writes is the same every time."""
+    folder = tmp_path_factory.mktemp("models") / "random"
+    tokenizer = Tokenizer.learn(["the cat sat on the mat", "a dog and a cat"], DataConfig(vocab_size=300))
+    widths = {"d_model": 18, "d_ff": 33, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    shape = ModelConfig(vocab_size=tokenizer.vocab_size, **widths)
+    write_settings(folder, RunConfig(model=shape), tokenizer, {})
+    draw = np.random.default_rng(0)
+    arrays = {name: draw.standard_normal(of).astype(np.float32) for name, of in parameter_shapes(shape).items()}
+    save_file(arrays, folder / WEIGHTS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a program that finds no compiler, neither on its path nor among Python's packages."""
+    folder = tmp_path_factory.mktemp("bare")
+    (folder / "ziglang.py").write_text("raise ImportError('not here')\n")
+    kept = {name: value for name, value in os.environ.items() if name not in ("CC", "SIGHTLINE_NATIVE")}
+    return {**kept, "PATH": "", "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def install(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> Callable[[Path], str]:
+    """The interpreter of a new environment with a wheel or the sources, which borrows the rest from this one."""
+
+    def make(package: Path) -> str:
+        folder = tmp_path_factory.mktemp("environment")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        (packages,) = folder.glob("lib/python*/site-packages")
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-build-isolation"]
+        borrowed = [path for path in sys.path if path.endswith("site-packages")]
+        building = {**bare, "PYTHONPATH": os.pathsep.join([bare["PYTHONPATH"], *borrowed])}
+        subprocess.run([*pip, "--target", packages, package], env=building, check=True)
+        (packages / "borrowed.pth").write_text("\n".join(borrowed))
+        return str(folder / "bin/python")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def installed(install: Callable[[Path], str]) -> str:
+    """With the wheel for this machine."""
+    if not HERE:
+        pytest.skip("no wheel for this machine: make wheels")
+    return install(HERE[-1])
+
+
+def translated(python: list[str], model: Path, environment: dict[str, str]) -> tuple[list[str], list[str]]:
+    """What a program says that translates, three lines, and what it complains of."""
+    ran = subprocess.run([*python, "-c", TRANSLATE, str(model)], env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return ran.stdout.splitlines(), ran.stderr.splitlines()
+
+
+def test_an_installed_wheel_translates_without_a_compiler(installed: str, model: Path, bare: dict[str, str]) -> None:
+    """With the best build, without torch, and with the text of every other build."""
+    (about, text, torch), complaints = translated([installed], model, bare)
+    best, compiler, folder = about.split(maxsplit=2)
+    assert best in BUILDS[platform.machine()] and (compiler, torch, complaints) == ("None", "False", [])
+    assert folder.startswith(installed.split("/bin/")[0]), "another Sightline than the installed one"
+    for build in ("avx2", ANYWHERE):
+        assert translated([installed], model, {**bare, "SIGHTLINE_NATIVE": build})[0][1:] == [text, "False"]
+
+
+@pytest.mark.skipif(not shutil.which("qemu-x86_64-static"), reason="needs qemu-x86_64-static")
+def test_a_processor_of_2008(installed: str, model: Path, bare: dict[str, str]) -> None:
+    """Which knows no AVX: plain C where it is asked for, and never an illegal instruction."""
+    emulated = [shutil.which("qemu-x86_64-static") or "", "-cpu", "Nehalem", installed]
+    code = "from sightline.native import library as c; print(c.usable_builds())"
+    ran = subprocess.run([*emulated, "-c", code], env=bare, capture_output=True, text=True)
+    assert (ran.stderr, ran.stdout) == ("", f"['{ANYWHERE}']\n")
+    (about, text, _), _ = translated(emulated, model, {**bare, "SIGHTLINE_NATIVE": ANYWHERE})
+    assert about.startswith(ANYWHERE) and text == translated([installed], model, bare)[0][1]
+
+
+def test_the_sources_install_without_a_compiler(
+    install: Callable[[Path], str], model: Path, bare: dict[str, str], tmp_path: Path
+) -> None:
+    """Complete, with torch in the place of the library, and says so in one line."""
+    pytest.importorskip("hatchling")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
+    subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
+    python = install(next(tmp_path.glob("*.tar.gz")))
+    (about, text, torch), _ = translated([python], model, bare)
+    assert about.startswith("none None") and torch == "True"
+    assert text == load(model).translate(["the cat"], beam_size=2)[0].text
+    call = [python, "-m", "sightline", "translate", str(model)]
+    ran = subprocess.run(call, input="the cat\na dog\n", env=bare, capture_output=True, text=True, check=True)
+    assert len(ran.stdout.splitlines()) == 2
+    (complaint,) = ran.stderr.splitlines()
+    assert re.match(r"sightline: warning: .* is not here: .* more slowly; .*/native/build\.py", complaint)
