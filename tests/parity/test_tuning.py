@@ -1,9 +1,11 @@
 """A published model is trained on as `transformers` trains it: the same loss, and the same gradient of every parameter.
 
-Tiny random checkpoints that `transformers` saves; dropout is off, for both draw masks of their own.
+Tiny random checkpoints that `transformers` saves. Masks are drawn by each program for itself, so dropout is off, or a
+factor in the place of the mask, the same in both.
 """
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ import torch
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.write import file_tensors
 from sightline.data.batch import collate
-from sightline.tasks.published import trainable
+from sightline.network.dropout import Dropout
+from sightline.network.more_dropout import without
+from sightline.tasks.published import more_dropout, trainable
 from sightline.training.packed import can_pack
 from sightline.training.step import batch_loss, projection, real_states
 
@@ -82,6 +86,66 @@ def test_loss_and_gradients(both: tuple[Any, Any]) -> None:
         torch.testing.assert_close(
             value, expected[key], atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}"
         )
+
+
+DROPPED = {  # rates that all differ, as far as a family has them
+    "bart": {"dropout": 0.1, "attention_dropout": 0.2, "activation_dropout": 0.3},
+    "t5": {"dropout_rate": 0.25},
+}
+
+
+def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    """What stands for dropout: no mask, but a factor by which a wrong rate, or one too few, would be seen."""
+    return x * (1 - p / 2) if training else x
+
+
+def own_scaled(self: Dropout, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+    x = scaled(x, self.p, self.training)
+    return x if residual is None else residual + x
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("layerdrop", [0.0, 1.0])
+def test_everything_is_dropped_that_transformers_drops(
+    kind: str, layerdrop: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same loss in training; layers are dropped all or none, which leaves nothing to chance."""
+    (name, values), rates = CASES[kind], DROPPED["t5" if kind.startswith("t5") else "bart"]
+    if layerdrop and kind.startswith("t5"):
+        pytest.skip("T5 drops no layers")
+    model_class = getattr(transformers, name)
+    torch.manual_seed(3)
+    drops = {} if kind.startswith("t5") else {"encoder_layerdrop": layerdrop, "decoder_layerdrop": layerdrop}
+    config = model_class.config_class(**IDS | values | rates | drops)
+    model_class(config).save_pretrained(tmp_path)
+    theirs = model_class.from_pretrained(tmp_path, attn_implementation="eager").train()
+    monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
+    monkeypatch.setattr(Dropout, "forward", own_scaled)
+    start = config.decoder_start_token_id
+    batch = collate(PAIRS, PAD, start, EOS)
+    labels = batch.tgt_out.masked_fill(batch.tgt_out == PAD, -100)
+    loss = theirs(
+        input_ids=batch.src, attention_mask=batch.src_mask.long(), decoder_input_ids=batch.tgt_in, labels=labels
+    ).loss
+    folder = read_folder(tmp_path, dtype="float32")
+    dropout = next(rates[name] for name in ("dropout", "dropout_rate") if name in rates)
+    network = trainable(folder.network, dropout, more_dropout(folder.about, dropout)).train()
+    assert not can_pack(network, batch.src_mask)
+
+    def own_loss() -> torch.Tensor:
+        weight, bias, scale = projection(network)
+        own = batch_loss(lambda *x: real_states(network, *x), weight, batch, PAD, bias=bias, scale=scale).objective
+        return own / batch.n_targets
+
+    torch.testing.assert_close(own_loss(), loss, atol=1e-5, rtol=1e-5)
+    plain = trainable(read_folder(tmp_path, dtype="float32").network, dropout)
+    with without(network):
+        network.eval()
+        assert can_pack(network, batch.src_mask) == can_pack(plain, batch.src_mask)
+        without_all = own_loss()
+    monkeypatch.undo()
+    torch.testing.assert_close(own_loss(), without_all)  # put back, and silent where nothing is trained
+    assert loss.item() != pytest.approx(without_all.item(), abs=1e-4)
 
 
 def test_packed_where_nothing_is_added_to_scores(both: tuple[Any, Any]) -> None:

@@ -4,18 +4,18 @@ What is trained are copies of its weights in float32, whatever numbers its file 
 stays as it is, as in `transformers`. What comes out is a folder in the layout it came in, with the files of its
 tokenizer, and `training.json`, which says how. Objective, batches and trainer are those of a translator of ours.
 
-Not here: dropout on the weights of attention and inside feed-forward networks, which some checkpoints ask for as well.
+Everything is dropped that the checkpoint's config.json has dropped (`network/more_dropout.py`), at its rates.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from sightline.checkpoint.folder import read_folder
-from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import ModelConfig, RunConfig
@@ -25,13 +25,19 @@ from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.generation.models import RewritingModel, rewriting, with_verbs
 from sightline.network.axes import StackConfig
 from sightline.network.dropout import Dropout
+from sightline.network.more_dropout import DropoutRates, add_dropout, without
 from sightline.network.transformer import Transformer
-from sightline.tasks.job import TrainRequest, say
+from sightline.tasks.job import TrainRequest
 from sightline.tasks.translation import TranslationJob, batching, prepare_both, read_files
 
 CHUNK = 50  # texts translated between two looks at the clock
-DROPOUT = ("dropout", "dropout_rate")  # how configurations call what we have
-OTHERS = ("attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop")  # and what we have not
+DROPOUT = ("dropout", "dropout_rate")  # how configurations call the paper's
+MORE_DROPOUT = {  # and what others there are
+    "attention_dropout": "attention",
+    "activation_dropout": "activation",
+    "encoder_layerdrop": "encoder_layer",
+    "decoder_layerdrop": "decoder_layer",
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,18 @@ class PublishedJob(TranslationJob):
     model: RewritingModel = field(kw_only=True)
 
     def network(self) -> nn.Module:
-        return trainable(self.model.network, self.config.model.dropout)
+        dropout = self.config.model.dropout
+        return trainable(self.model.network, dropout, more_dropout(self.model.hf_config, dropout))
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """As of `TranslationJob`, and as fast as for a network without dropouts of its own."""
+        validate = super().validation(network, device)
+
+        def validate_without() -> dict[str, float]:
+            with without(network):
+                return validate()
+
+        return validate_without
 
     def bleu(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> float:
         """Searched as the model's generation_config.json says."""
@@ -58,16 +75,17 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     if request.special:
         raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
     model = start_of(request.init).between(request.source_language, request.target_language)
-    for name in OTHERS:
-        if model.hf_config.get(name):
-            what = f"{name} = {model.hf_config[name]} is left out; dropout is on sub-layer outputs and on embeddings"
-            say(request, f"{model.path / CONFIG}: {what}")
     _, train, valid, held = read_files(request)
     tokenizer = model._translator.tokenizer
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     config = replace(config, train=replace(config.train, batching=batching(request, config, folder)))
     search = f"beam {model.generation.beam_size}, length penalty {model.generation.length_penalty}"
-    about = {"corpus": {**corpus, **held}, "network": _rows(model), "search": search, "settings": RUN}
+    about = {
+        "corpus": {**corpus, **held},
+        "network": _rows(model, config.model.dropout),
+        "search": search,
+        "settings": RUN,
+    }
     return PublishedJob(
         config, tokenizer, about, prepared, validating, None, request.init, None, bleu_signature(), request.show,
         SameLayout(model), model=model,
@@ -79,7 +97,7 @@ def start_of(path: str) -> RewritingModel:
     return rewriting(with_verbs(read_folder(path, dtype="float32")), path)
 
 
-def trainable(network: Transformer, dropout: float) -> Transformer:
+def trainable(network: Transformer, dropout: float, more: DropoutRates | None = None) -> Transformer:
     """The network itself with weights that may change: copies, for what it was given lies in a file."""
     for parameter in network.parameters():
         parameter.data = parameter.detach().clone()
@@ -89,7 +107,16 @@ def trainable(network: Transformer, dropout: float) -> Transformer:
     for module in network.modules():
         if isinstance(module, Dropout):
             module.p = dropout
+    if more:
+        add_dropout(network, more)
     return network
+
+
+def more_dropout(hf_config: Mapping[str, Any], dropout: float) -> DropoutRates:
+    """The dropouts beside the paper's that a config.json names; T5 has one rate, `dropout`, for all that it drops."""
+    if "dropout" not in hf_config:
+        return DropoutRates(attention=dropout, activation=dropout, stack=dropout)
+    return DropoutRates(**{ours: float(hf_config.get(name) or 0.0) for name, ours in MORE_DROPOUT.items()})
 
 
 def described(path: str) -> ModelConfig:
@@ -124,14 +151,17 @@ def _positions(stack: StackConfig) -> str:
     return "relative" if stack.relative_buckets else stack.positions.partition("_")[0]
 
 
-def _rows(model: RewritingModel) -> dict[str, str]:
+def _rows(model: RewritingModel, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
     config, stack = model.config, model.config.encoder
     assert stack and config.decoder
     shape = f"{stack.n_layers} + {config.decoder.n_layers} layers, d_model {stack.d_model}, d_ff {stack.d_ff}"
     between = " to ".join(filter(None, (model.source_language, model.target_language)))
+    more = more_dropout(model.hf_config, dropout)
+    rates = ", ".join(f"{name} {rate}" for name, rate in vars(more).items() if rate)
     return {
         "architecture": f"{config.family}: {shape}, {stack.n_heads} heads, {stack.norm_position}-norm",
         "vocabulary": f"{config.tgt_vocab_size or config.vocab_size:,} pieces of `{model.path.absolute().name}`",
         **({"languages": between} if between else {}),
+        **({"dropout": f"beside {dropout}: {rates}"} if rates else {}),
     }
