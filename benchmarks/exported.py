@@ -20,8 +20,9 @@ import torch
 from quality import lines
 
 import sightline
+from sightline.checkpoint.folder import read_folder
 from sightline.evaluate.bleu import corpus_scores
-from sightline.export.exported import read_exported
+from sightline.export.exported import exported_of
 from sightline.export.run import export_model
 
 Translate = Callable[[Sequence[str], int, float], list[str]]  # texts, beam size, alpha -> translations
@@ -54,7 +55,7 @@ def ctranslate2(model: str, folder: Path) -> Translate:
     import ctranslate2
 
     export_model(model, "ctranslate2", folder)
-    exported = read_exported(model)
+    exported = exported_of(read_folder(model))
     names, tokenizer = exported.pieces, exported.tokenizer
     ids = {name: i for i, name in enumerate(names)}
     translator = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())

@@ -17,7 +17,7 @@ from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config import DecodeConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.export import ctranslate2, hf
-from sightline.export.exported import read_exported
+from sightline.export.exported import exported_of
 from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
@@ -62,7 +62,7 @@ def _decided(model: Transformer) -> Transformer:
 
 def export(model_directory: Path, folder: Path) -> Path:
     """Write what the peers read beside each other into `folder`; returns it."""
-    exported = read_exported(model_directory)
+    exported = exported_of(read_folder(model_directory))
     for compute in ("float32", "int8"):
         there = folder / f"ctranslate2-{compute}"
         there.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def vocabulary_map(model_directory: Path) -> str:
     """Our shortlist as CTranslate2 reads one: a source piece, a tab, and what it may become; nothing before the tab for
     what may be written anyway.
     """
-    exported = read_exported(model_directory)
+    exported = exported_of(read_folder(model_directory))
     shortlist = read_shortlist(model_directory, exported.tokenizer)
     names = vocabulary(exported.config.vocab_size)
     rows = [("", shortlist.frequent), *zip(names, shortlist.likely, strict=True)]

@@ -6,6 +6,7 @@ one of these things where the compiled library can translate (`checkpoint.compil
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from pkgutil import resolve_name
@@ -115,11 +116,11 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
         path: the folder; or OWNER/NAME of the Hugging Face hub, if it is in its cache, and hf:OWNER/NAME to fetch it.
             A list of model directories of one tokenizer is an ensemble.
         device: "auto", "cpu" or "cuda".
-        dtype: numbers that a model in the Hugging Face layout computes with: "float32", "float16" or "bfloat16". "auto"
-            is float32 on a CPU, elsewhere what the file has. Weights that are in the file as they are asked for are
-            mapped into memory, pages that processes share and the system may drop; others are converted, a copy of 4
-            bytes (half precision: 2) a parameter beside the file. Models that Sightline has trained are float32; what
-            they decode with is `translate(..., compute=...)`.
+        dtype: numbers to compute with: "float32", "float16" or "bfloat16". "auto" is float32 on a CPU, elsewhere what
+            the file has. Weights that are in the file as they are asked for are mapped into memory, pages that
+            processes share and the system may drop; others are converted, a copy of 4 bytes (half precision: 2) a
+            parameter beside the file. Networks that Sightline has trained stay float32: these numbers are what they
+            decode with, as `translate(..., compute=...)` has it for one call.
 
     Returns:
         A `Model`. What it can be asked depends on what its network reads and writes; any other verb is a `UserError`
@@ -129,61 +130,60 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
     """
     if not isinstance(path, str | Path):
-        return load_translators(path, device)
-    folder = read_folder(path, device_name(device), dtype)
+        return load_translators(path, device, dtype)
+    return _model_of(read_folder(path, device_name(device), dtype), dtype)
+
+
+def _model_of(folder: Folder, dtype: str) -> Model:
     if not isinstance(folder.weights, Trained):
         from sightline.generation.models import with_verbs  # which our own translators are not to wait for
 
         return with_verbs(folder)
-    if dtype not in ("auto", "float32"):
-        raise UserError(
-            f"{path}: dtype = {dtype} is for the Hugging Face layout; this model takes translate(compute=...)"
-        )
-    return resolve_name(KINDS[folder.config.model.task])(folder)
+    return resolve_name(KINDS[folder.config.model.task])(_decoding_in(dtype, folder))
+
+
+def _decoding_in(dtype: str, folder: Folder) -> Folder:
+    """A model that we have trained, whose network is float32: what it can decode with is its decoder's affair."""
+    config = folder.config
+    if dtype in ("auto", "float32"):
+        return folder
+    if config.model.task != "translate":
+        raise UserError(f"{folder.path}: dtype = {dtype} is for models that translate, and for published ones")
+    return replace(folder, config=replace(config, decode=replace(config.decode, compute=dtype)))
 
 
 def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
-    """`load` for what translates: a translation model of ours, or a published encoder-decoder of text.
-
-    Raises:
-        UserError: it is a model of another task, or a network that does not read and write texts.
-    """
-    from sightline.checkpoint.hub import folder_of
-    from sightline.checkpoint.layout import is_family
-
-    if not is_family(folder := folder_of(path)):
-        return load_trained(folder, device)
-    from sightline.generation.models import rewriting
-
-    return rewriting(load(folder, device, dtype), path)
+    """`load` for what reads a text and writes another; `UserError`, with what it can do, for any other model."""
+    model = _model_of(read_folder(path, device_name(device), dtype, tasks=("translate",)), dtype)
+    _ = model.translate
+    return model
 
 
 def load_task(task: str, path: str | Path, device: str = "auto") -> Model:
     """`load` for a model that `train` wrote for `task`; `UserError` where it is one of another task or layout."""
-    return resolve_name(KINDS[task])(read_folder(path, device_name(device), tasks=(task,)))
+    return resolve_name(KINDS[task])(read_folder(path, device_name(device), tasks=(task,), published=False))
 
 
 def load_trained(path: str | Path, device: str = "auto") -> TrainedTranslator:
     """`load` for a translation model that `train` wrote; `UserError` where it is one of another task or layout."""
-    return TrainedTranslator(read_folder(path, device_name(device), tasks=("translate",)))
+    return TrainedTranslator(read_folder(path, device_name(device), tasks=("translate",), published=False))
 
 
-def load_translators(paths: Sequence[str | Path], device: str = "auto") -> Model:
+def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:
     """One model that translates, or several as an ensemble; a `UserError` names what does not go with them."""
     if not paths:
         raise UserError("load takes a model directory, or a list of them; this list is empty")
     if len(paths) == 1:
-        return load_translator(paths[0], device)
-    from sightline.checkpoint.hub import folder_of
-    from sightline.checkpoint.layout import is_family
-
-    if any(is_family(folder_of(path)) for path in paths):
+        return load_translator(paths[0], device, dtype)
+    models = [load_translator(path, device, dtype) for path in paths]
+    trained = [model for model in models if isinstance(model, TrainedTranslator)]
+    if len(trained) < len(models):
         from sightline.generation.together import together
 
-        return together([load_translator(path, device) for path in paths])
+        return together(models)
     from sightline.ensemble import Ensemble
 
-    return Ensemble([load_trained(path, device) for path in paths])
+    return Ensemble(trained)
 
 
 def train(

@@ -3,6 +3,7 @@
 Not here: what guesses (`decode/drafts.py`).
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,16 +16,26 @@ from sightline.errors import UserError
 if TYPE_CHECKING:
     from sightline.verbs import TranslationVerbs
 
+Encode = Callable[[str], list[int]]
 
-def draft_from(model: "TranslationVerbs", origin: str, device: str) -> Draft:
-    """What guesses for `model`; `origin` as `TranslationVerbs.draft` takes it."""
+
+def draft_from(origin: str, source: Encode, target: Encode, small: Callable[[str], Draft]) -> Draft:
+    """What guesses: "input" (what is copied), a translation memory, or what `small` makes of a model's directory.
+
+    `source` and `target` give the ids of the memory's texts, as the model that checks the guesses has them.
+    """
     if origin == "input":
         return CopyDraft()
     if Path(origin).is_dir():
-        return _model_draft(model, origin, device)
+        return small(origin)
     pairs = read_pairs(parse_corpora([origin]))
+    return MemoryDraft((source(clean_text(src)), target(clean_text(tgt))) for src, tgt in pairs)
+
+
+def draft_for(model: "TranslationVerbs", origin: str, device: str) -> Draft:
+    """What guesses for a model that we have trained; `origin` as `TranslationVerbs.draft` takes it."""
     encode = model.tokenizer.encode
-    return MemoryDraft((encode(clean_text(src)), encode(clean_text(tgt))) for src, tgt in pairs)
+    return draft_from(origin, encode, encode, lambda path: _model_draft(model, path, device))
 
 
 def _model_draft(model: "TranslationVerbs", path: str, device: str) -> Draft:

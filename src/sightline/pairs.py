@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class HeadVerbs:
-    """Silence heads of the network."""
+    """Silence heads of the network, or leave them out."""
 
     network: Any
+    reads: str  # what `head_importance` takes: "pairs", "text"; files: "picture", "sound", "labelled", "series"
 
     def mask_heads(self, heads: "HeadsByPlace") -> AbstractContextManager[object]:
         """Silence attention heads of a Transformer, those and no others, until the next call; `{}` silences none.
@@ -52,6 +53,17 @@ class HeadVerbs:
         undo.callback(self._head_mask.set, self._head_mask.set(chosen))
         return undo
 
+    def prune(self, heads: "HeadsByPlace", out: str | Path) -> Path:
+        """Write the model without these heads, named as for `mask_heads`, into a folder of its own; returns that.
+
+        Raises:
+            UserError: no such head, an attention would lose all of its own, or the folder holds a model already.
+        """
+        from sightline.inspect.heads import heads_of
+        from sightline.pruning import write_pruned
+
+        return write_pruned(self, heads_of(self.network, heads), Path(out))
+
     @cached_property
     def _head_mask(self) -> "HeadMask":
         from sightline.inspect.heads import HeadMask
@@ -68,7 +80,14 @@ class PairVerbs(HeadVerbs):
     """Score, align, and look inside; `_translator` is an `inspect.pair.Translating`."""
 
     path: Path
+    config: Any
+    reads = "pairs"
     _translator: Any
+
+    @property
+    def sides(self) -> Any:
+        """Between texts and ids, of what is read and of what is written: a `data.side.Side`."""
+        return self._translator.tokenizer
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[PairScore]":
         """How probable the model finds each target as the translation of its source (natural logarithms)."""

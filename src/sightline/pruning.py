@@ -1,29 +1,29 @@
-"""A smaller model directory: the same Transformer without some of its attention heads.
+"""A model without some of its attention heads, written into a folder of its own.
 
-Heads that matter little for the loss (`inspect/importance.py`) are left out, weights and all. What remains translates
-as the whole model does with these heads masked; training can go on from it (`sightline train --init`). The layout of
-published models has no place for layers with fewer heads: there they are silent, their part of W^O is zero. Files in,
-files out: what a head is and which ones matter is `sightline.inspect`'s affair.
+Heads that matter little for the loss (`inspect/importance.py`) are left out, weights and all. What remains computes
+what the whole model does with these heads masked; training can go on from it (`sightline train --init`). Where a layout
+has no place for layers with fewer heads, that of published models and ours with grouped queries, they are silent: their
+part of W^O is zero. Files in, files out: what a head is and which ones matter is `sightline.inspect`'s affair.
 """
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor
 
 from sightline.checkpoint.beside import SHORTLIST, write_alignment
 from sightline.checkpoint.trained import CONFIG, write_settings, write_weights
 from sightline.checkpoint.tuned import SameLayout
+from sightline.config import RunConfig
 from sightline.errors import UserError
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, all_heads, heads_left, listed, parameters_without
 from sightline.model_card import model_card
 from sightline.network.parameters import parameters_of
-
-if TYPE_CHECKING:
-    from sightline.api import TrainedTranslator
-    from sightline.generation.models import RewritingModel
+from sightline.pairs import PairVerbs
 
 
 def parse_count(text: str, n_heads: int) -> int:
@@ -42,62 +42,46 @@ def parse_count(text: str, n_heads: int) -> int:
     return count
 
 
-SILENT = (  # what is said of a published model
+SILENT = (  # what is said of a model whose heads stay
     "their weights in W^O are zero, for this layout has no place for fewer heads: neither size nor speed has changed, "
     "and training further would bring them back"
 )
 
 
-def write_silenced(model: "RewritingModel", removed: Collection[Head], out: Path) -> Path:
-    """`write_pruned` for a published model, in the layout it came in: the heads are there and add nothing."""
-    _refuse(model, removed, out)
-    layout = SameLayout(model)
-    with model.mask_heads(listed(removed)):
-        layout.write_companions(out)
-        layout.write_weights(out, parameters_of(model.network), _card(model, removed))
-    if model.known_alignment_head:
-        gone = Head("cross", model.known_alignment_head.layer, model.known_alignment_head.head or 0) in removed
-        head = replace(model.known_alignment_head, head=None) if gone else model.known_alignment_head
-        write_alignment(out, head.as_json())
-    if (model.path / SHORTLIST).is_file():
-        shutil.copyfile(model.path / SHORTLIST, out / SHORTLIST)
-    return out
+def heads_can_go(config: Any) -> bool:
+    """Whether the layout of a model, which its configuration tells, says of every layer how many heads it has."""
+    return isinstance(config, RunConfig) and not config.model.n_kv_heads
 
 
-def _card(model: "RewritingModel", removed: Collection[Head]) -> str:
-    name, heads = model.path.absolute().name, dict(listed(removed))
-    return f"# `{name}` without some of its heads\n\nMade with Sightline: {len(removed)} heads, {heads}; {SILENT}.\n"
-
-
-def write_pruned(model: "TrainedTranslator", removed: Collection[Head], out: Path) -> Path:
+def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
     """Write a model without the heads `removed` into a folder of its own, and return that.
 
     Args:
-        model: the whole model, as `sightline.load` gives it; no head is masked.
+        model: the whole model, as `sightline.load` gives it, a `HeadVerbs`; no head is masked.
         removed: where an attention would lose all of its heads, it must keep one.
         out: a folder that is no model directory yet.
 
     Raises:
         UserError: `out` is taken, the network has no heads, or an attention would lose all of its own.
     """
-    left, config = _refuse(model, removed, out), model.config
-    shape = replace(
-        config.model, encoder_heads=left["encoder"], decoder_heads=left["decoder"], cross_heads=left["cross"]
-    )
-    smaller = replace(config, model=shape)
-    pruned = f"{len(removed)} of {len(all_heads(model.network))} heads pruned from {model.path.absolute().name}"
-    about = {**model.about, "pruned": pruned}
-    parameters = parameters_without(model.network, removed)
-    count = sum(values.numel() for values in parameters.values())
-    write_settings(out, smaller, model.tokenizer, about)
-    write_weights(out, parameters, model_card(smaller, about, count, {}, pruned, ""))
-    write_alignment(out, _alignment_head(model, removed).as_json())
+    left = _refuse(model, removed, out)
+    if heads_can_go(model.config):
+        parameters = parameters_without(model.network, removed)
+        heads = {f"{part}_heads": counts for part, counts in left.items()}
+        config = replace(model.config, model=replace(model.config.model, **heads))
+    else:
+        with model.mask_heads(listed(removed)):
+            parameters = {name: value.clone() for name, value in parameters_of(model.network).items()}
+        config = model.config
+    _write(model, config, parameters, removed, out)
     if (model.path / SHORTLIST).is_file():
         shutil.copyfile(model.path / SHORTLIST, out / SHORTLIST)
+    if isinstance(model, PairVerbs):
+        write_alignment(out, _alignment_head(model, removed).as_json())
     return out
 
 
-def _refuse(model: "TrainedTranslator | RewritingModel", removed: Collection[Head], out: Path) -> Any:
+def _refuse(model: Any, removed: Collection[Head], out: Path) -> dict[str, tuple[int, ...]]:
     """How many heads each layer keeps, by part; `UserError` as of `write_pruned`."""
     if (out / CONFIG).exists():
         raise UserError(f"-o {out}: holds a model already; name another folder")
@@ -107,10 +91,25 @@ def _refuse(model: "TrainedTranslator | RewritingModel", removed: Collection[Hea
     return left
 
 
-def _alignment_head(model: "TrainedTranslator", removed: Collection[Head]) -> AlignmentHead:
+def _write(model: Any, config: Any, parameters: Mapping[str, Tensor], removed: Collection[Head], out: Path) -> None:
+    """In the layout of the model's own folder."""
+    name = model.path.absolute().name
+    if not isinstance(config, RunConfig):
+        said = f"Made with Sightline: {len(removed)} heads, {dict(listed(removed))}; {SILENT}."
+        layout = SameLayout(model)
+        layout.write_companions(out)
+        return layout.write_pruned(out, parameters, f"# `{name}` without some of its heads\n\n{said}\n")
+    pruned = f"{len(removed)} of {len(all_heads(model.network))} heads pruned from {name}"
+    about, count = {**model.about, "pruned": pruned}, sum(values.numel() for values in parameters.values())
+    write_settings(out, config, model.tokenizer, about)
+    write_weights(out, parameters, model_card(config, about, count, {}, pruned, ""))
+
+
+def _alignment_head(model: PairVerbs, removed: Collection[Head]) -> AlignmentHead:
     """Where word links are read from: the same head under its new number, the mean of its layer if it is gone."""
     chosen = model.alignment_head
     gone = {head.number for head in removed if head.place == ("cross", chosen.layer)}
     if chosen.head is None or chosen.head in gone:
         return replace(chosen, head=None)
-    return replace(chosen, head=chosen.head - sum(number < chosen.head for number in gone))
+    before = sum(number < chosen.head for number in gone) if heads_can_go(model.config) else 0
+    return replace(chosen, head=chosen.head - before)

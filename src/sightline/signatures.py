@@ -163,6 +163,10 @@ class Verbs:
         """How much the loss would change with each head."""
         ...
 
+    def prune(self, heads: HeadsByPlace, out: str | Path) -> Path:
+        """Write the model without these heads into a folder of its own; returns that."""
+        ...
+
     # --- Reads a text, a picture, a sound, a series ---
 
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:

@@ -83,9 +83,9 @@ class TranslationVerbs(Model):
         """
         if not isinstance(origin, str) or not origin:
             return origin or None
-        from sightline.drafting import draft_from
+        from sightline.drafting import draft_for
 
-        return draft_from(self, origin, self._device)
+        return draft_for(self, origin, self._device)
 
     def translate_lines(
         self,

@@ -51,11 +51,23 @@ GRAPH: dict[str, frozenset[str]] = {
     "families": frozenset({"config", "network.build", "network.axes"}),
     "families.sightline": frozenset({"config", "network"}),
     "generation": frozenset(
-        {"checkpoint", "relatives", "network", "data", "decode", "pairs", "looks", "config", "device", "model"}
+        {
+            "checkpoint",
+            "relatives",
+            "network",
+            "data",
+            "decode",
+            "pairs",
+            "looks",
+            "config",
+            "device",
+            "model",
+            "drafting",
+        }
     ),
     "generation.shown": frozenset({"checkpoint", "data", "inspect"}),
     "looks": frozenset({"inspect", "pairs"}),
-    "pairs": frozenset({"data", "decode", "evaluate", "inspect", "checkpoint"}),
+    "pairs": frozenset({"data", "decode", "evaluate", "inspect", "checkpoint", "pruning"}),
     "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
     "inspect.explorer": frozenset({"api", "config", "looks"}),
     "results": frozenset(
@@ -76,7 +88,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "summary": frozenset({"config", "checkpoint", "generation", "model_card"}),
     "distill": frozenset({"data", "decode"}),
     "backtranslation": frozenset({"data", "decode"}),
-    "pruning": frozenset({"inspect", "model_card", "checkpoint", "api", "generation", "network.parameters"}),
+    "pruning": frozenset({"inspect", "model_card", "checkpoint", "config", "pairs", "network.parameters"}),
     "export": frozenset({"data", "decode", "families", "network", "checkpoint", "config"}),
     "export.family": frozenset({"decode", "network", "checkpoint", "generation"}),
     "workers": frozenset({"decode", "api", "verbs"}),
@@ -95,6 +107,9 @@ GRAPH: dict[str, frozenset[str]] = {
             "checkpoint",
             "device",
             "config",
+            "pairs",
+            "inspect.heads",
+            "inspect.importance",
         }
     ),
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),

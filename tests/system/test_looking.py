@@ -4,9 +4,11 @@ The models are tiny and random. That the weights are `transformers`' own is `tes
 is looked into, or says in one line why it is not.
 """
 
+import ast
 import base64
 import json
 import re
+import shutil
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_families import HEARING, KINDS, write_tiny
 
 import sightline
@@ -142,7 +145,7 @@ def test_xlnet_says_in_one_line_why_not(command: str, cli: Cli, tmp_path: Path) 
     config = transformers.XLNetConfig(vocab_size=30, d_model=12, n_layer=1, n_head=3, d_inner=20)
     transformers.XLNetLMHeadModel(config).save_pretrained(tmp_path)
     complaint = cli(command, tmp_path, *([TEXT] if command == "inspect" else [])).complaint
-    assert re.search("this xlnet .*, and its attention is of a kind that is not recorded", complaint)
+    assert re.search("this xlnet .*; it can .*fill_mask.*, and not attend", complaint)
 
 
 # --- What stands along the axes
@@ -374,11 +377,87 @@ def test_importance_of_what_has_no_loss(
         loaded(made(family, **changes)).head_importance([given(family)], targets)
 
 
-def test_prune_says_whom_it_is_for(cli: Cli, made: Callable[..., Path], tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("a\n")
-    ran = cli("prune", made("bert"), "--heads", "1", "--source", tmp_path / "a", "--target", tmp_path / "a",
-              "-o", tmp_path / "smaller")  # fmt: skip
-    assert "is a model of bert; this needs one that reads a text and writes another" in ran.complaint
+TRANSFORMERS = {  # who reads what each family is written as
+    "bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM",
+    "vit": "ViTForImageClassification", "whisper": "WhisperForConditionalGeneration",
+}  # fmt: skip
+LABELLED = {"vit": "dog", "whisper": "a dog"}  # what belongs to an input
+
+
+def measured_on(family: str, given: str, folder: Path) -> list[Any]:
+    """The options of `prune` for one input."""
+    text, label = folder / "source.txt", folder / "target.txt"
+    text.write_text(f"{given}\n")
+    label.write_text(f"{LABELLED.get(family)}\n")
+    return ["--source", given, "--target", label] if family in LABELLED else ["--source", text]
+
+
+def silenced(line: str) -> dict[str, dict[int, list[int]]]:
+    """The heads that `prune` has said to be gone."""
+    return ast.literal_eval(line[line.index("{") : line.rindex("}") + 1])
+
+
+@pytest.mark.parametrize("family", TRANSFORMERS)
+def test_a_pruned_model_computes_what_the_masked_one_does(
+    family: str, cli: Cli, made: Callable[..., Path], given: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, out = given(family), tmp_path / "pruned"
+    command = ["prune", made(family), "--heads", 1, "-o", out, *measured_on(family, source, tmp_path)]
+    ran = cli(*command)
+    assert ran.code == 0, ran.err
+    assert "without 1 heads" in ran.err and "this layout has no place for fewer heads" in ran.err
+    model, pruned, target = loaded(made(family)), loaded(out), [LABELLED[family]] if family in LABELLED else []
+    with model.mask_heads(silenced(ran.err)):
+        masked = loss_of(model, [source], target)
+    assert loss_of(pruned, [source], target) == masked != loss_of(model, [source], target)
+    assert cli(*command).complaint.endswith("holds a model already; name another folder")
+
+
+@pytest.mark.parametrize("family", TRANSFORMERS)
+def test_transformers_reads_what_prune_writes(
+    family: str, made: Callable[..., Path], given: Callable[[str], str], tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    part = PART.get(family, "encoder" if family == "roberta" else "decoder")
+    out = loaded(made(family)).prune({part: {0: [1]}}, tmp_path / "pruned")
+    theirs, said = getattr(transformers, TRANSFORMERS[family]).from_pretrained(out, output_loading_info=True)
+    assert not said["missing_keys"] and not said["unexpected_keys"]
+    model, shown = loaded(made(family)), loaded(out).shown(given(family))
+    with model.mask_heads({part: {0: [1]}}), torch.inference_mode():
+        ours = model.network.logits(shown.read_by(model.network))
+    with torch.inference_mode():
+        if family == "whisper":
+            read = {"input_features": shown.mel, "decoder_input_ids": torch.tensor([[*shown.begun, *shown.tgt[:-1]]])}
+        else:
+            read = {"pixel_values" if family == "vit" else "input_ids": shown.values}
+        found = theirs.eval()(**read).logits
+    torch.testing.assert_close(found, ours.view_as(found), atol=1e-5, rtol=1e-4)
+
+
+def test_a_pooler_that_no_verb_reads_stays(made: Callable[..., Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(made("bert"), tmp_path / "bert")
+    pooler = {"bert.pooler.dense.weight": torch.ones(16, 16), "bert.pooler.dense.bias": torch.ones(16)}
+    save_file({**load_file(folder / "model.safetensors"), **pooler}, folder / "model.safetensors", {"format": "pt"})
+    tensors = load_file(loaded(folder).prune({"encoder": {0: [1]}}, tmp_path / "pruned") / "model.safetensors")
+    assert torch.equal(tensors["bert.pooler.dense.weight"], torch.ones(16, 16))
+
+
+@pytest.mark.parametrize(
+    ("family", "arguments", "complaint"),
+    [
+        ("bert", ["TEXT", "TEXT"], "one file of texts is --source"),
+        ("marian", ["TEXT"], "for a model that translates --target has the translations"),
+        ("vit", ["PICTURE", "--target", "TEXT"], "label 'A dog runs.': this model knows cat, dog, owl"),
+        ("electra", ["TEXT"], "trained on nothing that could be measured here"),
+    ],
+)
+def test_prune_says_what_it_judges_by(
+    family: str, arguments: list[str], complaint: str, cli: Cli, made: Any, picture: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text").write_text(f"{TEXT}\n")
+    names = {"TEXT": tmp_path / "text", "PICTURE": picture}
+    given = [names.get(argument, argument) for argument in arguments]
+    assert complaint in cli("prune", made(family), "--heads", "1", "-o", tmp_path / "out", "--source", *given).complaint
 
 
 # --- The explorer

@@ -1,5 +1,6 @@
 """Classifiers and forecasters as their users meet them: the same commands, files and guarantees as for translators."""
 
+import ast
 import json
 import math
 from collections.abc import Callable
@@ -203,13 +204,44 @@ def test_info(which: str, cli: Callable[..., Any], request: pytest.FixtureReques
     assert ("horizon" in ran.out) == (which == "forecaster")
 
 
+@pytest.mark.parametrize("which", ["classifier", "forecaster"])
+def test_heads_are_pruned_here_too(
+    which: str, request: pytest.FixtureRequest, cli: Callable[..., Any], files: Path, tmp_path: Path
+) -> None:
+    """Less is in the file, and what is left computes what the whole does with these heads masked."""
+    folder = request.getfixturevalue(which)
+    test = files / ("test.tsv" if which == "classifier" else "test.csv")
+    ran = cli("prune", folder, "--heads", "2", "--source", test, "-o", tmp_path / "small")
+    assert ran.code == 0, ran.err
+    removed = ast.literal_eval(ran.err[ran.err.index("{") : ran.err.rindex("}") + 1])
+    whole, small = sightline.load(folder, "cpu"), sightline.load(tmp_path / "small", "cpu")
+    assert sum(small.config.model.encoder_heads) == 4 * small.config.model.n_encoder_layers - 2
+    assert small.info()["parameters"] < whole.info()["parameters"]
+
+    def answer(model: sightline.Model) -> list[float]:
+        texts = [line.split("\t")[0] for line in test.read_text().splitlines()[:20]]
+        if which == "forecaster":
+            return model.forecast(test)
+        return [p for one in model.classify(texts) for p in one.probabilities.values()]
+
+    plain = answer(whole)
+    with whole.mask_heads(removed):
+        masked = answer(whole)
+    assert answer(small) == pytest.approx(masked, abs=1e-5)
+    assert masked != pytest.approx(plain, abs=1e-5)
+    stray = cli("prune", folder, "--heads", "2", "--source", test, "--target", test, "-o", tmp_path / "other")
+    assert "--target: the files of --source say it all" in stray.complaint
+
+
 # Mistakes -------------------------------------------------------------------------------------------------------------
 
 
 def test_commands_for_another_task(cli: Callable[..., Any], classifier: Path, forecaster: Path, files: Path) -> None:
     pair = ["--source", files / "test.tsv", "--target", files / "test.tsv"]
-    for command in (["translate", classifier], ["score", classifier, *pair], ["shortlist", classifier, "--train", "x"]):
+    for command in (["translate", classifier], ["align", classifier, *pair], ["shortlist", classifier, "--train", "x"]):
         assert f"{classifier}: was trained to classify, not to translate" in cli(*command).complaint
+    complaint = cli("score", classifier, *pair).complaint
+    assert f"{classifier}: this model sorts texts; it can" in complaint and "classify, evaluate" in complaint
     assert f"{forecaster}: was trained to forecast, not to classify" in cli("classify", forecaster).complaint
     assert f"{classifier}: was trained to classify, not to forecast" in cli("forecast", classifier, "x").complaint
     complaint = cli("evaluate", classifier, "--source", files / "test.tsv", "--beam-size", 3).complaint

@@ -100,7 +100,6 @@ def test_a_bad_recipe_file_is_named(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["export", "bert", "--to", "onnx", "x"],
         ["classify", "bert", "a"],
         ["forecast", "bert", "a"],
     ],

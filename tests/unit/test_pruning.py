@@ -1,6 +1,7 @@
 """A pruned model directory: loads, translates as the masked model does, and can be pruned and trained again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,8 +25,12 @@ REMOVED = {Head("encoder", 0, 1), Head("decoder", 1, 0), Head("cross", 0, 2), He
 @pytest.fixture
 def whole(tmp_path: Path) -> TrainedTranslator:
     """A model with random weights, in a directory."""
+    return made(tmp_path)
+
+
+def made(tmp_path: Path, **more: Any) -> TrainedTranslator:
     tokenizer = Tokenizer.learn(TEXTS, DataConfig(vocab_size=270))
-    shape = {"d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2}
+    shape = {"d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2, **more}
     config = RunConfig(model=ModelConfig(vocab_size=tokenizer.vocab_size, **shape))
     network = build_model(config.model)
     with torch.no_grad():
@@ -60,6 +65,19 @@ def test_pruned_model_translates_and_scores_as_the_masked_one(whole: TrainedTran
     assert "4 of 15 heads pruned from whole" in (tmp_path / "pruned" / "README.md").read_text()
     size = (tmp_path / "pruned" / "model.safetensors").stat().st_size
     assert size < (tmp_path / "whole" / "model.safetensors").stat().st_size
+
+
+@pytest.mark.parametrize("more", [{"biases": False, "norm": "rms"}, {"n_kv_heads": 1, "biases": False}])
+def test_what_a_recipe_may_ask_for(tmp_path: Path, more: dict[str, Any]) -> None:
+    """Without biases heads go as ever; grouped queries share keys, so there they fall silent."""
+    model = made(tmp_path, **more)
+    with model.mask_heads(listed(REMOVED)):
+        texts, log_probs = outputs(model)
+    folder = model.prune(listed(REMOVED), tmp_path / "pruned")
+    pruned = sightline.load(folder, "cpu")
+    assert outputs(pruned)[0] == texts
+    assert outputs(pruned)[1] == pytest.approx(log_probs, abs=1e-4)
+    assert pruned.config.model.cross_heads == (() if "n_kv_heads" in more else (1, 3))
 
 
 def test_pruned_model_is_pruned_again(whole: TrainedTranslator, tmp_path: Path) -> None:

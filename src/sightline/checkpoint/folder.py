@@ -39,7 +39,11 @@ class Folder:
 
 
 def read_folder(
-    path: str | Path, device: str = "cpu", dtype: str = "file", tasks: Sequence[str] | None = None
+    path: str | Path,
+    device: str = "cpu",
+    dtype: str = "file",
+    tasks: Sequence[str] | None = None,
+    published: bool = True,
 ) -> Folder:
     """The model in `path`, which may be a name of the hub.
 
@@ -47,13 +51,14 @@ def read_folder(
         device: "cpu" or "cuda".
         dtype: numbers that a published model is to compute with, as `sightline.load` takes them; "file": those of the
             file, of several the widest.
-        tasks: for one of these it must have been trained, by Sightline; None: anything will do.
+        tasks: for one of these it must have been trained where Sightline has; None: anything will do.
+        published: whether a published model will do as well.
 
     Raises:
         UserError: something is missing, not understood or does not fit, or it is a model for something else.
     """
     folder = folder_of(path)
-    if tasks is None and is_family(folder):
+    if published and is_family(folder):
         from sightline.checkpoint.imported import read_published
 
         return read_published(folder, device, dtype)

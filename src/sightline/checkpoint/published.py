@@ -161,6 +161,16 @@ def _refuse_misfits(
         raise UserError(f"{origin}: does not fit its {CONFIG}: {'; '.join(problems[:20])}{more}")
 
 
+def unread_tensors(folder: Path) -> dict[str, Tensor]:
+    """What the files of `folder` hold beside the network, such as a pooler; ours hold nothing."""
+    values = read_json(folder / CONFIG)
+    if "family" in values:
+        return {}
+    family = FAMILIES[_kind_of(values)]
+    tensors = _with_todays_names(open_tensors(folder), family)
+    return {key: tensor for key, tensor in tensors.items() if re.search(family.ignored, key)}
+
+
 # --- Files ---
 
 

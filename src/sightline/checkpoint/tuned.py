@@ -13,10 +13,11 @@ from torch import Tensor
 
 from sightline.checkpoint.imported import FORMAT, copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
-from sightline.checkpoint.trained import CARD, RUN, write_file, write_json, write_text
+from sightline.checkpoint.published import unread_tensors
+from sightline.checkpoint.trained import CARD, GENERATION, RUN, write_file, write_json, write_text
 from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig
-from sightline.errors import writing
+from sightline.errors import UserError, writing
 from sightline.model import Model
 
 
@@ -40,11 +41,29 @@ class SameLayout:
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
         """The weights by the names that they came with, and the model card."""
+        self._write_tensors(folder, self._tensors(parameters), card)
+
+    def write_pruned(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
+        """`write_weights` where most are as they were: what no network reads, such as a pooler, is kept beside them."""
+        own = self._tensors(parameters)
+        self._write_tensors(folder, {**unread_tensors(self.model.path), **own}, card)
+
+    def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
         ours = "family" in read_json(self.model.path / CONFIG)
-        tensors = own if ours else file_tensors(own, self.model.config)
-        write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+        return own if ours else file_tensors(own, self.model.config)
+
+    def _write_tensors(self, folder: Path, tensors: Mapping[str, Tensor], card: str) -> None:
+        write_file(folder / WEIGHTS, lambda path: save_file(dict(tensors), path, {"format": "pt"}))
         write_text(folder / CARD, card)
+
+
+def write_length_penalty(folder: Path, value: float) -> None:
+    """Make it a published model's own, for `transformers` as well; `UserError` without a file for such settings."""
+    path = folder / GENERATION
+    if not path.is_file():
+        raise UserError(f"{folder}: has no {GENERATION}, where the value would stand; save one with transformers")
+    write_json(path, {**read_json(path), "length_penalty": value})
 
 
 def _in_float32(values: Mapping[str, Any]) -> dict[str, Any]:

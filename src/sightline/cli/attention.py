@@ -2,18 +2,19 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from sightline.cli.files import aligned, in_file, output
 from sightline.cli.options import (
+    EITHER,
     TRANSLATES,
-    is_family_model,
     language_options,
+    load_as_asked,
     load_model,
     model_options,
     output_option,
 )
+from sightline.errors import UserError
 
 
 def add(commands: Any) -> None:
@@ -65,14 +66,15 @@ def _choose_head(model: Any, sources: list[str], targets: list[str], path: str) 
 
 
 def _prune_options(commands: Any) -> None:
-    parser = commands.add_parser("prune", help="write a smaller model without the attention heads that matter least")
-    model_options(parser, what=TRANSLATES)
+    parser = commands.add_parser("prune", help="write a model without the attention heads that matter least")
+    model_options(parser, what=f"{EITHER}, of a network with attention")
     heads = "how many heads to leave out: a share of all, such as 30%%, or a number; every attention keeps one"
     parser.add_argument("--heads", required=True, metavar="SHARE", help=heads)
-    parser.add_argument(
-        "--source", type=in_file, required=True, metavar="FILE", help="text by which to judge what matters"
-    )
-    parser.add_argument("--target", type=in_file, required=True, metavar="FILE", help="its translation")
+    source = "what to judge by what matters: a file of texts, or files of pictures, sounds or series, or of texts with "
+    source += "labels for a model of --task classify"
+    parser.add_argument("--source", type=in_file, nargs="+", required=True, metavar="FILE", help=source)
+    target = "what belongs to it, a line each: translations; labels of pictures and texts; transcripts"
+    parser.add_argument("--target", type=in_file, metavar="FILE", help=target)
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="model directory to write")
     language_options(parser)
     parser.set_defaults(run=run_prune)
@@ -82,13 +84,25 @@ def run_prune(options: argparse.Namespace) -> None:
     """Measure the heads, leave out the least important, say which."""
     from sightline.inspect.heads import all_heads, listed
     from sightline.inspect.importance import least_important
-    from sightline.pruning import SILENT, parse_count, write_pruned, write_silenced
+    from sightline.pruning import SILENT, heads_can_go, parse_count
 
-    sources, targets = aligned(options.source, options.target)
-    model: Any = load_model(options)
+    model: Any = load_as_asked(options)
+    measure = model.head_importance  # what has no heads says so here
     count = parse_count(options.heads, len(all_heads(model.network)))
-    removed = least_important(model.head_importance(sources, targets), count)
-    published = is_family_model(options.model)
-    folder = (write_silenced if published else write_pruned)(model, removed, Path(options.output))
-    said = f"{folder}: without {len(removed)} heads, {dict(listed(removed))}"
-    print(f"{said}; {SILENT}" if published else said, file=sys.stderr)
+    removed = listed(least_important(measure(*_measured_on(options, model.reads)), count))
+    folder = model.prune(removed, options.output)
+    said = f"{folder}: without {count} heads, {dict(removed)}"
+    print(said if heads_can_go(model.config) else f"{said}; {SILENT}", file=sys.stderr)
+
+
+def _measured_on(options: argparse.Namespace, reads: str) -> list[list[str]]:
+    """What `head_importance` takes of a model that reads that; `UserError` for files of another kind."""
+    if reads in ("labelled", "series"):
+        if options.target:
+            raise UserError(f"--target: the files of --source say it all; this model reads files of its own ({reads})")
+        return [options.source]
+    if reads in ("picture", "sound"):
+        return [options.source, *(aligned(options.target) if options.target else [])]
+    if len(options.source) > 1 or (reads == "pairs" and not options.target):
+        raise UserError("one file of texts is --source, and for a model that translates --target has the translations")
+    return aligned(*options.source, *([options.target] if options.target else []))

@@ -16,8 +16,8 @@ from sightline.cli.options import (
     decode_options,
     decode_overrides,
     ensemble_option,
-    is_family_model,
     language_options,
+    load_model,
     load_models,
     model_options,
     whole,
@@ -160,20 +160,15 @@ def _shortlist_options(commands: Any) -> None:
 def run_shortlist(options: argparse.Namespace) -> None:
     """Write the shortlist of a model."""
     from sightline.checkpoint.beside import write_shortlist
-    from sightline.checkpoint.folder import read_folder
+    from sightline.config import DataConfig
     from sightline.data.corpus import parse_corpora
     from sightline.data.prepared import prepare, spool
     from sightline.data.shortlist import learn_shortlist
 
-    tokenizer: Any
-    if is_family_model(options.model):
-        from sightline.cli.published import pieces_of_published
-
-        folder, tokenizer, data = pieces_of_published(options)
-    else:
-        directory = read_folder(options.model, tasks=("translate",))
-        folder, tokenizer, data = Path(options.model), directory.tokenizer, directory.config.data
+    options.device = "cpu"
+    model: Any = load_model(options)
+    tokenizer, data = model.sides, getattr(model.config, "data", DataConfig())
     corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
     shortlist = learn_shortlist(corpus, tokenizer.vocab_size, options.candidates, options.frequent)
-    path = write_shortlist(folder, shortlist, tokenizer)
+    path = write_shortlist(model.path, shortlist, tokenizer)
     print(f"{path}: learnt from {len(corpus):,} pairs; use it with --shortlist", file=sys.stderr)

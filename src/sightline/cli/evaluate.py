@@ -14,8 +14,8 @@ from sightline.cli.options import (
     decode_options,
     decode_overrides,
     ensemble_option,
-    is_family_model,
     language_options,
+    load_as_asked,
     load_model,
     load_models,
     model_options,
@@ -26,9 +26,10 @@ from sightline.errors import UserError
 
 if TYPE_CHECKING:
     from sightline.evaluate.report import Report
+    from sightline.evaluate.tuning import Tuning
+    from sightline.model import Model
 
 IN_MODEL = ""  # `--save` without a file
-SETTINGS_FILE = "generation_config.json"  # of a published model
 
 
 def add(commands: Any) -> None:
@@ -56,16 +57,17 @@ def run_score(options: argparse.Namespace) -> None:
     """One JSON line per pair, and the corpus perplexity on standard error; of a language model that of one text."""
     from sightline.evaluate.score import corpus_perplexity
 
-    family = is_family_model(options.model)
-    if family and not options.target:
-        score_text(options)
+    model = load_as_asked(options)
+    if hasattr(model, "perplexity") and not options.target:
+        score_text(options, model)
         return
+    score = model.score
     if options.stride or not options.target:
         raise UserError("--target is required for a translation model, and --stride is not for it")
-    if options.compute not in (None, "float32") and not family:
-        raise UserError(f"--compute {options.compute} is for published models; this one scores in float32")
+    if options.compute not in (None, str(next(model.network.parameters()).dtype).removeprefix("torch.")):
+        raise UserError(f"--compute {options.compute}: this model scores in float32, whatever it decodes with")
     sources, targets = aligned(options.source, options.target)
-    scores = load_model(options).score(sources, targets)
+    scores = score(sources, targets)
     with output(options.output) as file:
         for score in scores:
             record = {
@@ -120,10 +122,6 @@ def run_evaluate(options: argparse.Namespace) -> None:
     """Of translations BLEU, chrF++ and TER with signatures, and the settings they were decoded with; of a classifier
     accuracy and F1; of a forecaster errors beside those of naive forecasts.
     """
-    from sightline.api import load
-    from sightline.checkpoint.trained import task_of
-    from sightline.config import WITH_DECODER
-
     if options.alignments:
         _evaluate_alignment(options)
         return
@@ -132,13 +130,14 @@ def run_evaluate(options: argparse.Namespace) -> None:
         return
     if not (options.model and options.source):
         raise UserError("MODEL and --source are required, or --hypothesis")
-    if is_family_model(options.model) or task_of(options.model) in WITH_DECODER:
-        _evaluate_translator(options)
+    model = load_models(options) if options.ensemble else load_as_asked(options)
+    if not hasattr(model, "evaluate"):
+        _evaluate_translator(options, model)
         return
     stray = [flag for name, flag in options.flags.items() if name not in ("model", "source", "device", "json")]
     if stray:
         raise UserError(f"{stray[0]} is for translation models; {options.model} needs --source alone")
-    report = load(options.model, options.device).evaluate([options.source])
+    report = model.evaluate([options.source])
     print(json.dumps(report.as_json(), indent=2) if options.json else report.render())
 
 
@@ -151,11 +150,11 @@ def _evaluate_hypotheses(options: argparse.Namespace) -> None:
     _print_report(options, evaluate_text(hypotheses, texts, others, options.multi30k, options.tokenize))
 
 
-def _evaluate_translator(options: argparse.Namespace) -> None:
+def _evaluate_translator(options: argparse.Namespace, model: "Model") -> None:
     from sightline.evaluate.report import evaluate_model
 
+    _ = model.translate  # or a `UserError`
     sources, *references = aligned(options.source, *_references(options))
-    model = load_models(options)
     overrides = decode_overrides(options, model.decode_config)
     if options.tune:
         _tune(options, model, sources, references)
@@ -181,19 +180,30 @@ def _print_report(options: argparse.Namespace, report: "Report") -> None:
 
 
 def _tune(options: argparse.Namespace, model: Any, sources: list[str], references: list[list[str]]) -> None:
-    from sightline.checkpoint.trained import write_decoding
     from sightline.evaluate.tuning import tune_length_penalty
-    from sightline.model_card import DECODING, with_row
 
-    if options.save == IN_MODEL and is_family_model(options.model):
-        raise UserError(f"--save: keeps the value in a model that Sightline has trained; write it into {SETTINGS_FILE}")
     print("sightline: a text that a setting was chosen by no longer tests it: tune on validation data", file=sys.stderr)
     tuning = tune_length_penalty(model, sources, references, options.tokenize, decode_overrides(options))
     if options.save == IN_MODEL:
         said = tuning.describe([Path(path).name for path in (options.source, *options.reference)])
-        write_decoding(model.paths[0], tuning.decoding, lambda card: with_row(card, DECODING, said))
-        print(f"{model.paths[0]}: length_penalty is {tuning.best} from now on", file=sys.stderr)
+        print(f"{_keep(options.model, tuning, said)}: length_penalty is {tuning.best} from now on", file=sys.stderr)
     print(json.dumps(tuning.as_json(), indent=2) if options.json else tuning.render())
+
+
+def _keep(model: str, tuning: "Tuning", said: str) -> Path:
+    """Make the best value the model's own, in the words of its folder, and return that."""
+    from sightline.checkpoint.hub import folder_of
+    from sightline.checkpoint.trained import write_decoding
+    from sightline.checkpoint.tuned import write_length_penalty
+    from sightline.config import DecodeConfig
+    from sightline.model_card import DECODING, with_row
+
+    folder = folder_of(model)
+    if isinstance(tuning.decoding, DecodeConfig):
+        write_decoding(folder, tuning.decoding, lambda card: with_row(card, DECODING, said))
+    else:
+        write_length_penalty(folder, tuning.best)
+    return folder
 
 
 def _evaluate_alignment(options: argparse.Namespace) -> None:

@@ -21,6 +21,7 @@ from sightline.errors import UserError
 
 if TYPE_CHECKING:
     from sightline.generation.models import Output
+    from sightline.model import Model
 
 UNASKED = ("early_stopping", "sample", "stop", "compute")  # which no option, or one of another kind, is for
 
@@ -146,13 +147,10 @@ def format_output(written: "Output", style: str) -> str:
     return "\n".join([written.text, *(other.text for other in written.alternatives)])
 
 
-def score_text(options: argparse.Namespace) -> None:
+def score_text(options: argparse.Namespace, model: "Model") -> None:
     """`sightline score` with a language model: the perplexity of one text, as an object of JSON."""
     from sightline.data.corpus import read_lines
 
-    if options.target:
-        raise UserError("--target is for models that Sightline has trained; a language model scores --source alone")
-    model = family_model(options, "perplexity", "say how probable a text is")
     found = model.perplexity("\n".join(read_lines(options.source)), options.stride)
     record = {"log_prob": found.log_prob, "perplexity": found.perplexity, "tokens": found.tokens}
     with output(options.output) as file:

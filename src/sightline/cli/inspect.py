@@ -13,9 +13,8 @@ from sightline.cli.options import (
     EITHER,
     decode_options,
     decode_overrides,
-    is_family_model,
     language_options,
-    load_model,
+    load_as_asked,
     model_options,
     whole,
 )
@@ -23,11 +22,8 @@ from sightline.config import DecodeConfig
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.api import Model
-    from sightline.generation.models import RewritingModel
     from sightline.inspect.alignment import AlignmentHead
     from sightline.inspect.record import AttentionRecord, Trace
-    from sightline.looks import LookVerbs
 
 LOOKED = f"{EITHER}, of a network with attention: that translates, or reads a text, a picture or a sound"
 FORMATS = ("html", "png", "svg", "pdf", "text", "json")
@@ -41,13 +37,11 @@ OF_PAIRS = ("prefix", "target_language")
 OF_WRITERS = ("target", "source_language", *(field.name for field in fields(DecodeConfig)))
 
 
-def load_looked(options: argparse.Namespace, path: str) -> "Model | RewritingModel | LookVerbs":
-    """A model to look into: one that translates, or one that reads a text, a picture or a sound."""
-    if not is_family_model(path):
-        return load_model(options, path)
-    from sightline.cli import published
-
-    return published.load_looked(options, path)
+def load_looked(options: argparse.Namespace, path: str) -> Any:
+    """A model to look into; `UserError` for one that cannot be, with what it can do."""
+    model = load_as_asked(options, path)
+    _ = model.attend
+    return model
 
 
 def add(commands: Any) -> None:
@@ -91,8 +85,8 @@ def run_inspect(options: argparse.Namespace) -> None:
     text = sys.stdin.read() if options.text == "-" else options.text
     settings = _of_one(options, model, style) if isinstance(model, LookVerbs) else _of_pair(options, model)
     if style in ("html", "json"):
-        found, aligns = model.look_inside(text, **settings), getattr(model, "known_alignment_head", None)
-        return _write_all(options, style, *found, aligns)
+        record, trace = model.look_inside(text, **settings)
+        return _write_all(options, style, record, trace, getattr(model, "known_alignment_head", None))
     heads = None if options.head is None else [options.head]
     stacks = attentions(model.network)
     part = options.part or next((part for part in PARTS if stacks[part]), PARTS[0])

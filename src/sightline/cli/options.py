@@ -14,6 +14,7 @@ from sightline.errors import UserError
 if TYPE_CHECKING:
     from sightline.model import Model
 
+HALF = ("float16", "bfloat16")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
@@ -94,14 +95,6 @@ def model_options(parser: argparse.ArgumentParser, needed: bool = True, what: st
     device_option(parser)
 
 
-def is_family_model(path: str) -> bool:
-    """Whether MODEL is a checkpoint of one of the families."""
-    from sightline.checkpoint.hub import folder_of
-    from sightline.checkpoint.layout import is_family
-
-    return is_family(folder_of(path))
-
-
 def device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
 
@@ -132,17 +125,23 @@ def workers_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=workers)
 
 
-def load_model(options: argparse.Namespace, path: str | None = None, told: bool = True) -> "Model":
-    """A translation model; one of many languages as it is asked for."""
-    from sightline.api import load_trained
+def load_as_asked(options: argparse.Namespace, path: str = "", told: bool = True) -> "Model":
+    """Any model, in the numbers that were asked for; one of many languages between those that were.
+
+    It must be `told` which, unless it is only to write, as it does without in `transformers`.
+    """
+    from sightline.api import load
 
     path = path or str(options.model)
-    if is_family_model(path):
-        from sightline.cli.published import load_published
+    return _between(load(path, options.device, _numbers(options)), options, path, told)
 
-        return load_published(options, path, told)
-    _refuse_languages(options)
-    return load_trained(path, options.device)
+
+def load_model(options: argparse.Namespace, path: str = "", told: bool = True) -> "Model":
+    """`load_as_asked` for what translates; `UserError` for any other model."""
+    from sightline.api import load_translator
+
+    path = path or str(options.model)
+    return _between(load_translator(path, options.device, _numbers(options)), options, path, told)
 
 
 def load_models(options: argparse.Namespace, told: bool = True) -> "Model":
@@ -154,14 +153,22 @@ def load_models(options: argparse.Namespace, told: bool = True) -> "Model":
         raise UserError(f"{files[0]}: is a file, and --ensemble names model directories; name files before --ensemble")
     if not options.ensemble:
         return load_model(options, told=told)
-    if is_family_model(options.model):
-        from sightline.cli.published import load_together
-
-        return load_together(options)
-    _refuse_languages(options)
-    return load_translators([options.model, *options.ensemble], options.device)
+    model = load_translators([options.model, *options.ensemble], options.device, _numbers(options))
+    return _between(model, options, options.model)
 
 
-def _refuse_languages(options: argparse.Namespace) -> None:
-    if getattr(options, "source_language", "") or getattr(options, "target_language", ""):
-        raise UserError("--source-language and --target-language are for models of many languages; this one has two")
+def _numbers(options: argparse.Namespace) -> str:
+    """The numbers that a model is to be loaded in; others are a setting of decoding."""
+    compute = getattr(options, "compute", None)
+    return compute if compute in HALF else "auto"
+
+
+def _between(model: Any, options: argparse.Namespace, path: str, told: bool = True) -> Any:
+    languages = [getattr(options, f"{side}_language", "") for side in ("source", "target")]
+    if hasattr(model, "between"):
+        from sightline.cli.published import between
+
+        return between(model, languages, path, told)
+    if any(languages) and getattr(model, "reads", "") != "sound":
+        raise UserError("--source-language and --target-language are for models of many languages, and this is none")
+    return model

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.folder import Folder
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
@@ -122,13 +122,14 @@ def all_parameters(network: Transformer) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in network.named_parameters(remove_duplicate=False)}
 
 
-def read_exported(path: str | Path) -> Exported:
-    """The translation model in `path`; `UserError` where there is none, or one that is no Transformer."""
-    directory = read_folder(path, tasks=("translate",))
-    if not isinstance(directory.network, Transformer):
-        architecture = directory.config.model.architecture
-        raise UserError(f"{path}: is a {architecture} model; only Transformers are exported")
-    return Exported(directory.network, directory.tokenizer, directory.config.model, str(path))
+def exported_of(folder: Folder) -> Exported:
+    """A translation model that we have trained; `UserError` for one of another task, or that is no Transformer."""
+    config = folder.config.model
+    if config.task != "translate":
+        raise UserError(f"{folder.path}: was trained to {config.task}, and only models that translate are exported")
+    if not isinstance(folder.network, Transformer):
+        raise UserError(f"{folder.path}: is a {config.architecture} model; only Transformers are exported")
+    return Exported(folder.network, folder.tokenizer, config, str(folder.path))
 
 
 def refuse(exported: Exportable, target: str, *reasons: tuple[bool, str]) -> None:

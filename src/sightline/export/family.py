@@ -13,9 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.imported import copy_companions
-from sightline.checkpoint.layout import CONFIG, read_json
 from sightline.checkpoint.published import read_checkpoint
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.checkpoint.write import write_checkpoint
@@ -32,16 +31,15 @@ CONVERTER = "optimum-cli export onnx --model FOLDER OUT"
 UNKNOWN = ("<unk>", "[UNK]")
 
 
-def write_back(model: Path, folder: Path) -> str:
+def write_back(found: Folder, folder: Path) -> str:
     """Write the layout of transformers into `folder`, read it again and compare; what was compared, one line."""
-    found = read_folder(model)
     write_checkpoint(folder, found.network, found.config, found.about)
-    copy_companions(model, folder)
+    copy_companions(found.path, folder)
     again = read_checkpoint(folder)
     kept = dict(again.network.named_parameters())
     own = dict(found.network.named_parameters())
     if again.config != found.config or not all(torch.equal(kept[name], own[name]) for name in own):
-        raise UserError(f"{model}: was read back otherwise than it was written. Please report this mistake")
+        raise UserError(f"{found.path}: was read back otherwise than it was written. Please report this mistake")
     return f"{len(own)} tensors are the same when read back"
 
 
@@ -130,16 +128,17 @@ def _names(vocabulary: Vocabulary, size: int) -> list[str]:
     return [name if first.get(name, i) == i else f"{name} {i}" for i, name in enumerate(found)]
 
 
-def read_published(model: Path, to: str) -> PublishedModel:
-    """The model in a family's folder; `UserError` for a format it is not written in, or a network with no place."""
+def published_of(folder: Folder, to: str) -> PublishedModel:
+    """A family's model; `UserError` for a format it is not written in, or a network that no format holds."""
+    model = with_verbs(folder)
     if to != "ctranslate2":
-        values = read_json(model / CONFIG)
-        kind = values["family"]["family"] if "family" in values else values.get("model_type")
         raise UserError(
-            f"{model}: is a checkpoint of a family ({kind}), and this needs a model that `sightline train` made; "
+            f"{model.path}: is a checkpoint of a family ({model.config.family}), and this needs a model that "
+            "`sightline train` made; "
             f"`{CONVERTER}` takes such a folder, where it was imported after `sightline export --to hf`"
         )
-    found = rewriting(with_verbs(read_folder(model, dtype="float32")), model)
+    model.network.float()
+    found = rewriting(model, folder.path)
     if found.generation.start_id is None or not found.generation.end_ids:
-        raise UserError(f"{model}: its files name no mark that an output begins with, or none that it ends with")
+        raise UserError(f"{folder.path}: its files name no mark that an output begins with, or none that it ends with")
     return PublishedModel(found)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.layout import is_family
-from sightline.config import DecodeConfig
+from sightline.checkpoint.folder import read_folder
+from sightline.config import DecodeConfig, RunConfig
 from sightline.errors import UserError, unknown
 from sightline.export import ctranslate2, family, hf, onnx
-from sightline.export.exported import LENGTH, Exportable, read_exported
+from sightline.export.exported import LENGTH, Exportable, exported_of
 
 FORMATS: dict[str, Any] = {"hf": hf, "ctranslate2": ctranslate2, "onnx": onnx}
 EXAMPLE_CHARACTERS = 60
@@ -44,9 +44,13 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
     out = Path(out)
     if out.exists():
         raise UserError(f"{out}: exists already; name a folder that does not")
-    if is_family(model) and to == "hf":
-        return _in_its_place(out, lambda temporary: family.write_back(Path(model), temporary / "export"))
-    exported = family.read_published(Path(model), to) if is_family(model) else read_exported(model)
+    folder = read_folder(model)
+    if isinstance(folder.config, RunConfig):
+        exported = exported_of(folder)
+    elif to == "hf":
+        return _in_its_place(out, lambda temporary: family.write_back(folder, temporary / "export"))
+    else:
+        exported = family.published_of(folder, to)
     FORMATS[to].check(exported)
     texts = [text for text in texts if text.strip()] or exported.texts()
     return _in_its_place(out, lambda temporary: _write_and_compare(exported, to, temporary, int8, texts))

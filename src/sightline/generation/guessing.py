@@ -6,16 +6,14 @@ memory. Not here: a smaller model as the one who guesses, which models that Sigh
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from sightline.config import DecodeConfig
-from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.decode.contract import Draft, Hypothesis
-from sightline.decode.drafts import CopyDraft, MemoryDraft
 from sightline.decode.speculative import verify
+from sightline.drafting import draft_from
 from sightline.errors import UserError
 from sightline.generation.decoding import limits_of
 from sightline.generation.rewrite import beginning_of, options_of, pad_right, without_beginning
@@ -25,12 +23,11 @@ from sightline.generation.sides import FamilySide, prefix_ids
 
 def read_draft(origin: str, side: FamilySide, settings: GenerationSettings) -> Draft:
     """What guesses for translations into `side`: "input", or a translation memory as `sightline train` takes it."""
-    if origin == "input":
-        return CopyDraft()
-    if Path(origin).is_dir():
-        raise UserError(f"--draft {origin}: a model that guesses is for models that Sightline has trained; name a file")
-    pairs = read_pairs(parse_corpora([origin]))
-    return MemoryDraft((side.source.encode(src), [*prefix_ids(side, settings, tgt)]) for src, tgt in pairs)
+    return draft_from(origin, side.source.encode, lambda text: [*prefix_ids(side, settings, text)], _no_model)
+
+
+def _no_model(path: str) -> NoReturn:
+    raise UserError(f"--draft {path}: a model that guesses is for models that Sightline has trained; name a file")
 
 
 def check_guessing(settings: GenerationSettings) -> None:

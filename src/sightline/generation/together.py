@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
+import torch
+
 from sightline.checkpoint.vocabulary import fingerprint
 from sightline.decode.ensemble import Ensemble
 from sightline.errors import UserError
@@ -49,6 +51,8 @@ def together(models: Sequence[Any]) -> RewritingEnsemble:
     for model in models:
         if not isinstance(model, RewritingModel):
             raise UserError(f"{model.path}: what writes together is all published or all made by `sightline train`")
+        if (numbers := next(model.network.parameters()).dtype) != torch.float32:
+            raise UserError(f"{model.path}: is loaded in {numbers}; what writes together computes in float32 or int8")
     for model in others:
         if _marks(model) != _marks(first):
             raise UserError(f"{model.path}: has another vocabulary than {first.path}; what writes together shares one")

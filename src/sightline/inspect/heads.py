@@ -129,7 +129,7 @@ def parameters_without(model: nn.Module, removed: Collection[Head]) -> dict[str,
         name, attention = there[place]
         kept = [n for n in range(attention.n_heads) if Head(*place, n) not in removed]
         for projection in ("q_proj", "k_proj", "v_proj"):
-            for key in (f"{name}.{projection}.weight", f"{name}.{projection}.bias"):
+            for key in {f"{name}.{projection}.weight", f"{name}.{projection}.bias"} & parameters.keys():
                 parameters[key] = _kept(parameters[key], attention.n_heads, kept)
         key = f"{name}.o_proj.weight"
         parameters[key] = _kept(parameters[key].T, attention.n_heads, kept).T

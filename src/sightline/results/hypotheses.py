@@ -77,9 +77,9 @@ class Hypotheses:
 
     @cached_property
     def _model(self) -> Any:
-        from sightline.api import load_trained  # with what it takes to translate, which is often not needed
+        from sightline.api import load_translator  # with what it takes to translate, which is often not needed
 
-        return load_trained(self._run.path, self._device)
+        return load_translator(self._run.path, self._device)
 
 
 def describe_decoding(hypotheses: Mapping[str, Hypotheses]) -> list[str]:

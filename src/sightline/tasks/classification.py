@@ -1,11 +1,11 @@
 """Texts to labels: training a classifier on labelled TSV, and using one."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -36,9 +36,13 @@ from sightline.evaluate.classes import LabelReport, label_report
 from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
+from sightline.pairs import HeadVerbs
 from sightline.tasks.job import OURS, Layout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
+
+if TYPE_CHECKING:
+    from sightline.inspect.heads import Head
 
 
 @dataclass(frozen=True)
@@ -175,10 +179,11 @@ class Classification:
         return asdict(self)
 
 
-class Classifier(Model):
+class Classifier(HeadVerbs, Model):
     """A trained classifier; made by `sightline.load`."""
 
     does = "sorts texts"
+    reads = "labelled"
 
     def __init__(self, directory: Folder) -> None:
         self.path = directory.path
@@ -197,15 +202,19 @@ class Classifier(Model):
         """
         if not texts:
             return []
+        found: dict[int, list[float]] = {}
+        for rows, batch in self._batches(texts):
+            found |= zip(rows, _logits(self.network, [batch], self.device).softmax(1).tolist(), strict=True)
+        return [self._classification(found[i]) for i in range(len(texts))]
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], LabelledBatch]]:
+        """Texts of like length together, and which they are."""
         pieces = self.tokenizer.encode_batch([clean_text(text) for text in texts])
         tokens = [row[: self.config.data.max_length - 1] for row in pieces]
         lengths = np.array([len(row) + 1 for row in tokens])
         order = np.argsort(lengths, kind="stable")
-        rows = cut_padded(order, lengths[order], self.config.decode.batch_tokens)
-        batches = (self._batch([tokens[i] for i in part.tolist()]) for part in rows)
-        probabilities = _logits(self.network, batches, self.device).softmax(1).tolist()
-        found = dict(zip(order.tolist(), probabilities, strict=True))
-        return [self._classification(found[i]) for i in range(len(texts))]
+        for part in cut_padded(order, lengths[order], self.config.decode.batch_tokens):
+            yield part.tolist(), self._batch([tokens[i] for i in part.tolist()])
 
     def _batch(self, tokens: Sequence[list[int]]) -> LabelledBatch:
         return collate_labelled(tokens, [0] * len(tokens), self.tokenizer.pad_id, self.tokenizer.eos_id)
@@ -217,11 +226,28 @@ class Classifier(Model):
 
     def evaluate(self, paths: Sequence[str]) -> LabelReport:
         """Accuracy and F1 on labelled files; `UserError` where a label is none of the model's."""
-        corpora = spool(labelled_corpora(paths))
-        check_labels(corpora, self.labels)
-        rows = [row for corpus in corpora for row in read_labelled(corpus.paths[0])]
+        rows = self._labelled(paths)
         found = self.classify([text for text, _ in rows])
         return label_report([label for _, label in rows], [one.label for one in found])
+
+    def head_importance(self, paths: Sequence[str]) -> "dict[Head, float]":
+        """How much the loss on labelled files would change with each head; `UserError` as of `evaluate`."""
+        from sightline.inspect.importance import Example, importance_over
+
+        texts, labels = zip(*self._labelled(paths), strict=True)
+        numbers = torch.tensor([self.labels.index(label) for label in labels])
+        parts = ((len(rows), replace(batch, labels=numbers[rows])) for rows, batch in self._batches(texts))
+        return importance_over(self.network, (Example(n, self._loss_of(batch)) for n, batch in parts))
+
+    def _loss_of(self, batch: LabelledBatch) -> Callable[[nn.Module], Tensor]:
+        there = batch.to(self.device)
+        return lambda network: label_loss(network(there.src, there.src_mask), there.labels).objective
+
+    def _labelled(self, paths: Sequence[str]) -> list[tuple[str, str]]:
+        """Texts and labels of files; `UserError` where a label is none of the model's."""
+        corpora = spool(labelled_corpora(paths))
+        check_labels(corpora, self.labels)
+        return [row for corpus in corpora for row in read_labelled(corpus.paths[0])]
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sightline.checkpoint.folder import Folder
 from sightline.config import RunConfig, longest_sequence, meaningful
@@ -24,8 +24,12 @@ from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature
 from sightline.model import Model
 from sightline.network.parameters import count_parameters
+from sightline.pairs import HeadVerbs
 from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out, hold_out
 from sightline.tasks.translation import TranslationJob, completed, prepare_both
+
+if TYPE_CHECKING:
+    from sightline.inspect.heads import Head
 
 
 class DenoisingJob(TranslationJob):
@@ -65,10 +69,11 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Se
     return choose_tokenizer(replace(request, special=special), config, folder, train, sources_only=True)
 
 
-class Denoiser(Model):
+class Denoiser(HeadVerbs, Model):
     """A model of this task; made by `sightline.load`. To go on with it is what it is for: `train(init=...)`."""
 
-    does = "restores texts, the first stage of a translator"
+    does = "restores texts, and a translator starts from it (`sightline train --init`)"
+    reads = "pairs"
 
     def __init__(self, directory: Folder) -> None:
         self.path = directory.path
@@ -86,6 +91,12 @@ class Denoiser(Model):
         translator = Translator(self.network, self.tokenizer, self.config.decode, longest_sequence(self.config.model))
         masked = re.compile(rf"\s*{MASK}\s*")  # a mask has no blanks beside it: they belong to the words
         return translator.translate([masked.sub(MASK, text) for text in texts], **overrides)
+
+    def head_importance(self, masked: Sequence[str], texts: Sequence[str]) -> "dict[Head, float]":
+        """How much the loss of these texts, given what is left of them, would change with each head."""
+        from sightline.inspect.importance import head_importance
+
+        return head_importance(self.network, self.tokenizer, masked, texts)
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,9 +29,13 @@ from sightline.evaluate.forecasts import ForecastReport, forecast_report
 from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
+from sightline.pairs import HeadVerbs
 from sightline.tasks.job import OURS, Layout, TrainRequest, file_names, say
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
+
+if TYPE_CHECKING:
+    from sightline.inspect.heads import Head
 
 
 @dataclass(frozen=True)
@@ -126,10 +130,12 @@ def mean_figures(objective: Objective, batches: Iterable[TrainingBatch], device:
     return {name: value / max(1, n_targets) for name, value in sums.items()}
 
 
-class Forecaster(Model):
+class Forecaster(HeadVerbs, Model):
     """A trained forecaster of a time series; made by `sightline.load`."""
 
     does = "reads time series"
+    reads = "series"
+    tokenizer = None  # nothing is text
 
     def __init__(self, directory: Folder) -> None:
         self.path = directory.path
@@ -157,8 +163,7 @@ class Forecaster(Model):
 
     def evaluate(self, paths: Sequence[str]) -> ForecastReport:
         """Errors over every window of some CSV files, beside those of the two naive forecasts."""
-        data, tables = self.config.data, [read_table(path) for path in paths]
-        windows = Windows.of(tables, self.scaling, data.window, data.horizon)
+        data, windows = self.config.data, self._windows(paths)
         true, found = [], {"model": [], "seasonal": [], "last": []}
         for batch in windows.in_order(self.config.decode.batch_tokens):
             history = (batch.src[:, :, windows.target_column] + batch.last).numpy()
@@ -169,6 +174,21 @@ class Forecaster(Model):
         forecasts = {name: np.concatenate(parts) for name, parts in found.items()}
         std = self.scaling.std[self.scaling.target_column]
         return forecast_report(forecasts, np.concatenate(true), std, self.scaling.target, data.season)
+
+    def head_importance(self, paths: Sequence[str]) -> "dict[Head, float]":
+        """How much the squared error over every window of some CSV files would change with each head."""
+        from sightline.inspect.importance import Example, importance_over
+
+        batches = self._windows(paths).in_order(self.config.decode.batch_tokens)
+        return importance_over(self.network, (Example(len(batch.src), self._loss_of(batch)) for batch in batches))
+
+    def _loss_of(self, batch: WindowBatch) -> Callable[[nn.Module], Tensor]:
+        there = batch.to(self.device)
+        return lambda network: squared_loss(network(there.src, there.src_mask), there.targets).objective
+
+    def _windows(self, paths: Sequence[str]) -> Windows:
+        data = self.config.data
+        return Windows.of([read_table(path) for path in paths], self.scaling, data.window, data.horizon)
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""

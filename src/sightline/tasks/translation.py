@@ -143,7 +143,7 @@ class TranslationJob:
 
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
     """Read, tokenise and check everything a translator is trained on."""
-    start = read_folder(request.init, tasks=WITH_DECODER) if request.init else None
+    start = read_folder(request.init, tasks=WITH_DECODER, published=False) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
     files, train, valid, held = read_files(request)

@@ -8,8 +8,9 @@ import torch
 from tiny_families import write_tiny
 
 import sightline
+from sightline.checkpoint.folder import read_folder
 from sightline.errors import UserError
-from sightline.export.family import read_published
+from sightline.export.family import published_of
 from sightline.export.run import export_model
 from sightline.generation.rewrite import pad_right
 
@@ -34,7 +35,7 @@ def test_probabilities(name: str, tmp_path: Path) -> None:
     kind, changes = CASES[name]
     write_tiny(tmp_path / "model", kind, changes)
     export_model(tmp_path / "model", "ctranslate2", tmp_path / "out")
-    exported = read_published(tmp_path / "model", "ctranslate2")
+    exported = published_of(read_folder(tmp_path / "model"), "ctranslate2")
     pieces, (src, mask) = exported.pieces, pad_right(SOURCES, 1)
     tgt_in = torch.tensor([[exported.special.bos_id, *target] for target in TARGETS])
     with torch.inference_mode():
@@ -52,7 +53,7 @@ def test_what_is_forced_and_what_is_never_written(tmp_path: Path) -> None:
     export_model(tmp_path / "model", "ctranslate2", tmp_path / "out", texts=["A dog"])
     from sightline.export import ctranslate2
 
-    exported = read_published(tmp_path / "model", "ctranslate2")
+    exported = published_of(read_folder(tmp_path / "model"), "ctranslate2")
     (found,) = ctranslate2.greedy(exported, tmp_path / "out", ["A dog"])
     assert found == exported.greedy(["A dog"])[0] and found[0] == 5
     assert not set(only) & set(found)

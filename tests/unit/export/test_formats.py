@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 import sightline
+from sightline.checkpoint.folder import read_folder
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import SpecialIds
 from sightline.decode.steps import pad_sources
 from sightline.export import ctranslate2, hf, onnx
-from sightline.export.exported import LENGTH, Exported, read_exported, sample_texts
+from sightline.export.exported import LENGTH, Exported, exported_of, sample_texts
 from sightline.export.run import export_model
 
 MakeModel = Callable[..., Path]
@@ -51,7 +52,7 @@ def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     path = make_model(**SHAPES[name])
     export_model(path, "hf", tmp_path / "out", texts=TEXTS)
-    exported = read_exported(path)
+    exported = exported_of(read_folder(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
     assert type(model).__name__ == ("PegasusForConditionalGeneration" if name == "pre" else "MarianMTModel")
@@ -95,7 +96,7 @@ def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     library = pytest.importorskip("ctranslate2")
     path = make_model(**(SHAPES | MORE)[name])
     export_model(path, "ctranslate2", tmp_path / "out")
-    exported = read_exported(path)
+    exported = exported_of(read_folder(path))
     folder = tmp_path / "unsuppressed"
     folder.mkdir()
     ctranslate2.write_model(exported, folder, exported.pieces, "float32")
@@ -128,7 +129,7 @@ def test_ctranslate2_in_int8(make_model: MakeModel, tmp_path: Path) -> None:
 def test_ctranslate2_never_writes_what_our_search_never_writes(make_model: MakeModel, tmp_path: Path) -> None:
     """Whatever is suppressed is not written, even if it were everything but one piece."""
     pytest.importorskip("ctranslate2")
-    exported = read_exported(make_model())
+    exported = exported_of(read_folder(make_model()))
     only = exported.tokenizer.encode("dog")[-1]
     others = [i for i in range(exported.tokenizer.vocab_size) if i != only]
     ctranslate2.write_model(exported, tmp_path, exported.pieces, "float32", others)
@@ -153,7 +154,7 @@ def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
     path = make_model(n_encoder_layers=1, norm_position="pre", d_k=4)
     report = export_model(path, "onnx", tmp_path / "out", texts=TEXTS)
     assert report == "greedy translations of 3 texts are the same"
-    exported = read_exported(path)
+    exported = exported_of(read_folder(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     graphs = onnx.GreedyTranslator(exported, tmp_path / "out")
     start = graphs.source(src.numpy(), src_mask.numpy())
@@ -174,6 +175,6 @@ def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
 
 def test_texts_of_the_check_are_translated_to_different_lengths(make_model: MakeModel) -> None:
     """Or equality would say little."""
-    exported = read_exported(make_model(norm_position="pre"))
+    exported = exported_of(read_folder(make_model(norm_position="pre")))
     found = exported.greedy(sample_texts(exported.tokenizer))
     assert len({tuple(tokens) for tokens in found}) > 6

@@ -4,18 +4,20 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.folder import Folder, read_folder
 from sightline.checkpoint.imported import write_imported
-from sightline.config import ModelConfig
+from sightline.config import ModelConfig, RunConfig
 from sightline.errors import UserError
 from sightline.export import hf, run
-from sightline.export.exported import LENGTH, Exported, has_uneven_heads, read_exported, sample_texts
+from sightline.export.exported import LENGTH, Exported, exported_of, has_uneven_heads, sample_texts
 from sightline.export.run import export_model
 from sightline.families.sightline import axes, stack
 
@@ -126,14 +128,17 @@ def test_a_missing_library_is_named_with_its_extra(
         export_model(make_model(), to, tmp_path / "out")
 
 
-def test_other_architectures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Directory:
-        network = None
-        config = type("Config", (), {"model": ModelConfig(architecture="conv")})
-
-    monkeypatch.setattr("sightline.export.exported.read_folder", lambda path, tasks: Directory)
-    with pytest.raises(UserError, match="m: is a conv model; only Transformers are exported"):
-        read_exported("m")
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"architecture": "conv"}, "m: is a conv model; only Transformers are exported"),
+        ({"task": "classify"}, "m: was trained to classify, and only models that translate are exported"),
+    ],
+)
+def test_other_models_are_refused(changes: dict[str, Any], complaint: str) -> None:
+    config = RunConfig(model=ModelConfig(**changes))
+    with pytest.raises(UserError, match=complaint):
+        exported_of(Folder(Path("m"), config, {}, "cpu", SimpleNamespace(network=None), lambda: None))
 
 
 def test_heads_are_uneven_when_they_have_a_width_or_number_of_their_own() -> None:
@@ -144,7 +149,7 @@ def test_heads_are_uneven_when_they_have_a_width_or_number_of_their_own() -> Non
 
 
 def test_texts_are_words_and_always_the_same(make_model: MakeModel) -> None:
-    exported = read_exported(make_model())
+    exported = exported_of(read_folder(make_model()))
     texts = sample_texts(exported.tokenizer)
     assert len(texts) == 8 and texts == sample_texts(exported.tokenizer)
     assert all(word.isalpha() for text in texts for word in text.split())
