@@ -89,6 +89,11 @@ class PairVerbs(HeadVerbs):
         """Between texts and ids, of what is read and of what is written: a `data.side.Side`."""
         return self._translator.tokenizer
 
+    @property
+    def n_pieces(self) -> int:
+        """Of the vocabulary."""
+        return self.sides.vocab_size
+
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[PairScore]":
         """How probable the model finds each target as the translation of its source (natural logarithms)."""
         from sightline.evaluate.score import score_texts

@@ -40,8 +40,11 @@ def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer | P
     return path
 
 
-def read_shortlist(folder: Path, tokenizer: Tokenizer | Pieces) -> Shortlist:
-    """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces."""
+def read_shortlist(folder: Path, tokenizer: Tokenizer | Pieces, n_read: int = 0) -> Shortlist:
+    """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces.
+
+    It has a row for each of `n_read` pieces; 0 = as many as `tokenizer` has.
+    """
     path = folder / SHORTLIST
     learn = f"`sightline shortlist {folder} --train SRC TGT`"
     if not path.is_file():
@@ -55,7 +58,7 @@ def read_shortlist(folder: Path, tokenizer: Tokenizer | Pieces) -> Shortlist:
     tables = frequent, likely
     if (frequent.ndim, likely.ndim) != (1, 2) or not all(x.size and x.dtype == np.int32 for x in tables):
         raise UserError(f"{path}: damaged, for its tables are no lists of pieces; learn it anew with {learn}")
-    if made_for != tokenizer.fingerprint or len(likely) != tokenizer.vocab_size:
+    if made_for != tokenizer.fingerprint or len(likely) != (n_read or tokenizer.vocab_size):
         raise UserError(f"{path}: was learnt for another tokenizer; learn it anew with {learn}")
     for ids in tables:
         if ids.min() < 0 or ids.max() >= tokenizer.vocab_size:

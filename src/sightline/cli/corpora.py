@@ -169,6 +169,6 @@ def run_shortlist(options: argparse.Namespace) -> None:
     model: Any = load_model(options)
     tokenizer, data = model.sides, getattr(model.config, "data", DataConfig())
     corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
-    shortlist = learn_shortlist(corpus, tokenizer.vocab_size, options.candidates, options.frequent)
+    shortlist = learn_shortlist(corpus, model.n_pieces, options.candidates, options.frequent)
     path = write_shortlist(model.path, shortlist, tokenizer)
     print(f"{path}: learnt from {len(corpus):,} pairs; use it with --shortlist", file=sys.stderr)

@@ -65,7 +65,7 @@ def learn_shortlist(
     Args:
         corpus: the training data; memory stays bounded however long it is (see above), time grows with the sum of
             source pieces * target pieces of its pairs.
-        vocab_size: of the tokenizer both sides share.
+        vocab_size: of the tokenizer both sides share, or of the larger one.
         candidates: per source piece; at least 1.
         frequent: whatever the source; at least 1.
         iterations: of expectation and maximisation.

@@ -24,10 +24,14 @@ BLOCK = 64  # entries that `ranking` looks at together; of 16, 32 and 64 the fas
 class CandidateTable:
     """A shortlist ready for use: which pieces may be written for a source."""
 
-    def __init__(self, frequent: NDArray[Any], likely: NDArray[Any]) -> None:
-        """Ids (m,) and (vocab, n), as `data.shortlist.Shortlist` has them."""
+    def __init__(self, frequent: NDArray[Any], likely: NDArray[Any], n_written: int = 0) -> None:
+        """Ids (m,) and (vocab, n), as `data.shortlist.Shortlist` has them.
+
+        `n_written`: the pieces that can be written, where they are not those that are read; 0 = they are.
+        """
         self.frequent = np.asarray(frequent, np.int64)
         self.likely = np.asarray(likely, np.int64)
+        self.n_written = n_written
 
     def candidates(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], special: Sequence[int]
@@ -35,13 +39,14 @@ class CandidateTable:
         """What the outputs of a batch may be made of.
 
         For each sentence the frequent pieces, the likely ones of its source pieces, these themselves, because any
-        may be copied, its forced prefix and the `special` ids. Sources come with their end marks.
+        may be copied (where they can be written), its forced prefix and the `special` ids. Sources come with their end
+        marks.
         """
-        allowed = np.zeros((len(sources), len(self.likely)), np.bool_)
+        allowed = np.zeros((len(sources), self.n_written or len(self.likely)), np.bool_)
         allowed[:, [*self.frequent, *special]] = True
         for row, source, prefix in zip(allowed, sources, prefixes, strict=True):
             row[self.likely[list(source)]] = True
-            row[[*source, *prefix]] = True
+            row[[*(() if self.n_written else source), *prefix]] = True
         used = np.asarray(allowed.any(0))
         # Nobody may write those that fill up the last block, but selection is faster over whole blocks.
         used[np.flatnonzero(~used)[: -int(used.sum()) % BLOCK]] = True

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -410,8 +411,17 @@ class RewritingModel(PairVerbs, Writer):
         """The shortlist in its folder; `UserError` where there is none, or one of other languages."""
         from sightline.checkpoint.beside import read_shortlist
 
-        found = read_shortlist(self.path, self._translator.tokenizer)
-        return CandidateTable(found.frequent, found.likely)
+        found = read_shortlist(self.path, self.sides, self.n_pieces)
+        if not (written := self.tokenizer.written):
+            return CandidateTable(found.frequent, found.likely)
+        names = map(self.tokenizer.piece_of, range(len(found.likely)))  # copied is what is called the same
+        same = [i if name and (i := written.id_of(name)) is not None else found.frequent[0] for name in names]
+        return CandidateTable(found.frequent, np.c_[found.likely, same], self.sides.vocab_size)
+
+    @property
+    def n_pieces(self) -> int:
+        """Of the larger vocabulary, where what is read and what is written have one each."""
+        return max(self.config.vocab_size, self.config.tgt_vocab_size)
 
     @cached_property
     def forms(self) -> PreparedForms:

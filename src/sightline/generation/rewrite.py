@@ -18,10 +18,10 @@ from torch import Tensor
 from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.contract import Hypothesis, OwnSearch, SearchOptions, SpecialIds, Stop
 from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads, with_ids
+from sightline.decode.partial_steps import PartialSteps
 from sightline.decode.steps import Start, step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import (
-    Begun,
     after_prompts,
     begin,
     in_batches,
@@ -40,10 +40,6 @@ COMPILED = (
 )  # fmt: skip
 OFF = {"no_repeat_ngram": 0, "sample": False, "stop": ()}
 ONE, SEVERAL = ("bos_id", "eos_id", "forced_end"), ("suppressed", "other_ends", "suppressed_first")  # ids of a search
-NO_SHORTLIST = (
-    "a shortlist is for networks that the compiled library decodes, and for what its search knows: leave it out, or "
-    "sampling, no_repeat_ngram and stop"
-)
 UNREAD = ("temperature", "top_k", "top_p", "seed", "pad_id", "compute", "unused")  # where nothing is drawn or padded
 
 
@@ -74,22 +70,27 @@ def rewrite(
         offered: the shortlist; None = the whole vocabulary.
 
     Raises:
-        UserError: a shortlist is given and it is no `OwnSearch`; the checkpoint does not say what its decoder begins
-            with, or gives numbers that are not finite.
+        UserError: the checkpoint does not say what its decoder begins with, or gives numbers that are not finite.
     """
-    beginning, device, step = beginning_of(settings), next(network.parameters()).device, step_of(network)
+    beginning, device = beginning_of(settings), next(network.parameters()).device
     if stop is None and is_compiled(settings) and isinstance(network, OwnSearch):
         return _rewrite_compiled(network, sources, settings, max_len, offered)
-    if offered:
-        raise UserError(NO_SHORTLIST)
     room = None if max_len is None else max_len - len(beginning) + 1
     options = options_of(settings, stop)
     settings_left = without_beginning(settings)
 
     def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
-        limits = limits_of([room] * len(batch), settings_left, device)
-        begun = _begun(network, batch, settings, beginning)
-        return search(step, begun, limits, options, settings, streams_of(batch))
+        limits, streams = limits_of([room] * len(batch), settings_left, device), streams_of(batch)
+        cache = _cache_of(network, batch, settings)
+        if offered is None:
+            step, prompts = step_of(network), torch.tensor([beginning] * len(batch), device=device)
+            return search(step, begin(step, cache, prompts), limits, options, settings, streams)
+        few = offered.candidates(batch, [beginning] * len(batch), _ids_of(options))
+        steps = PartialSteps(few, device)
+        step, placed = steps.step(network), few.places(np.array(beginning))
+        begun = begin(step, steps.cache(cache), torch.from_numpy(placed).to(device).expand(len(batch), -1))
+        asked = _placed(replace(options, **_of_history(settings, placed.tolist(), stop, steps.ids)), few)
+        return with_ids(search(step, begun, limits, asked, settings, streams), few)
 
     return in_batches(sources, settings.batch_size, work)
 
@@ -121,6 +122,17 @@ def _rewrite_compiled(
                 raise not_finite()
             found[i] = hypotheses
     return found
+
+
+def _of_history(
+    settings: GenerationSettings, beginning: Sequence[int], stop: Stop | None, ids: Int[Tensor, " places"]
+) -> dict[str, Any]:
+    """What asks the search for all that was written, where that are places among candidates."""
+    n = settings.no_repeat_ngram
+    return {
+        "rules": (no_repeat(n, beginning),) if n else (),
+        "stop": (lambda places: stop(ids[places])) if stop else None,
+    }
 
 
 def _ids_of(options: SearchOptions) -> list[int]:
@@ -166,8 +178,9 @@ def start_rewriting(
     limits = limits_of([room], without_beginning(settings), device)
     options = options_of(settings)
     special = SpecialIds(settings.pad_id, beginning[0], options.eos_id, NEVER)
-    begun = _begun(network, [source], settings, beginning)
-    return Start(after_prompts(step_of(network)), begun, limits, special, None, tuple(beginning[1:])), options
+    step, prompts = step_of(network), torch.tensor([beginning], device=device)
+    begun = begin(step, _cache_of(network, [source], settings), prompts)
+    return Start(after_prompts(step), begun, limits, special, None, tuple(beginning[1:])), options
 
 
 def with_beginning(found: Hypothesis, settings: GenerationSettings) -> Hypothesis:
@@ -185,12 +198,11 @@ def _behind(forced: Sequence[int], found: Hypothesis) -> Hypothesis:
     return replace(found, tokens=[*forced, *found.tokens], token_log_probs=certain + found.token_log_probs)
 
 
-def _begun(network: Any, sources: Sequence[Sequence[int]], settings: GenerationSettings, beginning: list[int]) -> Begun:
-    """Read the sources, and what outputs begin with."""
+def _cache_of(network: Any, sources: Sequence[Sequence[int]], settings: GenerationSettings) -> Any:
+    """Read the sources."""
     device = next(network.parameters()).device
     src, mask = (x.to(device) for x in pad_right(sources, settings.pad_id))
-    cache = network.start_cache(network.encode(src, mask), mask)
-    return begin(step_of(network), cache, torch.tensor([beginning] * len(sources), device=device))
+    return network.start_cache(network.encode(src, mask), mask)
 
 
 def pad_right(

@@ -114,7 +114,7 @@ def trainable(network: Transformer, dropout: float, more: DropoutRates | None = 
 
 def more_dropout(hf_config: Mapping[str, Any], dropout: float) -> DropoutRates:
     """The dropouts beside the paper's that a config.json names; T5 has one rate, `dropout`, for all that it drops."""
-    if "dropout" not in hf_config:
+    if "dropout_rate" in hf_config and "dropout" not in hf_config:
         return DropoutRates(attention=dropout, activation=dropout, stack=dropout)
     return DropoutRates(**{ours: float(hf_config.get(name) or 0.0) for name, ours in MORE_DROPOUT.items()})
 
