@@ -24,7 +24,7 @@ from turns import Spread, spread, take_turns
 
 import sightline
 from sightline.aside.study.translation import LONGEST, bleu_by_length
-from sightline.evaluate.report import Report, evaluate_model
+from sightline.evaluate.report import TranslationReport, evaluate_model
 
 RECIPES = ("tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
 TARGET_BLEU = 30.0
@@ -119,7 +119,7 @@ def length_table(found: dict[str, list[dict[str, Any]]]) -> str:
     return machine.table(["BLEU of sources of", *columns], rows)
 
 
-def row(run: Run, reports: dict[str, Report], speed: Spread) -> list[str]:
+def row(run: Run, reports: dict[str, TranslationReport], speed: Spread) -> list[str]:
     """One line of the table."""
     scores = [f"{report.scores['BLEU'].score:.2f}" for report in reports.values()]
     target = "never" if run.seconds_to_target is None else f"{run.seconds_to_target / 60:.0f}"
@@ -157,7 +157,7 @@ def main() -> None:
 
 def write(
     runs: list[Run],
-    reports: dict[str, dict[str, Report]],
+    reports: dict[str, dict[str, TranslationReport]],
     speed: dict[str, Spread],
     lengths: dict[str, list[dict[str, Any]]],
     about: Any,

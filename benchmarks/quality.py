@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sightline
-from sightline.evaluate.report import Report, evaluate_model
+from sightline.evaluate.report import TranslationReport, evaluate_model
 
 TATOEBA = {"de": "deu-eng", "fr": "fra-eng"}
 
@@ -88,7 +88,7 @@ def lines(path: Path) -> list[str]:
     return gzip.decompress(path.read_bytes()).decode().removesuffix("\n").split("\n")
 
 
-def table(reports: dict[str, Report]) -> str:
+def table(reports: dict[str, TranslationReport]) -> str:
     """One row per test set, in Markdown, and the signatures below."""
     names = list(next(iter(reports.values())).scores)
     rows = [f"| test set | {' | '.join(names)} |", "|---|" + "---|" * len(names)]

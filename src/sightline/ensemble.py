@@ -9,8 +9,7 @@ from sightline.decode.contract import EncoderDecoder, OwnSearch
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.model import Unable
-from sightline.native.network import Ensemble as CompiledEnsemble
-from sightline.native.network import Network
+from sightline.native.network import CompiledEnsemble, CompiledNetwork
 from sightline.verbs import TranslationVerbs
 
 if TYPE_CHECKING:
@@ -54,15 +53,15 @@ class Ensemble(TranslationVerbs):
         return any(model._changed for model in self.models)
 
     def _form(self, compute: str) -> EncoderDecoder:
-        from sightline.decode.ensemble import Ensemble as Members  # needs torch
+        from sightline.decode.ensemble import AveragedNetworks  # needs torch
 
-        return Members([each.form(DecodeConfig(compute=compute)) for each in self._translators])
+        return AveragedNetworks([each.form(DecodeConfig(compute=compute)) for each in self._translators])
 
     def _searcher(self, compute: str) -> OwnSearch | None:
         """The compiled library, where it has all models."""
         found: list[Any] = [each.searcher(DecodeConfig(compute=compute)) for each in self._translators]
         networks = [getattr(searcher, "network", searcher) for searcher in found]  # also behind a form for torch
-        return CompiledEnsemble(tuple(networks)) if all(isinstance(n, Network) for n in networks) else None
+        return CompiledEnsemble(tuple(networks)) if all(isinstance(n, CompiledNetwork) for n in networks) else None
 
     def __getattr__(self, name: str) -> Any:
         raise Unable(f"an ensemble has no '{name}': ask one of its `models`")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sightline.inspect.attend import Layers
     from sightline.inspect.heads import Head, HeadMask, HeadsByPlace
     from sightline.inspect.record import AttentionRecord, Attribution, Trace
-    from sightline.inspect.walk import Stop
+    from sightline.inspect.walk import WalkStep
 
 
 class HeadVerbs:
@@ -197,7 +197,7 @@ class PairVerbs(HeadVerbs):
 
     def walk(
         self, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = 0, head: int = 0, **options: Any
-    ) -> "list[Stop]":
+    ) -> "list[WalkStep]":
         """The numbers at each stop of a walk through a Transformer; see `sightline.inspect.walk`."""
         from sightline.inspect.walk import walk
 

@@ -26,7 +26,7 @@ from sightline.generation.transcribe import Transcript
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, HeadsByPlace
 from sightline.inspect.record import AttentionRecord, Attribution, Trace
-from sightline.inspect.walk import Stop
+from sightline.inspect.walk import WalkStep
 from sightline.model import Model
 from sightline.tasks.classification import Classification
 
@@ -151,7 +151,7 @@ class Verbs:
         """`attend` and `trace`, of one reading."""
         ...
 
-    def walk(self, src: str, /, tgt: str | None = None, **options: Any) -> list[Stop]:
+    def walk(self, src: str, /, tgt: str | None = None, **options: Any) -> list[WalkStep]:
         """The numbers at each stop of a walk through a Transformer."""
         ...
 

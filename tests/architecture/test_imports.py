@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -297,6 +297,31 @@ def vague_names(module: str, source: str, _: bool = False) -> list[str]:
     return file + [f"{module}.{name}: a class is a noun of the paper" for name in classes if VAGUE_CLASS.search(name)]
 
 
+def class_names(module: str, source: str) -> Iterator[str]:
+    """The classes of a module that must be its own; C's structures are called as in C, and each claim of the study is a
+    program for itself.
+    """
+    if module != "native.library" and not within(module, "aside.study"):
+        yield from (node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+
+
+def aliases(module: str, source: str) -> Iterator[str]:
+    """Names that are written as classes are, and given to something at the top of a module."""
+    targets = (target for node in ast.parse(source).body if isinstance(node, ast.Assign) for target in node.targets)
+    if module != "native.library" and not within(module, "aside.study"):
+        yield from (t.id for t in targets if isinstance(t, ast.Name) and re.fullmatch(r"[A-Z]+[a-z]\w*", t.id))
+
+
+def shared_names(sources: Mapping[str, str]) -> list[str]:
+    """Classes that share their name with another class, or with what another module calls so."""
+    owners: dict[str, list[str]] = {}
+    for module, source in sources.items():
+        for name in (*class_names(module, source), *aliases(module, source)):
+            owners.setdefault(name, []).append(module)
+    classes = {name for module, source in sources.items() for name in class_names(module, source)}
+    return [f"{name}: {' and '.join(owners[name])}" for name in sorted(classes) if len(owners[name]) > 1]
+
+
 def long_files(module: str, source: str, _: bool = False) -> list[str]:
     lines = lines_of_code(source)
     return [f"{module} has {lines} lines of code, more than {MAX_LINES}: it is two"] if lines > MAX_LINES else []
@@ -460,6 +485,19 @@ def modules() -> Iterator[tuple[str, str, bool]]:
 @pytest.mark.parametrize("rule", sorted({rule for rule, _, _ in BROKEN}, key=lambda rule: rule.__name__))
 def test_whole_tree(rule: Rule) -> None:
     assert [violation for module in modules() for violation in rule(*module)] == []
+
+
+def test_a_name_means_one_class() -> None:
+    """One meaning a word: `Layout`, `Report` and their kin were three things each."""
+    assert shared_names({name: source for name, source, _ in modules()}) == []
+    twice = {
+        "a": "class Layout: ...",
+        "b": "class Layout: ...",
+        "c": "Pair = tuple",
+        "d": "class Pair: ...\nLayouts = 1",
+    }
+    assert shared_names(twice) == ["Layout: a and b", "Pair: c and d"]
+    assert shared_names({"a": "class Layer: ...", "native.library": "class Layer: ..."}) == []
 
 
 def test_the_graph_names_what_there_is() -> None:

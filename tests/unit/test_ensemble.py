@@ -25,7 +25,7 @@ from sightline.decode.engine import decode_tokens
 from sightline.ensemble import Ensemble
 from sightline.errors import UserError
 from sightline.native.library import library
-from sightline.native.network import Ensemble as CompiledEnsemble
+from sightline.native.network import CompiledEnsemble
 from sightline.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "", "A man and a dog", "rennt"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sightline.config import ModelConfig, heads_of_layers
 from sightline.native.library import instructions, library
-from sightline.native.network import Network, Shape
+from sightline.native.network import CompiledNetwork, Shape
 from sightline.native.positions import sinusoids
 from sightline.network.names import todays_names
 
@@ -50,7 +50,7 @@ def fits(c: ModelConfig, weights: Weights) -> bool:
     return in_float32 and {name: array.shape for name, array in todays_names(weights, shapes).items()} == shapes
 
 
-def compiled(c: ModelConfig, weights: Weights, compute: str) -> Network:
+def compiled(c: ModelConfig, weights: Weights, compute: str) -> CompiledNetwork:
     """The network packed to compute with `compute`, one of COMPUTES."""
     parameters = todays_names(weights, parameter_shapes(c))
     parameters.setdefault(TARGET, parameters[SOURCE])  # what is shared is in the file once
@@ -64,7 +64,7 @@ def compiled(c: ModelConfig, weights: Weights, compute: str) -> Network:
         return table, table
 
     parameters["output.weight"] = parameters.pop(OUTPUT)
-    return Network(parameters, Shape(*heads, norm_first=c.norm_position == "pre"), positions, compute == "int8")
+    return CompiledNetwork(parameters, Shape(*heads, norm_first=c.norm_position == "pre"), positions, compute == "int8")
 
 
 def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -17,7 +17,7 @@ from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from sightline.checkpoint.modules import module_files
 from sightline.checkpoint.precision import dtype_for, refuse_quantised, widest
-from sightline.checkpoint.published import Checkpoint, open_tensors, read_checkpoint
+from sightline.checkpoint.published import ReadCheckpoint, open_tensors, read_checkpoint
 from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 from sightline.checkpoint.vocabulary import read_vocabulary
 from sightline.errors import UserError
@@ -68,7 +68,7 @@ def copy_companions(path: Path, folder: Path) -> None:
             shutil.copyfile(path / name, folder / name)
 
 
-def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> Checkpoint:
+def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> ReadCheckpoint:
     if values.get("format") != FORMAT:
         raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
     config = network_config(values["family"], str(folder / CONFIG))
@@ -89,4 +89,4 @@ def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) 
     for name, tensor in tensors.items():
         replace_parameter(network, name, tensor.to(dtype))
     tie_head(network, config)
-    return Checkpoint(network, config, values.get("hf", {}))
+    return ReadCheckpoint(network, config, values.get("hf", {}))

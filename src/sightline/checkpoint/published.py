@@ -24,22 +24,22 @@ from sightline.families.keys import Keys
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
 from sightline.network.axes import NetworkConfig
-from sightline.network.build import Network, tie_head
+from sightline.network.build import FamilyNetwork, tie_head
 from sightline.network.unfilled import build_unfilled, replace_parameter
 
 ARCHIVE = b"PK\x03\x04"  # how a zip file begins
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class ReadCheckpoint:
     """What a folder holds, read and checked."""
 
-    network: Any  # a `Network`, or an XLNet; in evaluation mode
+    network: Any  # a `FamilyNetwork`, or an XLNet; in evaluation mode
     config: Any  # its `NetworkConfig`, or `XLNetShape`
     hf_config: dict[str, Any]  # config.json as it was: tokenizers, generation and export need more than the network
 
 
-def read_checkpoint(folder: Path, dtype: torch.dtype | None = None) -> Checkpoint:
+def read_checkpoint(folder: Path, dtype: torch.dtype | None = None) -> ReadCheckpoint:
     """The network of `folder` with its weights; `UserError` names everything that does not fit.
 
     `dtype` are the numbers it is to compute with; None = the file's, of several the widest.
@@ -53,7 +53,7 @@ def read_checkpoint(folder: Path, dtype: torch.dtype | None = None) -> Checkpoin
         raise UserError(f"{folder}/{error}") from None
     tensors = open_tensors(folder)
     network, config = _assembled(FAMILIES[kind], config, tensors, folder, dtype)
-    return Checkpoint(network, config, values)
+    return ReadCheckpoint(network, config, values)
 
 
 def _kind_of(values: Mapping[str, Any]) -> str:
@@ -71,7 +71,7 @@ def _kind_of(values: Mapping[str, Any]) -> str:
 
 def _assembled(
     family: Family, config: NetworkConfig, tensors: dict[str, Tensor], folder: Path, dtype: torch.dtype | None
-) -> tuple[Network, NetworkConfig]:
+) -> tuple[FamilyNetwork, NetworkConfig]:
     refuse_quantised(folder, {key: tensor for key, tensor in tensors.items() if not re.search(family.ignored, key)})
     tensors = _with_todays_names(tensors, family)
     config = _as_saved(config, tensors, family)

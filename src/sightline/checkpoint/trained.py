@@ -26,7 +26,7 @@ from sightline.checkpoint.layout import read_json
 from sightline.config import WITH_DECODER, DecodeConfig, ModelConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
-from sightline.native.network import Network as CompiledNetwork
+from sightline.native.network import CompiledNetwork
 
 FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"

@@ -40,7 +40,7 @@ class Vocabulary:
     written: "Vocabulary | None" = None  # of what the model writes, where that is another one
 
 
-Reader = Callable[[Path, Mapping[str, Any]], Vocabulary]  # of a folder, and its config.json
+VocabularyReader = Callable[[Path, Mapping[str, Any]], Vocabulary]  # of a folder, and its config.json
 
 
 def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
@@ -83,7 +83,9 @@ def _said(path: Path) -> bytes:
     return json.dumps(kept, sort_keys=True).encode()
 
 
-def _undamaged(reader: Reader, folder: Path, hf_config: Mapping[str, Any], files: Sequence[str]) -> Vocabulary:
+def _undamaged(
+    reader: VocabularyReader, folder: Path, hf_config: Mapping[str, Any], files: Sequence[str]
+) -> Vocabulary:
     try:
         return reader(folder, hf_config)
     except UserError:
@@ -331,7 +333,7 @@ def _additional_marks(folder: Path) -> list[str]:
     return [mark["content"] if isinstance(mark, dict) else mark for mark in listed]
 
 
-READERS: dict[tuple[str, ...], Reader] = {  # the first that has its files
+READERS: dict[tuple[str, ...], VocabularyReader] = {  # the first that has its files
     ("tokenizer.json",): _complete,
     ("source.spm", "target.spm", "vocab.json"): _marian,
     ("sentencepiece.bpe.model",): _fairseq,

@@ -10,12 +10,12 @@ import torch
 
 from sightline.checkpoint.layout import WEIGHTS
 from sightline.checkpoint.precision import refuse_quantised, refuse_quantised_config, widest
-from sightline.checkpoint.published import Checkpoint, open_tensors
+from sightline.checkpoint.published import ReadCheckpoint, open_tensors
 from sightline.errors import UserError
 from sightline.relatives.xlnet_checkpoint import shape_from_hf, xlnet_from_hf
 
 
-def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None = None) -> Checkpoint:
+def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None = None) -> ReadCheckpoint:
     """The model in `folder`, whose config.json has `values`, to compute with `dtype` (None = the file's numbers);
     `UserError` names what is missing, not understood or does not fit.
     """
@@ -27,4 +27,4 @@ def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None =
     tensors = open_tensors(folder)
     refuse_quantised(folder, tensors)
     network = xlnet_from_hf(values, tensors, str(folder / WEIGHTS)).to(dtype or widest(tensors.values()))
-    return Checkpoint(network, shape, values)
+    return ReadCheckpoint(network, shape, values)

@@ -25,7 +25,7 @@ from sightline.cli.options import (
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.evaluate.report import Report
+    from sightline.evaluate.report import TranslationReport
     from sightline.evaluate.tuning import Tuning
     from sightline.model import Model
 
@@ -173,7 +173,7 @@ def _references(options: argparse.Namespace) -> list[str]:
     return options.reference
 
 
-def _print_report(options: argparse.Namespace, report: "Report") -> None:
+def _print_report(options: argparse.Namespace, report: "TranslationReport") -> None:
     from sightline.evaluate.report import render
 
     print(json.dumps(report.as_json(), indent=2) if options.json else render(report))

@@ -13,7 +13,7 @@ from sightline.errors import UserError
 if TYPE_CHECKING:
     from sightline.results.hypotheses import EvaluationSet
     from sightline.results.runs import Group
-    from sightline.results.table import Table
+    from sightline.results.table import ResultsTable
 
 NAME = re.compile(r"\w[\w.-]*")
 FORMATS = ("markdown", "csv", "latex")
@@ -80,13 +80,13 @@ def _draw(options: argparse.Namespace, groups: "list[Group]") -> None:
     print(f"{options.curves}: learning curves of {sum(len(group.runs) for group in groups)} runs", file=sys.stderr)
 
 
-def _validated(groups: "list[Group]") -> "Table":
+def _validated(groups: "list[Group]") -> "ResultsTable":
     from sightline.results.curves import validation_table
 
     return validation_table(groups)
 
 
-def _scored(options: argparse.Namespace, groups: "list[Group]") -> "Table":
+def _scored(options: argparse.Namespace, groups: "list[Group]") -> "ResultsTable":
     from sightline.evaluate.bleu import measures
     from sightline.results.hypotheses import Hypotheses, describe_decoding
     from sightline.results.table import check_baseline, score_table

@@ -24,7 +24,7 @@ DECODING = tuple(field.name for field in fields(DecodeConfig))
 
 
 @dataclass(frozen=True)
-class Rule:
+class FlagRule:
     """Flags, by the names of their values, that mean nothing where `holds`; `why` ends the line that says so."""
 
     flags: Sequence[str]
@@ -42,70 +42,74 @@ def _shows_everything(options: argparse.Namespace) -> bool:
     return format_of(options) in ("html", "json")
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
+RULES: dict[str, tuple[FlagRule, ...]] = {
     "translate": (
-        Rule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),
-        Rule(
+        FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),
+        FlagRule(
             ("workers", "sample", "shortlist", "n_best", "batch_tokens"),
             lambda o: o.draft,
             "does not go with --draft, which is greedy search of one line at a time",
         ),
-        Rule(("beam_size",), lambda o: o.draft and o.beam_size > 1, "does not go with --draft: it is greedy search"),
-        Rule(("alignment",), lambda o: o.ensemble, "does not go with --ensemble: links are of one model's attention"),
+        FlagRule(
+            ("beam_size",), lambda o: o.draft and o.beam_size > 1, "does not go with --draft: it is greedy search"
+        ),
+        FlagRule(
+            ("alignment",), lambda o: o.ensemble, "does not go with --ensemble: links are of one model's attention"
+        ),
     ),
     "distill": (
-        Rule(("interpolate",), _few, "chooses among several translations: leave out --n-best 1 and --beam-size 1"),
+        FlagRule(("interpolate",), _few, "chooses among several translations: leave out --n-best 1 and --beam-size 1"),
     ),
     "align": (
-        Rule(("output", "reverse"), lambda o: o.choose, "does not go with --choose, which writes into MODEL alone"),
+        FlagRule(("output", "reverse"), lambda o: o.choose, "does not go with --choose, which writes into MODEL alone"),
     ),
     "evaluate": (
-        Rule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
-        Rule(
+        FlagRule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
+        FlagRule(
             ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", *DECODING),
             lambda o: o.alignments,
             "does not go with --alignments, which measures links, not translations",
         ),
-        Rule(
+        FlagRule(
             ("model", "ensemble", "source", "target", "reverse", "device", "tune", "save", *DECODING),
             lambda o: o.hypothesis,
             "does not go with --hypothesis, which is scored as it is",
         ),
-        Rule(
+        FlagRule(
             ("against", "multi30k", "length_penalty", "sample", *SAMPLING),
             lambda o: o.tune,
             "does not go with --tune, which compares values of one setting of the beam",
         ),
-        Rule(("save",), lambda o: o.tune and o.save, "takes no FILE with --tune: the best value is kept in MODEL"),
-        Rule(
+        FlagRule(("save",), lambda o: o.tune and o.save, "takes no FILE with --tune: the best value is kept in MODEL"),
+        FlagRule(
             ("ensemble", *DECODING),
             lambda o: o.tune and o.save is not None,
             "does not go with --save: tune MODEL's own settings",
         ),
-        Rule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
+        FlagRule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
     ),
     "embed": (
-        Rule(
+        FlagRule(
             ("output",),
             lambda o: Path(o.output).suffix not in ("", ".npy", ".json", ".jsonl", ".txt"),
             "is for an array (.npy) or for lines of JSON (.jsonl, .json, .txt): name one of these endings",
         ),
     ),
     "results": (
-        Rule(
+        FlagRule(
             ("metric", "multi30k", "tokenize", "baseline", "device", *DECODING),
             lambda o: not o.test,
             "is for test sets: add --test NAME SOURCE REFERENCE",
         ),
-        Rule(("axis",), lambda o: not o.curves, "is for --curves FILE"),
+        FlagRule(("axis",), lambda o: not o.curves, "is for --curves FILE"),
     ),
     "inspect": (
-        Rule(
+        FlagRule(
             ("part", "layer", "head"),
             _shows_everything,
             "is for pictures and text (-o FILE.png, --format text): a page, like json, has every layer and head",
         ),
-        Rule(
+        FlagRule(
             ("prefix", *(name for name in DECODING if name != "max_source_length")),
             lambda o: o.target is not None,
             "does not go with --target: nothing is searched for where the translation is given",

@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
+SentenceKeys = NDArray[np.uint64]
 
 ASCII_OTHERS = bytes(code for code in range(128) if not chr(code).isalnum())
 LAST_MARK = 0x1FFFF  # behind it are variation selectors alone, and no planes with letters that have marks
@@ -47,12 +47,12 @@ def sentence_key(text: str) -> int:
     return int.from_bytes(blake2b(letters.encode("utf-8"), digest_size=8).digest(), "little") or 1 if letters else EMPTY
 
 
-def sentence_keys(texts: Iterable[str]) -> Keys:
+def sentence_keys(texts: Iterable[str]) -> SentenceKeys:
     """The keys of many texts."""
     return np.array(array("Q", map(sentence_key, texts)), np.uint64)
 
 
-def mixed(keys: Keys) -> Keys:
+def mixed(keys: SentenceKeys) -> SentenceKeys:
     """Other keys, one for each, in another order: the finalizer of SplitMix64 (Steele et al. 2014, figure 16).
 
     >>> mixed(np.array([1, 2], np.uint64)).tolist()
@@ -63,6 +63,6 @@ def mixed(keys: Keys) -> Keys:
     return keys ^ (keys >> np.uint64(31))
 
 
-def pair_keys(src: Keys, tgt: Keys) -> Keys:
+def pair_keys(src: SentenceKeys, tgt: SentenceKeys) -> SentenceKeys:
     """A key of each pair."""
     return mixed(src + mixed(tgt))

@@ -26,7 +26,7 @@ from sightline.data.amount import Amount
 from sightline.data.corpus import STANDARD_INPUT, Corpus, Pair, display_name, read_pairs
 from sightline.data.labelled import read_labelled
 from sightline.data.prepared import META, cache, content, digest
-from sightline.data.sentences import EMPTY, Keys, mixed, pair_keys, sentence_key
+from sightline.data.sentences import EMPTY, SentenceKeys, mixed, pair_keys, sentence_key
 from sightline.errors import UserError
 
 Ids = NDArray[np.int64]
@@ -124,7 +124,7 @@ def _choose(corpora: Sequence[Corpus], amount: Amount, labelled: bool) -> tuple[
     return choose(*keys, np.array(labels, np.int64), amount.of(len(src)))
 
 
-def choose(src: Keys, tgt: Keys, labels: Ids, wanted: int) -> tuple[Flags, Flags]:
+def choose(src: SentenceKeys, tgt: SentenceKeys, labels: Ids, wanted: int) -> tuple[Flags, Flags]:
     """Which pairs to take, and which to drop because they share a sentence with them.
 
     Args:
@@ -178,7 +178,7 @@ def connected(left: Ids, right: Ids, n: int) -> Ids:
         root = joined
 
 
-def _take_groups(taken: Flags, group: Ids, usable: Flags, of_label: Flags, sentences: Keys, wanted: int) -> int:
+def _take_groups(taken: Flags, group: Ids, usable: Flags, of_label: Flags, sentences: SentenceKeys, wanted: int) -> int:
     """Mark whole groups whose first pair has the label, up to `wanted` pairs; returns how many pairs they have.
 
     Every group is as likely as any other, whatever its size, so that every pair is: their order is that of hashes.
@@ -198,7 +198,7 @@ def _take_groups(taken: Flags, group: Ids, usable: Flags, of_label: Flags, sente
     return wanted - room
 
 
-def _take_pairs(taken: Flags, left: Ids, right: Ids, usable: Flags, keys: Keys, wanted: int) -> None:
+def _take_pairs(taken: Flags, left: Ids, right: Ids, usable: Flags, keys: SentenceKeys, wanted: int) -> None:
     """Mark single pairs; first those whose sentences stand in the fewest others, which will have to go."""
     uses = np.bincount(np.concatenate([left, right]))
     free = np.flatnonzero(usable & ~taken)

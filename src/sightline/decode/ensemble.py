@@ -4,8 +4,8 @@ log p(y) = mean over the models of log p_i(y), and the search makes it sum to 1 
 their distributions. A log-softmax takes the same number from all logits of a row, so what is averaged here are logits,
 and once normalised nothing differs: two times the same model is that model to the last bit.
 
-Any object with the contract of `EncoderDecoder` can be a member, each on a device of its own. `native.network.Ensemble`
-does the same for the compiled library, which a test holds against this one.
+Any object with the contract of `EncoderDecoder` can be a member, each on a device of its own. For the compiled library
+`native.network.CompiledEnsemble` does the same, which a test holds against this one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from sightline.decode.contract import EncoderDecoder
 from sightline.decode.partial_steps import logits_of
 
 
-class Ensemble:
+class AveragedNetworks:
     """Models of one vocabulary as a model: the contract `EncoderDecoder`, for decoding alone."""
 
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
@@ -30,7 +30,7 @@ class Ensemble:
         self.members = tuple(members)
         self.training = any(member.training for member in members)
 
-    def train(self, mode: bool = True) -> "Ensemble":
+    def train(self, mode: bool = True) -> "AveragedNetworks":
         """Every member into training mode, or out of it."""
         self.training = mode
         for member in self.members:

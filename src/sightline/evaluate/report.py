@@ -18,7 +18,7 @@ class Translates(Protocol):
 
 
 @dataclass(frozen=True)
-class Report:
+class TranslationReport:
     """Scores of a test set, and everything needed to get them again."""
 
     scores: dict[str, Score]
@@ -49,7 +49,7 @@ def evaluate_model(
     multi30k: str | None = None,
     tokenize: str = "13a",
     overrides: Mapping[str, Any] | None = None,
-) -> Report:
+) -> TranslationReport:
     """Translate `sources` and score the output against one or several `references`, detokenised.
 
     `other` is compared by paired bootstrap; `multi30k` is the target language whose tokenised, lowercased figure is
@@ -74,15 +74,15 @@ def evaluate_text(
     multi30k: str | None = None,
     tokenize: str = "13a",
     decoding: Any = None,
-) -> Report:
+) -> TranslationReport:
     """`evaluate_model` for translations that are there already, whoever made them, and `others` to compare with."""
     streams, language = [list(reference) for reference in references], multi30k or ""
     scores = corpus_scores(hypotheses, streams, tokenize=tokenize, multi30k=language)
     comparisons = paired_bootstrap(hypotheses, others, streams, tokenize=tokenize, multi30k=language) if others else {}
-    return Report(scores, comparisons, decoding, len(hypotheses), list(hypotheses))
+    return TranslationReport(scores, comparisons, decoding, len(hypotheses), list(hypotheses))
 
 
-def render(report: Report) -> str:
+def render(report: TranslationReport) -> str:
     """A report for people."""
     width = max(map(len, report.scores))
     lines = []

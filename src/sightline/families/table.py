@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sightline.network.axes import NetworkConfig
 
-Shape = tuple[int, ...]
+TensorShape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Entry:
     marks: str
     n_heads: int  # of the stack, for `%`
 
-    def file_shape(self, shapes: Mapping[str, Shape]) -> Shape:
+    def file_shape(self, shapes: Mapping[str, TensorShape]) -> TensorShape:
         """The shape the tensor must have in the file, given those of ours."""
         first, *rest = shapes[self.names[0]]
         shape = (first * len(self.names), *rest)
@@ -64,7 +64,7 @@ class Entry:
         return (tensor.unsqueeze(0) if "+" in self.marks else tensor).contiguous()
 
 
-def entries(table: Mapping[str, str], config: NetworkConfig, shapes: Mapping[str, Shape]) -> list[Entry]:
+def entries(table: Mapping[str, str], config: NetworkConfig, shapes: Mapping[str, TensorShape]) -> list[Entry]:
     """The table written out for a network: one entry for each tensor of its file.
 
     `shapes` are those of the network's parameters; every one of them must have its place.
@@ -75,7 +75,7 @@ def entries(table: Mapping[str, str], config: NetworkConfig, shapes: Mapping[str
     return found
 
 
-def _expand(key: str, ours: str, config: NetworkConfig, shapes: Mapping[str, Shape]) -> Iterator[Entry]:
+def _expand(key: str, ours: str, config: NetworkConfig, shapes: Mapping[str, TensorShape]) -> Iterator[Entry]:
     names = ours.lstrip("^%+")
     marks = ours[: len(ours) - len(names)]
     stack = config.decoder if names.startswith("decoder.") else config.encoder

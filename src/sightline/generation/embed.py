@@ -18,7 +18,7 @@ from sightline.generation.rewrite import pad_right
 States = Float[Tensor, "batch length d_model"]
 Real = Bool[Tensor, "batch length"]  # which states count; the others stand for padding, or for a prompt
 Vectors = Float[Tensor, "batch d_model"]
-Pooling = Callable[[Tensor, Tensor], Tensor]
+StatesToVector = Callable[[Tensor, Tensor], Tensor]
 Step = Callable[[Tensor], Tensor]  # vectors to vectors
 
 
@@ -65,7 +65,7 @@ def _weighted(hidden: States, weights: Tensor, power: float) -> Vectors:
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1e-9) ** power
 
 
-POOLINGS: dict[str, Pooling] = {
+POOLINGS: dict[str, StatesToVector] = {
     "first": first,
     "max": highest,
     "mean": mean,
@@ -97,7 +97,7 @@ class Dense:
 
 
 @runtime_checkable
-class Encoder(Protocol):
+class TextEncoder(Protocol):
     """A network with a state for every token: `EncoderOnly`, `Transformer`, or what reads as one."""
 
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
@@ -106,7 +106,7 @@ class Encoder(Protocol):
 
 @torch.inference_mode()
 def embed(
-    network: Encoder,
+    network: TextEncoder,
     texts: Sequence[Sequence[int]],
     pad_id: int,
     poolings: Sequence[str],

@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,7 +32,7 @@ from sightline.generation.languages import Languages, read_languages
 from sightline.generation.rewrite import rewrite, stream_rewrite, with_begins
 from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
-from sightline.generation.sides import pieces_of, prefix_ids, target_side
+from sightline.generation.sides import offered_by, pieces_of, prefix_ids, target_side
 from sightline.generation.stopping import before_stop, stop_at, until_stop
 from sightline.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
 from sightline.generation.transcribe import (
@@ -106,7 +105,7 @@ def _one_output(found: Hypothesis, decode: Decode, stops: Sequence[str]) -> Outp
 
 
 @runtime_checkable
-class Reader(Protocol):
+class Predictor(Protocol):
     """What `TextVerbs` are made of."""
 
     @property
@@ -128,7 +127,7 @@ class Reader(Protocol):
 class TextVerbs:
     """Writing on, for whatever predicts the next token of a text."""
 
-    def generate(self: Reader, prompts: Sequence[str | Messages], **settings: Any) -> list[Output]:
+    def generate(self: Predictor, prompts: Sequence[str | Messages], **settings: Any) -> list[Output]:
         """What follows each prompt; an output depends on no other prompt.
 
         Args:
@@ -146,7 +145,7 @@ class TextVerbs:
         pairs = zip(ids, found, strict=True)
         return [output_of(ranked, self.decode_after(prompt), chosen.stop) for prompt, ranked in pairs]
 
-    def stream(self: Reader, prompt: str | Messages, **settings: Any) -> Iterator[str]:
+    def stream(self: Predictor, prompt: str | Messages, **settings: Any) -> Iterator[str]:
         """What follows one prompt, piece by piece while it is being written; joined, what `generate` gives.
 
         Raises:
@@ -157,7 +156,7 @@ class TextVerbs:
         tokens = stream_on(self.onward, ids, chosen, self.max_len)
         return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.stop)
 
-    def perplexity(self: Reader, text: str, stride: int = 0, window: int = 0) -> Perplexity:
+    def perplexity(self: Predictor, text: str, stride: int = 0, window: int = 0) -> Perplexity:
         """How well the model predicts a text of any length.
 
         Args:
@@ -172,11 +171,11 @@ class TextVerbs:
             raise UserError(f"window = {window}: the model reads at most {longest} tokens at once")
         return perplexity(self.onward, self.encode(text), window, stride or max(1, window // 2))
 
-    def encode(self: Reader, prompt: str | Messages) -> list[int]:
+    def encode(self: Predictor, prompt: str | Messages) -> list[int]:
         """The ids of a prompt."""
         return prompt_ids(prompt, self.path, self.tokenizer, self.generation.start_id)
 
-    def decode_after(self: Reader, prompt: Sequence[int]) -> Decode:
+    def decode_after(self: Predictor, prompt: Sequence[int]) -> Decode:
         """Ids to the text that they add to a prompt's."""
         return decode_after(self.tokenizer, prompt)
 
@@ -411,12 +410,7 @@ class RewritingModel(PairVerbs, Writer):
         """The shortlist in its folder; `UserError` where there is none, or one of other languages."""
         from sightline.checkpoint.beside import read_shortlist
 
-        found = read_shortlist(self.path, self.sides, self.n_pieces)
-        if not (written := self.tokenizer.written):
-            return CandidateTable(found.frequent, found.likely)
-        names = map(self.tokenizer.piece_of, range(len(found.likely)))  # copied is what is called the same
-        same = [i if name and (i := written.id_of(name)) is not None else found.frequent[0] for name in names]
-        return CandidateTable(found.frequent, np.c_[found.likely, same], self.sides.vocab_size)
+        return offered_by(read_shortlist(self.path, self.sides, self.n_pieces), self.sides)
 
     @property
     def n_pieces(self) -> int:

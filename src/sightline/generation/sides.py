@@ -10,8 +10,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from sightline.checkpoint.vocabulary import Vocabulary, marks_around
+from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import readable
+from sightline.decode.candidates import CandidateTable
 from sightline.errors import UserError
 from sightline.generation.languages import CODED, Languages
 from sightline.generation.settings import GenerationSettings
@@ -85,6 +89,16 @@ def prefix_ids(side: FamilySide, settings: GenerationSettings, prefix: str) -> t
     text = " ".join(prefix.split())
     ids = side.encode(text) if text else []
     return tuple(ids[1:] if ids[:1] == [settings.forced_start_id] else ids)
+
+
+def offered_by(found: Shortlist, side: FamilySide) -> CandidateTable:
+    """A shortlist ready for use; of two vocabularies what is copied is what is called the same."""
+    read, written = side.source.vocabulary, side.vocabulary
+    if read is written:
+        return CandidateTable(found.frequent, found.likely)
+    names = map(read.piece_of, range(len(found.likely)))
+    same = [i if name and (i := written.id_of(name)) is not None else found.frequent[0] for name in names]
+    return CandidateTable(found.frequent, np.c_[found.likely, same], side.vocab_size)
 
 
 def pieces_of(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 
 from sightline.checkpoint.vocabulary import fingerprint
-from sightline.decode.ensemble import Ensemble
+from sightline.decode.ensemble import AveragedNetworks
 from sightline.errors import UserError
 from sightline.generation.models import RewritingModel
 
@@ -28,7 +28,7 @@ class RewritingEnsemble(RewritingModel):
     @cached_property
     def forms(self) -> Callable[[str], Any]:  # pyright: ignore[reportIncompatibleVariableOverride] of several networks
         """The networks in the form to decode with, as one."""
-        return lambda compute: Ensemble([model.forms(compute) for model in self.models])
+        return lambda compute: AveragedNetworks([model.forms(compute) for model in self.models])
 
     @property
     def compiled(self) -> bool:

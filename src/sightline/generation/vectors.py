@@ -16,7 +16,7 @@ import numpy as np
 from sightline.checkpoint.vocabulary import Vocabulary, marks_around
 from sightline.errors import UserError
 from sightline.generation.chat import refuse_single
-from sightline.generation.embed import Encoder, embed
+from sightline.generation.embed import TextEncoder, embed
 from sightline.generation.sentences import SentenceSettings, read_sentence_settings
 
 LISTED = 10  # texts that were cut; of more the number is said
@@ -34,7 +34,7 @@ class Cut:
 class TextEmbedder:
     """A network, its vocabulary, and how the two make a vector of a text."""
 
-    network: Encoder
+    network: TextEncoder
     vocabulary: Vocabulary
     pad_id: int
     d_model: int  # width of the network's states
@@ -59,7 +59,7 @@ class TextEmbedder:
 
 
 def text_embedder(
-    network: Encoder,
+    network: TextEncoder,
     vocabulary: Vocabulary,
     hf_config: Mapping[str, Any],
     d_model: int,

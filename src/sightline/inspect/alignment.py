@@ -28,7 +28,7 @@ from sightline.data.side import Side
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.evaluate.alignment import AlignmentScore, score_alignment
-from sightline.inspect.recording import Attention, cross_attentions, recording
+from sightline.inspect.recording import RecordableAttention, cross_attentions, recording
 
 ROWS = ("predicts", "reads")
 Words = Int64[np.ndarray, " _"]  # of each piece
@@ -164,14 +164,14 @@ def _is_new(link: Link, links: set[Link]) -> bool:
     return all(link[0] != i for i, _ in links) or all(link[1] != j for _, j in links)
 
 
-def _layers(model: Network) -> list[Attention]:
+def _layers(model: Network) -> list[RecordableAttention]:
     layers = list(cross_attentions(model).values())
     if not layers:
         raise UserError("this model has no attention over its source (model.attention = none): it links no words")
     return layers
 
 
-def _n_heads(attention: Attention) -> int:
+def _n_heads(attention: RecordableAttention) -> int:
     return getattr(attention, "n_heads", 1)
 
 

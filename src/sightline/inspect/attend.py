@@ -17,7 +17,7 @@ from sightline.decode.steps import evaluating
 from sightline.errors import UserError, unknown
 from sightline.inspect.pair import Shown, Translating, read_pair
 from sightline.inspect.record import AttentionRecord
-from sightline.inspect.recording import STACKS, Attention, attentions, recording
+from sightline.inspect.recording import STACKS, RecordableAttention, attentions, recording
 from sightline.network.attention import MultiHeadAttention
 
 Layers = Sequence[int] | Mapping[str, Sequence[int]]
@@ -75,8 +75,8 @@ def look(
 
 
 def choose(
-    stacks: Mapping[str, Mapping[str, Attention]], layers: Layers | None, heads: Sequence[int] | None
-) -> dict[str, Attention]:
+    stacks: Mapping[str, Mapping[str, RecordableAttention]], layers: Layers | None, heads: Sequence[int] | None
+) -> dict[str, RecordableAttention]:
     """The attentions of the layers that were asked for; a `UserError` where there is no such layer or head."""
     chosen = {
         name: module
@@ -88,7 +88,9 @@ def choose(
     return chosen
 
 
-def _layers_of_stacks(stacks: Mapping[str, Mapping[str, Attention]], layers: Layers | None) -> dict[str, Sequence[int]]:
+def _layers_of_stacks(
+    stacks: Mapping[str, Mapping[str, RecordableAttention]], layers: Layers | None
+) -> dict[str, Sequence[int]]:
     """Which layers are asked of each stack; numbers for all stacks count where a stack has so many layers."""
     if layers is None:
         return {stack: range(len(modules)) for stack, modules in stacks.items()}
@@ -110,7 +112,7 @@ def _pick(things: Sequence[Any], numbers: Sequence[int], what: str) -> list[Any]
     return [things[number] for number in numbers]
 
 
-def _head_count(module: Attention) -> int:
+def _head_count(module: RecordableAttention) -> int:
     return module.n_heads if isinstance(module, MultiHeadAttention) else 1
 
 

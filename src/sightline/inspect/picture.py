@@ -41,7 +41,7 @@ SCALE_TEXT = "share of the attention; large: mean of the heads"
 
 
 @dataclass(frozen=True)
-class Layout:
+class FigureLayout:
     """Where everything stands, in inches from the lower left corner of the figure."""
 
     width: float
@@ -112,7 +112,7 @@ def save_attention(
     return "" if style == "svg" else complaint(fonts.missing)
 
 
-def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: str) -> Layout:
+def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: str) -> FigureLayout:
     main_width, main_height = len(columns) * CELL, len(rows) * CELL
     wide = max(1.0, main_width / main_height)  # many columns: the heads rather below one another
     room = max(1, int((main_height + GAP) / (CELL + GAP)))  # beside few rows no more panels than can be seen
@@ -120,7 +120,7 @@ def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: s
     n_columns = ceil(n_heads / n_rows)
     left = MARGIN + AXIS_NAME + LETTER * max(map(width_of, rows))
     over = TITLE + AXIS_NAME + LETTER * max(map(width_of, columns)) + MARGIN
-    body = Layout(0.0, main_height + over + SCALE, left, SCALE, main_width, main_height, n_columns, n_rows)
+    body = FigureLayout(0.0, main_height + over + SCALE, left, SCALE, main_width, main_height, n_columns, n_rows)
     right_edge = body.panel(n_columns - 1)[0] + body.panel_width if n_heads > 1 else left + main_width
     below = left + 1.05 * SCALE_WIDTH + LETTER * len(_scale_text(n_heads)) + MARGIN
     width = max(right_edge + MARGIN, TITLE_LETTER * width_of(title) + 2 * MARGIN, below)
@@ -129,7 +129,7 @@ def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: s
 
 def _place(
     figure: "matplotlib.figure.Figure",
-    layout: Layout,
+    layout: FigureLayout,
     left: float,
     bottom: float,
     width: float,
@@ -141,7 +141,7 @@ def _place(
 
 def _draw_mean(
     figure: "matplotlib.figure.Figure",
-    layout: Layout,
+    layout: FigureLayout,
     mean: Float[np.ndarray, "query key"],
     columns: Sequence[str],
     rows: Sequence[str],
@@ -171,7 +171,7 @@ def _colour_labels(axes: "matplotlib.axes.Axes", keys: Sequence[str], queries: S
 
 
 def _draw_heads(
-    figure: "matplotlib.figure.Figure", layout: Layout, weights: Float[np.ndarray, "heads query key"]
+    figure: "matplotlib.figure.Figure", layout: FigureLayout, weights: Float[np.ndarray, "heads query key"]
 ) -> None:
     for number, head in enumerate(weights):
         axes = _place(figure, layout, *layout.panel(number), layout.panel_width, layout.panel_height)
@@ -193,7 +193,7 @@ def _draw_weights(
 
 
 def _draw_scale(
-    figure: "matplotlib.figure.Figure", layout: Layout, image: "matplotlib.image.AxesImage", n_heads: int
+    figure: "matplotlib.figure.Figure", layout: FigureLayout, image: "matplotlib.image.AxesImage", n_heads: int
 ) -> None:
     axes = _place(figure, layout, layout.left, SCALE - 0.30, SCALE_WIDTH, 0.09)
     scale = figure.colorbar(image, cax=axes, orientation="horizontal")

@@ -19,31 +19,31 @@ from sightline.network.attention import MultiHeadAttention
 from sightline.network.cache import LayerCache
 from sightline.network.masks import Mask
 
-Attention = MultiHeadAttention | DotAttention
+RecordableAttention = MultiHeadAttention | DotAttention
 Keep = Callable[[str, Tensor], Tensor]  # name and weights of an attention -> what is kept of them
 STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
 
 
-def attentions(model: nn.Module) -> dict[str, dict[str, Attention]]:
+def attentions(model: nn.Module) -> dict[str, dict[str, RecordableAttention]]:
     """Every attention by its name in the model, first layer first, sorted by who looks at what.
 
     "encoder" and "decoder" look at themselves, "cross" is the decoder's look at the source. Empty where a network has
     no such attention: an encoder alone has the first, a decoder alone the second.
     """
-    named = [(name, module) for name, module in model.named_modules() if isinstance(module, Attention)]
+    named = [(name, module) for name, module in model.named_modules() if isinstance(module, RecordableAttention)]
     return {
         stack: {name: module for name, module in named if name.startswith(start) and name.endswith(end)}
         for stack, (start, end) in STACKS.items()
     }
 
 
-def cross_attentions(model: nn.Module) -> dict[str, Attention]:
+def cross_attentions(model: nn.Module) -> dict[str, RecordableAttention]:
     """The attentions of the decoder over the source, by name, first layer first; none where there is no attention."""
     return attentions(model)["cross"]
 
 
 @contextmanager
-def recording(modules: Mapping[str, Attention], keep: Keep | None = None) -> Iterator[dict[str, Tensor]]:
+def recording(modules: Mapping[str, RecordableAttention], keep: Keep | None = None) -> Iterator[dict[str, Tensor]]:
     """Inside, the weights (batch, heads, queries, keys) of the last call of each of `modules`, by its name.
 
     A recurrent decoder may call its one attention for each target position; of those, the queries of all calls stand

@@ -28,7 +28,7 @@ PIECES_SHOWN = 24  # of the vocabulary, at the output
 
 
 @dataclass(frozen=True)
-class Stop:
+class WalkStep:
     """One place in the model: what is done there, and what came out."""
 
     place: str  # the box of figure 1: "embedding", "positions", "self_attn", "cross_attn", "ffn", "output"
@@ -48,7 +48,7 @@ def walk(
     head: int = 0,
     prefix: str = "",
     **overrides: Any,
-) -> list[Stop]:
+) -> list[WalkStep]:
     """The stops of one layer and head, first to last.
 
     Args:
@@ -105,7 +105,7 @@ class _Walk:
         self.src = pair.tokenizer.source.pieces(pair.src)
         self.rows = self.src if stack == "encoder" else pair.tokenizer.pieces(self.ids.tolist())
 
-    def stops(self) -> Iterator[Stop]:
+    def stops(self) -> Iterator[WalkStep]:
         """First to last."""
         yield from self.embeddings()
         if self.layer:
@@ -116,7 +116,7 @@ class _Walk:
         yield from self.feed_forward()
         yield self.stop("output", f"Output of the {self.stack}", "after all its layers", self.numbers[self.stack])
 
-    def embeddings(self) -> Iterator[Stop]:
+    def embeddings(self) -> Iterator[WalkStep]:
         """Sections 3.4 and 3.5."""
         table: Any = self.network.get_submodule(self.table)
         formula = "E" if table.scale == 1 else "E · √d_model"
@@ -127,7 +127,7 @@ class _Walk:
         formula = formula if isinstance(table.norm, nn.Identity) else f"{_name(table.norm)}({formula})"
         yield self.stop("positions", "Embedded pieces", formula, self.numbers[self.table])
 
-    def attention(self, place: str) -> Iterator[Stop]:
+    def attention(self, place: str) -> Iterator[WalkStep]:
         """Sections 3.2.1 and 3.2.2, then "Add & Norm"."""
         keys = self.src if place == "cross_attn" else self.rows
         if self.norm_first(place):
@@ -162,7 +162,7 @@ class _Walk:
         hidden = bias == torch.finfo(bias.dtype).min
         return (scores + bias).masked_fill(hidden, -math.inf), f"{formula} + B"
 
-    def feed_forward(self) -> Iterator[Stop]:
+    def feed_forward(self) -> Iterator[WalkStep]:
         """Section 3.3, then "Add & Norm"."""
         if self.norm_first("ffn"):
             yield self.stop("ffn", "Norm", f"{self.norm_name('ffn')}(x)", self.at("ffn_sublayer.norm"))
@@ -182,7 +182,7 @@ class _Walk:
         # ReLU is applied in place: what was kept is its output already, on which it changes nothing.
         return ffn.activation(up.clone()), f"max(0, {product})" if name == "relu" else f"{name}({product})"
 
-    def added(self, place: str) -> Stop:
+    def added(self, place: str) -> WalkStep:
         """The residual connection, around or before the norm."""
         pre = self.norm_first(place)
         name, formula = (
@@ -216,19 +216,19 @@ class _Walk:
         values: Float[Tensor, "row column"],
         rows: Sequence[str] | None = None,
         columns: Sequence[str] = (),
-    ) -> Stop:
+    ) -> WalkStep:
         shown = values.detach().float().cpu().numpy()
-        return Stop(place, name, formula, list(rows if rows is not None else self.rows), list(columns), shown)
+        return WalkStep(place, name, formula, list(rows if rows is not None else self.rows), list(columns), shown)
 
 
 def _name(norm: nn.Module) -> str:
     return type(norm).__name__
 
 
-def _output(network: Transformer, pair: TranslatedPair, hidden: Float[Tensor, "1 tgt_len d_model"]) -> Stop:
+def _output(network: Transformer, pair: TranslatedPair, hidden: Float[Tensor, "1 tgt_len d_model"]) -> WalkStep:
     """The likeliest pieces of all positions, each with its probability at every position."""
     probabilities = network.logits(hidden)[0].float().softmax(-1)
     _, ids = best(probabilities.amax(0, keepdim=True), min(PIECES_SHOWN, probabilities.size(1)))
     rows = pair.tokenizer.pieces([pair.tokenizer.bos_id, *pair.tgt[:-1]])
     columns, values = pair.tokenizer.pieces(ids[0].tolist()), probabilities[:, ids[0]].cpu().numpy()
-    return Stop("output", "Output probabilities", "softmax(x W), the likeliest pieces", rows, columns, values)
+    return WalkStep("output", "Output probabilities", "softmax(x W), the likeliest pieces", rows, columns, values)

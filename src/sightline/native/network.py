@@ -94,7 +94,7 @@ class Linear:
         return levels, scales
 
 
-class Network:
+class CompiledNetwork:
     """A packed Transformer.
 
     Args:
@@ -154,7 +154,7 @@ class Network:
         stop: Ints | None = None,
     ) -> list[list[Hypothesis]]:
         """Encode sources and search; arguments and errors as `decode.contract.OwnSearch`."""
-        return Ensemble((self,)).search(sources, limits, options, few, stop)
+        return CompiledEnsemble((self,)).search(sources, limits, options, few, stop)
 
     def check_pieces(self, pieces: Ints, side: str) -> None:
         """A `UserError` for ids that the table of the source ("src") or the target ("tgt") does not have."""
@@ -262,10 +262,10 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class CompiledEnsemble:
     """Networks of one vocabulary that search together: their log-probabilities are averaged (`decode/ensemble.py`)."""
 
-    members: tuple[Network, ...]
+    members: tuple[CompiledNetwork, ...]
 
     def search(
         self,
@@ -275,7 +275,7 @@ class Ensemble:
         few: Any,
         stop: Ints | None = None,
     ) -> list[list[Hypothesis]]:
-        """As `Network.search`."""
+        """As `CompiledNetwork.search`."""
         first, *others = [member.start(sources, stop) for member in self.members]
         bounds = limits.min_length, limits.max_length, limits.prefix
         if few is None:
@@ -291,7 +291,7 @@ class Decoding:
     goes on here raises `Stopped`.
     """
 
-    def __init__(self, network: Network, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> None:
+    def __init__(self, network: CompiledNetwork, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> None:
         assert stop is None or (stop.dtype == np.int32 and stop.size == 1)
         self._stop = stop
         self._room = 0  # places that there is memory for
@@ -490,7 +490,7 @@ def _library() -> Any:
     return found
 
 
-def _end(decoding: int, network: Network) -> None:
+def _end(decoding: int, network: CompiledNetwork) -> None:
     """Give a decoding's memory back; until then it needs its network."""
     _library().sightline_end(decoding)
 

@@ -32,7 +32,7 @@ from sightline.network.positions import (
 from sightline.network.stacks import CausalStack, Decoder, Encoder
 from sightline.network.transformer import Transformer
 
-Network = Any  # a Transformer, or one half of it (`halves.py`)
+FamilyNetwork = Any  # a Transformer, or one half of it (`halves.py`)
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
     "layer": nn.LayerNorm,
@@ -51,7 +51,7 @@ POSITIONS: dict[str, Callable[[StackConfig, int], nn.Module]] = {
 }
 
 
-def build(c: NetworkConfig) -> Network:
+def build(c: NetworkConfig) -> FamilyNetwork:
     """The network of that configuration with fresh parameters from torch's global generator."""
     network = assembled(c)
     initialize(network)
@@ -59,7 +59,7 @@ def build(c: NetworkConfig) -> Network:
     return network
 
 
-def assembled(c: NetworkConfig) -> Network:
+def assembled(c: NetworkConfig) -> FamilyNetwork:
     """Its modules, before anything is shared between head and embeddings."""
     if not (c.encoder and c.decoder and (c.front, c.head) == ("tokens", "language")):
         from sightline.network.build_others import assemble  # whatever does not write what it reads of a text
@@ -72,7 +72,7 @@ def assembled(c: NetworkConfig) -> Network:
     return Transformer(src_front, tgt_front, encoder(c.encoder), decoder(c.decoder), language_head(c, c.decoder))
 
 
-def tie_head(network: Network, c: NetworkConfig) -> None:
+def tie_head(network: FamilyNetwork, c: NetworkConfig) -> None:
     """Let the head's matrix be the table of embeddings, where they are one; needed again where either was replaced."""
     front: Any = network.tgt_embeddings if isinstance(network, Transformer) else network.embeddings
     if c.tie_head and isinstance(front, Embeddings):

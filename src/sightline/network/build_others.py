@@ -10,7 +10,7 @@ from torch import nn
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.build import (
-    Network,
+    FamilyNetwork,
     decoder,
     encoder,
     ffn,
@@ -41,7 +41,7 @@ from sightline.network.stacks import CausalStack
 from sightline.network.transformer import Transformer
 
 
-def assemble(c: NetworkConfig) -> Network:
+def assemble(c: NetworkConfig) -> FamilyNetwork:
     """Its modules, as `build.assembled`."""
     last = c.decoder or c.encoder
     assert last is not None, "a network has an encoder, a decoder or both"

@@ -1,25 +1,10 @@
 """Section 3.4: token embeddings, scaled by sqrt(d_model), plus positions; for numbers a projection in their place."""
 
-from typing import Any, Protocol, runtime_checkable
-
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.network.dropout import Dropout
 from sightline.network.positions import Numbering, Places, in_order
-
-
-@runtime_checkable
-class Front(Protocol):
-    """What stands before the first layer: tokens here, pictures and sound in `fronts.py`."""
-
-    def __call__(self, src: Any, start: Any = 0) -> Tensor:
-        """Vectors (batch, positions, d_model) of what is read."""
-        ...
-
-    def real(self, mask: Bool[Tensor, "rows length"] | None) -> Bool[Tensor, "rows length"] | None:
-        """Which positions of the output are real, where `mask` says it of the input; None = all."""
-        ...
 
 
 class Embeddings(nn.Module):

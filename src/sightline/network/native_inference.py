@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
-from sightline.native.network import Decoding, Linear, Network, Shape
+from sightline.native.network import CompiledNetwork, Decoding, Linear, Shape
 from sightline.network.attention import DotProduct, MultiHeadAttention
 from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
@@ -157,7 +157,7 @@ class NativeTransformer(nn.Module):
         self.device_mark = nn.Parameter(torch.zeros(0), requires_grad=False)  # says that this is on a CPU
         src, tgt = model.src_embeddings, model.tgt_embeddings
         shape, int8 = shape_of(model), compute == "int8"
-        self.network = Network(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), int8)
+        self.network = CompiledNetwork(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), int8)
 
     def train(self, mode: bool = True) -> "NativeTransformer":
         """Nothing: there is one mode."""

@@ -63,7 +63,8 @@ class Transformer(nn.Module):
 
     def output_rows(self, ids: Int[Tensor, " n"]) -> Scores:
         """`logits` for some pieces only: a function of hidden states, for whoever has a shortlist."""
-        return self.head.rows(ids)
+        head: Any = self.head
+        return head.rows(ids)
 
     def start_cache(
         self, memory: Float[Tensor, "batch positions d_model"], src_mask: Bool[Tensor, "batch src_len"] | None = None

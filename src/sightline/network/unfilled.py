@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sightline.network.axes import NetworkConfig
-from sightline.network.build import Network, assembled, tie_head
+from sightline.network.build import FamilyNetwork, assembled, tie_head
 
 
-def build_unfilled(c: NetworkConfig) -> Network:
+def build_unfilled(c: NetworkConfig) -> FamilyNetwork:
     """As `build.build`, with parameters that take no memory and hold nothing, to be replaced; fixed tables are made."""
     with _NothingDrawn(), torch.device("meta"):
         network = assembled(c)

@@ -67,7 +67,7 @@ def build_xlnet(shape: XLNetShape) -> "XLNet":
     layers = [
         TwoStreamLayer(
             RelativeAttention(shape.d_model, shape.n_heads, shape.dropout),
-            FeedForward(shape.d_model, shape.d_ff, ACTIVATIONS[shape.activation], shape.dropout),
+            XLNetFeedForward(shape.d_model, shape.d_ff, ACTIVATIONS[shape.activation], shape.dropout),
             partial(nn.LayerNorm, shape.d_model, eps=shape.norm_eps),
             shape.dropout,
         )
@@ -101,7 +101,7 @@ def order_mask(order: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length
     return rank.unsqueeze(1) < rank.unsqueeze(2)
 
 
-class States(NamedTuple):
+class XLNetStates(NamedTuple):
     """What the layers give."""
 
     hidden: Float[Tensor, "batch queries d_model"]  # the query stream's where there is one, else the content stream's
@@ -155,7 +155,7 @@ class XLNet(nn.Module):
         visible: Bool[Tensor, "batch length length"] | None = None,
         targets: Int[Tensor, "batch predictions"] | None = None,
         mems: Sequence[Float[Tensor, "batch memory d_model"]] | None = None,
-    ) -> States:
+    ) -> XLNetStates:
         """Hidden states and the memory for the next segment.
 
         Args:
@@ -166,7 +166,7 @@ class XLNet(nn.Module):
             visible: True where position i (rows) may see position j; see `order_mask`. The content stream sees
                 itself in any case.
             targets: positions that the query stream predicts. Without it there is the content stream alone.
-            mems: `States.mems` of the segment before; seen by all.
+            mems: `XLNetStates.mems` of the segment before; seen by all.
         """
         batch, length = tokens.shape
         past = mems[0].size(1) if mems else 0
@@ -181,7 +181,7 @@ class XLNet(nn.Module):
             before = mems[i] if mems else h[:, :0]
             kept.append(self._memory(before, h))
             h, g = layer(h, g, torch.cat([before, h], 1), positions, content, query)
-        return States(self.dropout(h if g is None else g), kept)
+        return XLNetStates(self.dropout(h if g is None else g), kept)
 
     def _sight(
         self,
@@ -260,7 +260,7 @@ class TwoStreamLayer(nn.Module):
     """h = norm(h + attention(h)), then norm(h + ffn(h)); g the same with its own queries and the keys of h."""
 
     def __init__(
-        self, attn: "RelativeAttention", ffn: "FeedForward", norm: Callable[[], nn.LayerNorm], dropout: float
+        self, attn: "RelativeAttention", ffn: "XLNetFeedForward", norm: Callable[[], nn.LayerNorm], dropout: float
     ) -> None:
         super().__init__()
         self.attn = attn
@@ -348,7 +348,7 @@ class RelativeAttention(nn.Module):
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
 
-class FeedForward(nn.Module):
+class XLNetFeedForward(nn.Module):
     """W_2 dropout(f(W_1 x + b_1)) + b_2."""
 
     def __init__(self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor], dropout: float) -> None:

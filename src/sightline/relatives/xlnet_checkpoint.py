@@ -15,20 +15,24 @@ from sightline.network.parameters import load_parameters, parameters_of
 from sightline.relatives.xlnet import ACTIVATIONS, DIRECTIONS, XLNet, XLNetShape, build_xlnet
 
 
-class Layout(NamedTuple):
+class TensorLayout(NamedTuple):
     """How the file lays a parameter out, to and from ours; both are given the number of heads."""
 
     read: Callable[[Tensor, int], Tensor]
     write: Callable[[Tensor, int], Tensor]
 
 
-SAME = Layout(lambda x, _: x, lambda x, _: x)
-VECTOR = Layout(lambda x, _: x.flatten(), lambda x, _: x[None, None])  # theirs (1, 1, d_model)
-INTO_HEADS = Layout(lambda x, _: x.flatten(1).T, lambda x, n: x.T.unflatten(1, (n, -1)))  # (d_model, heads, d_head)
-FROM_HEADS = Layout(lambda x, _: x.flatten(1), lambda x, n: x.unflatten(1, (n, -1)))  # the same, but ours not turned
+SAME = TensorLayout(lambda x, _: x, lambda x, _: x)
+VECTOR = TensorLayout(lambda x, _: x.flatten(), lambda x, _: x[None, None])  # theirs (1, 1, d_model)
+INTO_HEADS = TensorLayout(
+    lambda x, _: x.flatten(1).T, lambda x, n: x.T.unflatten(1, (n, -1))
+)  # (d_model, heads, d_head)
+FROM_HEADS = TensorLayout(
+    lambda x, _: x.flatten(1), lambda x, n: x.unflatten(1, (n, -1))
+)  # the same, but ours not turned
 
 # Theirs -> ours; {i} is the layer.
-NAMES: dict[str, tuple[str, Layout]] = {
+NAMES: dict[str, tuple[str, TensorLayout]] = {
     "transformer.word_embedding.weight": ("tokens.weight", SAME),
     "transformer.mask_emb": ("query_start", VECTOR),
     "transformer.layer.{i}.rel_attn.q": ("layers.{i}.attn.q_proj.weight", INTO_HEADS),
@@ -167,7 +171,7 @@ def tensors_for_hf(model: XLNet) -> dict[str, Tensor]:
     }
 
 
-def names(n_layers: int, among: Mapping[str, Any] | None = None) -> list[tuple[str, str, Layout]]:
+def names(n_layers: int, among: Mapping[str, Any] | None = None) -> list[tuple[str, str, TensorLayout]]:
     """`NAMES` written out for that many layers: theirs, ours, layout; only those in `among`, where it is given."""
     rows = []
     for theirs, (ours, layout) in NAMES.items():

@@ -8,7 +8,7 @@ from typing import Any
 from sightline.errors import UserError
 from sightline.figures import Figure, Panel, Series
 from sightline.results.runs import Group, Run
-from sightline.results.table import Cell, Column, Row, Table
+from sightline.results.table import Cell, ResultsColumn, ResultsTable, Row
 from sightline.statistics import Estimate
 from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, read_log
 
@@ -46,11 +46,11 @@ def read_points(run: Run) -> list[Point]:
     return [Point(record["step"], _hours(run, record), _figures(record)) for record in records]
 
 
-def validation_table(groups: Sequence[Group]) -> Table:
+def validation_table(groups: Sequence[Group]) -> ResultsTable:
     """What each system's best models score in validation, and after how many updates and hours training ended."""
-    best = [Column("validation", "BLEU"), Column("validation", "loss", digits=4)]
-    columns = [*best, Column("", "updates", digits=0), Column("", "hours")]
-    return Table(columns, [Row(group.name, len(group.runs), _best_cells(group)) for group in groups])
+    best = [ResultsColumn("validation", "BLEU"), ResultsColumn("validation", "loss", digits=4)]
+    columns = [*best, ResultsColumn("", "updates", digits=0), ResultsColumn("", "hours")]
+    return ResultsTable(columns, [Row(group.name, len(group.runs), _best_cells(group)) for group in groups])
 
 
 def _best_cells(group: Group) -> list[Cell | None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sightline.evaluate.bleu import MULTI30K
 from sightline.evaluate.significance import SAMPLES, SEED
-from sightline.results.table import Cell, Column, Table
+from sightline.results.table import Cell, ResultsColumn, ResultsTable
 
 HEAD = (
     "model",
@@ -25,7 +25,7 @@ HEAD = (
 SHORT = {MULTI30K: "BLEU tok. lc."}  # of a metric, where room is scarce
 
 
-def markdown(table: Table) -> str:
+def markdown(table: ResultsTable) -> str:
     """A row for each system; below it what the figures mean."""
     head, *rows = _texts(table)
     widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
@@ -34,7 +34,7 @@ def markdown(table: Table) -> str:
     return "".join([*(f"| {line} |\n" for line in lines), "\n", *(f"- {note}\n" for note in _notes(table))])
 
 
-def latex(table: Table) -> str:
+def latex(table: ResultsTable) -> str:
     """A `tabular` that needs no package; what the figures mean stands in comments."""
     head, *rows = [[_escaped(text) for text in line] for line in _texts(table)]
     lines = [f"{' & '.join(line)} \\\\" for line in (head, *rows)]
@@ -42,7 +42,7 @@ def latex(table: Table) -> str:
     return "\n".join([*(f"% {note}" for note in _notes(table)), *body, r"\end{tabular}", ""])
 
 
-def as_csv(table: Table) -> str:
+def as_csv(table: ResultsTable) -> str:
     """A line for each system, test set and metric."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -57,13 +57,13 @@ def as_csv(table: Table) -> str:
 FORMATS = {"markdown": markdown, "csv": as_csv, "latex": latex}
 
 
-def _numbers(cell: Cell, table: Table) -> list[object]:
+def _numbers(cell: Cell, table: ResultsTable) -> list[object]:
     compared = [cell.difference, cell.p_value, table.baseline] if cell.p_value is not None else ["", "", ""]
     deviation = "" if cell.deviation is None else cell.deviation
     return [len(cell.scores), cell.mean, deviation, *compared, " ".join(map(str, cell.scores))]
 
 
-def _texts(table: Table) -> list[list[str]]:
+def _texts(table: ResultsTable) -> list[list[str]]:
     """What stands in each line of a table to look at."""
     columns = table.columns
     head = ["model", "runs", *(f"{c.test} {SHORT.get(c.metric, c.metric)}".strip() for c in columns)]
@@ -91,7 +91,7 @@ def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
     return [first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)]
 
 
-def _notes(table: Table) -> list[str]:
+def _notes(table: ResultsTable) -> list[str]:
     notes = list(dict.fromkeys(_signature(column, table.columns) for column in table.columns if column.signature))
     if any(cell and cell.deviation is not None for row in table.rows for cell in row.cells):
         notes.append("mean ± standard deviation over the runs of a model")
@@ -101,7 +101,7 @@ def _notes(table: Table) -> list[str]:
     return [*notes, *table.notes]
 
 
-def _signature(column: Column, columns: Sequence[Column]) -> str:
+def _signature(column: ResultsColumn, columns: Sequence[ResultsColumn]) -> str:
     """Which test set it is of only where that makes a difference."""
     same = {other.signature for other in columns if other.metric == column.metric}
     where = f" of {column.test}" if len(same) > 1 else ""

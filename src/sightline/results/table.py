@@ -15,7 +15,7 @@ from sightline.results.runs import Group
 
 
 @dataclass(frozen=True)
-class Column:
+class ResultsColumn:
     """A metric on a test set, and the signature that reproduces it ("" for a figure of a training log)."""
 
     test: str
@@ -52,10 +52,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultsTable:
     """Systems in rows, with a cell for each of the columns."""
 
-    columns: Sequence[Column]
+    columns: Sequence[ResultsColumn]
     rows: Sequence[Row]
     baseline: str = ""
     notes: Sequence[str] = ()  # how the figures came about
@@ -76,22 +76,22 @@ def score_table(
     measures: Sequence[Measure],
     baseline: str = "",
     notes: Sequence[str] = (),
-) -> Table:
+) -> ResultsTable:
     """Every system on every test set by every metric.
 
     `hypotheses` are lines by the names of run and test set. With the name of a `baseline` the others are compared with
     it by paired bootstrap over sentences and runs (`sightline.evaluate.bleu.compare`).
     """
-    columns: list[Column] = []
+    columns: list[ResultsColumn] = []
     cells: dict[str, list[Cell | None]] = {group.name: [] for group in groups}
     for test in tests:
         for measure in measures:
             figures = {group.name: _figures(group, test, hypotheses, measure, bool(baseline)) for group in groups}
-            columns.append(Column(test.name, measure.name, measure.signature()))
+            columns.append(ResultsColumn(test.name, measure.name, measure.signature()))
             for name, own in figures.items():
                 cells[name].append(_cell(own, figures.get(baseline) if name != baseline else None))
     rows = [Row(group.name, len(group.runs), cells[group.name]) for group in groups]
-    return Table(columns, rows, baseline, notes)
+    return ResultsTable(columns, rows, baseline, notes)
 
 
 def check_baseline(name: str, groups: Sequence[Group]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt32
 
 from sightline.data.corpus import Corpus, Pair, display_name, read_pairs
-from sightline.data.sentences import EMPTY, Keys, pair_keys, sentence_key
+from sightline.data.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key
 from sightline.survey.characters import look
 
 SAMPLE = 50_000  # pairs to learn pieces and words from, at most
@@ -23,7 +23,7 @@ SIDES = ("source", "target")
 
 
 @dataclass
-class Rows:
+class FoundRows:
     """How many pairs something is true of, and the first of them."""
 
     count: int = 0
@@ -35,31 +35,31 @@ class Rows:
             self.first.append(row)
 
     @classmethod
-    def of(cls, rows: Int64[np.ndarray, " found"]) -> "Rows":
+    def of(cls, rows: Int64[np.ndarray, " found"]) -> "FoundRows":
         return cls(len(rows), rows[:SHOWN].tolist())
 
     @classmethod
-    def where(cls, flags: Bool[np.ndarray, " pairs"]) -> "Rows":
+    def where(cls, flags: Bool[np.ndarray, " pairs"]) -> "FoundRows":
         return cls.of(np.flatnonzero(flags))
 
 
 @dataclass
-class Side:
+class SideCounts:
     """One side of all pairs of a set."""
 
     characters: Counter[str] = field(default_factory=Counter)
     words: int = 0
-    faults: dict[str, Rows] = field(default_factory=dict)
-    scripts: dict[frozenset[str], Rows] = field(default_factory=dict)  # pairs by the scripts of their letters
+    faults: dict[str, FoundRows] = field(default_factory=dict)
+    scripts: dict[frozenset[str], FoundRows] = field(default_factory=dict)  # pairs by the scripts of their letters
 
     def add(self, row: int, text: str) -> None:
         self.characters.update(text)
         self.words += len(text.split())
         faults, scripts = look(text)
         for fault in faults:
-            self.faults.setdefault(fault, Rows()).add(row)
+            self.faults.setdefault(fault, FoundRows()).add(row)
         if scripts:
-            self.scripts.setdefault(scripts, Rows()).add(row)
+            self.scripts.setdefault(scripts, FoundRows()).add(row)
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Counted:
     name: str
     corpora: Sequence[Corpus]
     starts: list[int]  # first row of each corpus
-    sides: tuple[Side, Side]
-    src: Keys
-    tgt: Keys
+    sides: tuple[SideCounts, SideCounts]
+    src: SentenceKeys
+    tgt: SentenceKeys
     src_lengths: UInt32[np.ndarray, " pairs"]  # characters
     tgt_lengths: UInt32[np.ndarray, " pairs"]
     sample: list[Pair]
@@ -85,7 +85,7 @@ class Counted:
         return (self.src == EMPTY) | (self.tgt == EMPTY)
 
     @property
-    def pairs(self) -> Keys:
+    def pairs(self) -> SentenceKeys:
         """A key for each pair."""
         return pair_keys(self.src, self.tgt)
 
@@ -102,7 +102,7 @@ def count_pairs(name: str, corpora: Sequence[Corpus]) -> Counted:
     Raises:
         UserError: what `read_pairs` raises, or that there is no pair.
     """
-    keys, lengths, sides = (array("Q"), array("Q")), (array("I"), array("I")), (Side(), Side())
+    keys, lengths, sides = (array("Q"), array("Q")), (array("I"), array("I")), (SideCounts(), SideCounts())
     starts, sample, step = [0], [], 1
     rows = count()
     for corpus in corpora:

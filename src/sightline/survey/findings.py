@@ -12,10 +12,10 @@ from jaxtyping import Float, Int64
 from sightline.config import DataConfig
 from sightline.data.corpus import Pair
 from sightline.data.prepared import chunks, fault
-from sightline.data.sentences import EMPTY, Keys
+from sightline.data.sentences import EMPTY, SentenceKeys
 from sightline.data.tokenizer import Tokenizer
 from sightline.survey.characters import ADVICE, scripts, usual
-from sightline.survey.count import SIDES, Counted, Rows, walk
+from sightline.survey.count import SIDES, Counted, FoundRows, walk
 
 UNEVEN = 3.0  # times longer or shorter than usual is one side of a pair that is mentioned
 SHORT = 20  # characters; between shorter texts such ratios are common
@@ -36,7 +36,7 @@ class Finding:
 
     title: str
     side: str  # "source", "target", or "" for both
-    rows: Rows
+    rows: FoundRows
     advice: str
     as_in: dict[int, str] = field(default_factory=dict)  # where the same was before, by row
 
@@ -58,7 +58,7 @@ class Leak:
     held: str
     other: str
     what: str  # "pair", "source" or "target"
-    rows: Rows
+    rows: FoundRows
     as_in: dict[int, str]
 
 
@@ -75,7 +75,7 @@ def survey(
     findings = [*_repeats(counted), *_uneven(counted), *_sides(counted)]
     named = {row for found in (*findings, *leaking) for row in found.rows.first}
     texts: dict[int, Pair] = {}
-    languages, drops = _Languages(odds), dict[str, Rows]()
+    languages, drops = _Languages(odds), dict[str, FoundRows]()
     for chunk in chunks(walk(counted)):
         for row, pair in chunk:
             if languages.add(row, pair) or row in named:
@@ -84,7 +84,9 @@ def survey(
             _drops(chunk, tokenizer, config, drops, texts)
     dropped = [Finding(f"{DROPS[reason]}: {DROPPED}", "", rows, "") for reason, rows in sorted(drops.items())]
     if not tokenizer and counted.blank.any():
-        dropped = [Finding(DROPS["empty side"], "", Rows.where(counted.blank), "a score of such a pair means nothing")]
+        dropped = [
+            Finding(DROPS["empty side"], "", FoundRows.where(counted.blank), "a score of such a pair means nothing")
+        ]
     kept = len(counted) - sum(rows.count for rows in drops.values())
     found = [finding for finding in (*dropped, *languages.findings(), *findings) if finding.rows.count]
     return Survey(counted, found, texts, kept)
@@ -94,7 +96,7 @@ def _drops(
     chunk: Sequence[tuple[int, Pair]],
     tokenizer: Tokenizer,
     config: DataConfig,
-    drops: dict[str, Rows],
+    drops: dict[str, FoundRows],
     texts: dict[int, Pair],
 ) -> None:
     """Count what training would drop of some pairs."""
@@ -102,7 +104,7 @@ def _drops(
     for (row, (src, tgt)), src_pieces, tgt_pieces in zip(chunk, *sides, strict=True):
         reason = fault(src, tgt, len(src_pieces), len(tgt_pieces), config)
         if reason:
-            found = drops.setdefault(reason, Rows())
+            found = drops.setdefault(reason, FoundRows())
             found.add(row)
             if row in found.first:
                 texts[row] = src, tgt
@@ -118,11 +120,11 @@ def _repeats(counted: Counted) -> Iterator[Finding]:
         other = SIDES[side == "source"]
         title, advice = f"the same {side} as before with another {other}", "fine where several translations are right"
         yield _seen_before(counted, rows, keys, title, side, advice)
-    same = Rows.where((counted.src == counted.tgt) & ~blank)
+    same = FoundRows.where((counted.src == counted.tgt) & ~blank)
     yield Finding("the same text on both sides", "", same, "untranslated? Names and numbers may be; sentences not")
 
 
-def repeated(keys: Keys, without: np.ndarray) -> Int64[np.ndarray, " found"]:
+def repeated(keys: SentenceKeys, without: np.ndarray) -> Int64[np.ndarray, " found"]:
     """Rows whose key stood in an earlier row.
 
     >>> repeated(np.array([5, 7, 5, 5], np.uint64), np.zeros(4, bool)).tolist()
@@ -134,9 +136,9 @@ def repeated(keys: Keys, without: np.ndarray) -> Int64[np.ndarray, " found"]:
 
 
 def _seen_before(
-    counted: Counted, rows: Int64[np.ndarray, " found"], keys: Keys, title: str, side: str, advice: str
+    counted: Counted, rows: Int64[np.ndarray, " found"], keys: SentenceKeys, title: str, side: str, advice: str
 ) -> Finding:
-    found = Rows.of(rows)
+    found = FoundRows.of(rows)
     as_in = {row: counted.place(int(np.argmax(keys == keys[row]))) for row in found.first}
     return Finding(title, side, found, advice, as_in)
 
@@ -155,7 +157,7 @@ def _uneven(counted: Counted) -> Iterator[Finding]:
     middle = float(np.median(ratios))
     rows = there[longer & (np.abs(ratios - middle) > math.log2(UNEVEN))]
     title = f"lengths unlike the rest's ({2**middle:.2g} target characters for one of the source, {UNEVEN:g} times off)"
-    yield Finding(title, "", Rows.of(rows), "often no translation of each other, or a part is missing")
+    yield Finding(title, "", FoundRows.of(rows), "often no translation of each other, or a part is missing")
 
 
 def _sides(counted: Counted) -> Iterator[Finding]:
@@ -164,7 +166,7 @@ def _sides(counted: Counted) -> Iterator[Finding]:
             if title in side.faults:
                 yield Finding(title, name, side.faults[title], advice)
         main = usual(scripts(side.characters))
-        foreign = Rows()
+        foreign = FoundRows()
         for found, rows in side.scripts.items():
             if main and not found & main:
                 foreign.count += rows.count
@@ -206,7 +208,7 @@ class _Languages:
 
     def __init__(self, odds: dict[str, float]) -> None:
         self.odds = odds
-        self.found = {"swapped": Rows(), "source": Rows(), "target": Rows()}
+        self.found = {"swapped": FoundRows(), "source": FoundRows(), "target": FoundRows()}
 
     def add(self, row: int, pair: Pair) -> bool:
         """Whether the pair is one of the first of its kind."""
@@ -238,6 +240,6 @@ def leaks(held: Counted, other: Counted) -> Iterator[Leak]:
         ("target", held.tgt, other.tgt),
     ):
         known = np.unique(others[others != EMPTY])
-        rows = Rows.where(np.isin(own, known) & there)
+        rows = FoundRows.where(np.isin(own, known) & there)
         as_in = {row: other.place(int(np.argmax(others == own[row]))) for row in rows.first}
         yield Leak(held.name, other.name, what, rows, as_in)

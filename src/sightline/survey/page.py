@@ -13,16 +13,16 @@ import numpy as np
 
 from sightline.inspect.page.document import asset, digest
 from sightline.survey.characters import kind
-from sightline.survey.count import SIDES, Side
+from sightline.survey.count import SIDES, SideCounts
 from sightline.survey.findings import UNEVEN, Finding, Leak, Survey, log_ratios
-from sightline.survey.report import Report, excerpt, percent, script_shares, side_facts
+from sightline.survey.report import CorpusReport, excerpt, percent, script_shares, side_facts
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 420, 190, 6, 34, 8  # of a drawing, and the room around its axes
 BINS = 40
 RARE = 24  # characters shown of a side
 
 
-def page(report: Report) -> str:
+def page(report: CorpusReport) -> str:
     """The HTML."""
     style = asset("paper.css") + resources.files("sightline.survey").joinpath("page.css").read_text(encoding="utf-8")
     policy = f"default-src 'none'; style-src '{digest(style)}'; img-src data:"
@@ -47,7 +47,7 @@ def page(report: Report) -> str:
 """
 
 
-def _head(report: Report) -> str:
+def _head(report: CorpusReport) -> str:
     rows = "".join(
         f'<tr><th scope="row"><a href="#{_anchor(one)}">{escape(one.counted.name)}</a></th>'
         f"<td>{escape(', '.join(map(str, one.counted.corpora)))}</td>"
@@ -58,7 +58,7 @@ def _head(report: Report) -> str:
     return f"<h1>What is in this corpus</h1>{_wide(f'<table>{head}<tbody>{rows}</tbody></table>')}"
 
 
-def _notes(report: Report) -> Iterable[str]:
+def _notes(report: CorpusReport) -> Iterable[str]:
     lines = "".join(f"<li>{escape(line)}</li>" for line in (*report.doubts, *report.notes))
     return [f'<ul class="notes">{lines}</ul>'] if lines else []
 
@@ -81,7 +81,7 @@ def _wide(table: str) -> str:
 # Leaks ---------------------------------------------------------------------------------------------------------------
 
 
-def _leak_section(report: Report) -> str:
+def _leak_section(report: CorpusReport) -> str:
     if not report.leaks:
         return ""
     sets = {one.counted.name: one for one in report.surveys}
@@ -129,7 +129,7 @@ def _section(one: Survey) -> str:
 {_characters(one)}</section>"""
 
 
-def _named(one: Survey) -> Iterable[tuple[str, Side]]:
+def _named(one: Survey) -> Iterable[tuple[str, SideCounts]]:
     return zip(SIDES, one.counted.sides, strict=True)
 
 

@@ -8,14 +8,14 @@ from sightline.data.corpus import Corpus, Pair
 from sightline.data.first_look import doubts, shortened
 from sightline.data.tokenizer import Tokenizer
 from sightline.survey.characters import position, scripts, visible
-from sightline.survey.count import SIDES, Counted, Rows, Side, count_pairs
+from sightline.survey.count import SIDES, Counted, FoundRows, SideCounts, count_pairs
 from sightline.survey.findings import Leak, Survey, leaks, survey, word_odds
 
 TRAINING, VALIDATION = "training", "validation"
 
 
 @dataclass(frozen=True)
-class Report:
+class CorpusReport:
     """What is known of all sets."""
 
     surveys: list[Survey]  # training first
@@ -24,7 +24,7 @@ class Report:
     notes: list[str]
 
 
-def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: DataConfig, notes: Sequence[str] = ()) -> Report:
+def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: DataConfig, notes: Sequence[str] = ()) -> CorpusReport:
     """Look through a training set and others by name; the first one is trained on.
 
     Raises:
@@ -44,7 +44,7 @@ def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: DataConfig, note
     if len(train) > len(train.sample):
         learnt = "pieces are counted by a tokenizer learnt on a sample of the pairs; training learns its own on all"
         notes = [*notes, f"what training drops for its length is near the truth: {learnt}"]
-    return Report(surveys, found, list(_doubts(counted)), list(notes))
+    return CorpusReport(surveys, found, list(_doubts(counted)), list(notes))
 
 
 def _doubts(counted: Sequence[Counted]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _doubts(counted: Sequence[Counted]) -> Iterator[str]:
 # Text ----------------------------------------------------------------------------------------------------------------
 
 
-def as_text(report: Report) -> Iterator[str]:
+def as_text(report: CorpusReport) -> Iterator[str]:
     """The report, line by line."""
     for one in report.surveys:
         yield from _set_lines(one)
@@ -92,7 +92,7 @@ def _set_lines(one: Survey) -> Iterator[str]:
         yield f"{'':18}{places}: {excerpt(one.texts[first], finding.side, fault=finding.title)}"
 
 
-def _leak_lines(leak: Leak, report: Report) -> Iterator[str]:
+def _leak_lines(leak: Leak, report: CorpusReport) -> Iterator[str]:
     one = next(survey for survey in report.surveys if survey.counted.name == leak.held)
     yield f"  {amount(leak.rows.count, len(one.counted))}  {leak.held}: {leak.what} also in {leak.other}"
     if leak.rows.count:
@@ -100,7 +100,7 @@ def _leak_lines(leak: Leak, report: Report) -> Iterator[str]:
         yield f"{'':18}{_places(leak.rows, one, leak.as_in)}: {excerpt(one.texts[leak.rows.first[0]], side)}"
 
 
-def _places(rows: Rows, one: Survey, as_in: Mapping[int, str]) -> str:
+def _places(rows: FoundRows, one: Survey, as_in: Mapping[int, str]) -> str:
     places = [one.counted.place(row) + (f" (as {as_in[row]})" if row in as_in else "") for row in rows.first]
     more = f" and {rows.count - len(places):,} more" if rows.count > len(places) else ""
     return ", ".join(places) + more
@@ -130,7 +130,7 @@ def _around(text: str, place: int, longest: int) -> str:
     return "..." * (start > 0) + visible(shortened(text[start:], longest)) if text.strip() else "(blank)"
 
 
-def side_facts(side: Side, pairs: int) -> dict[str, str]:
+def side_facts(side: SideCounts, pairs: int) -> dict[str, str]:
     """What is said of a side, by name."""
     written = list(script_shares(side).items())[:4]
     return {
@@ -141,7 +141,7 @@ def side_facts(side: Side, pairs: int) -> dict[str, str]:
     }
 
 
-def script_shares(side: Side) -> dict[str, float]:
+def script_shares(side: SideCounts) -> dict[str, float]:
     """The part of its letters that each script has."""
     found = scripts(side.characters)
     return {name: count / sum(found.values()) for name, count in found.items()}

@@ -37,7 +37,7 @@ from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
 from sightline.pairs import HeadVerbs
-from sightline.tasks.job import OURS, Layout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
+from sightline.tasks.job import OURS, FolderLayout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
@@ -55,7 +55,7 @@ class ClassificationJob:
     train: LabelledCorpus
     valid: LabelledCorpus
     signature: str = ""
-    layout: Layout = OURS
+    layout: FolderLayout = OURS
 
     @property
     def chance(self) -> float:

@@ -30,7 +30,7 @@ from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
 from sightline.pairs import HeadVerbs
-from sightline.tasks.job import OURS, Layout, TrainRequest, file_names, say
+from sightline.tasks.job import OURS, FolderLayout, TrainRequest, file_names, say
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
@@ -49,7 +49,7 @@ class ForecastJob:
     tokenizer: None = None
     signature: str = ""
     chance: float = math.inf
-    layout: Layout = OURS
+    layout: FolderLayout = OURS
 
     def network(self) -> PooledEncoder:
         return build_pooled(self.config.model)

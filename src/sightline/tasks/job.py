@@ -47,14 +47,14 @@ class TrainRequest:
 
 
 @runtime_checkable
-class Layout(Protocol):
+class FolderLayout(Protocol):
     """How what a run has made lies in its folder; `checkpoint.trained` has ours."""
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None: ...
     def write_weights(self, folder: Path, parameters: Mapping[str, Any], card: str) -> None: ...
 
 
-OURS: Layout = trained
+OURS: FolderLayout = trained
 
 
 @runtime_checkable
@@ -66,7 +66,7 @@ class Job(Protocol):
     @property
     def tokenizer(self) -> Side | None: ...
     @property
-    def layout(self) -> Layout: ...  # of the folder that it is written to
+    def layout(self) -> FolderLayout: ...  # of the folder that it is written to
     @property
     def about(
         self,

@@ -29,7 +29,7 @@ from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import (
     OURS,
-    Layout,
+    FolderLayout,
     TrainRequest,
     check_special,
     choose_tokenizer,
@@ -58,7 +58,7 @@ class TranslationJob:
     links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
     signature: str = ""
     show: bool = False  # progress of a validation
-    layout: Layout = OURS
+    layout: FolderLayout = OURS
 
     @property
     def chance(self) -> float:

@@ -23,7 +23,7 @@ FIRST, CHUNK = 32, 250  # texts translated at once: those that are looked at, an
 TOO_LONG = 2.0  # times the references of the first texts: what writes more has not learnt to end
 SLACK, EXTRA = 1.5, 5  # a bound then is SLACK times what references have for a piece of the source, and EXTRA pieces
 
-Pairs = Sequence[tuple[str, str]]
+TextPairs = Sequence[tuple[str, str]]
 
 
 def validation_bleu(
@@ -31,7 +31,7 @@ def validation_bleu(
     tokenizer: Tokenizer,
     config: DecodeConfig,
     max_len: int | None,
-    pairs: Pairs,
+    pairs: TextPairs,
     done: Callable[[int], Any] = lambda texts: None,
 ) -> float:
     """BLEU of the network as it is now on texts and their references; `done` is told of each few texts."""

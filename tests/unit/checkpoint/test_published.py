@@ -15,7 +15,7 @@ import sightline
 from sightline.checkpoint.precision import dtype_for
 from sightline.checkpoint.published import read_checkpoint
 from sightline.errors import UserError
-from sightline.network.build import Network
+from sightline.network.build import FamilyNetwork
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -33,7 +33,7 @@ def rename(folder: Path, name: Callable[[str], str]) -> None:
     save_file(renamed, folder / "model.safetensors")
 
 
-def output(network: Network) -> Tensor:
+def output(network: FamilyNetwork) -> Tensor:
     return network(TOKENS)
 
 
@@ -241,7 +241,7 @@ def test_parameters_are_views_of_the_file(write: Any) -> None:
 # --- Numbers ---
 
 
-def dtypes(network: Network) -> set[torch.dtype]:
+def dtypes(network: FamilyNetwork) -> set[torch.dtype]:
     return {parameter.dtype for parameter in network.parameters()}
 
 

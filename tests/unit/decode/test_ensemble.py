@@ -16,7 +16,7 @@ from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import EncoderDecoder, SpecialIds
 from sightline.decode.drafts import CopyDraft
 from sightline.decode.engine import decode_tokens
-from sightline.decode.ensemble import Ensemble
+from sightline.decode.ensemble import AveragedNetworks
 from sightline.decode.speculative import speculative_search
 from sightline.decode.streaming import stream_tokens
 from sightline.errors import UserError
@@ -73,7 +73,7 @@ def members() -> list[Any]:
 @pytest.mark.parametrize("settings", SEARCHES)
 def test_log_probabilities_are_the_normalised_mean(members: list[Any], settings: dict[str, Any]) -> None:
     """Of every hypothesis; sentences of a batch end at different steps, so that all caches have moved by then."""
-    ensemble = Ensemble(members)
+    ensemble = AveragedNetworks(members)
     assert isinstance(ensemble, EncoderDecoder)
     found = decode_tokens(ensemble, SOURCES, replace(SHORT, **settings))
     assert len({len(h.tokens) for h in chain(*found)}) > 1
@@ -86,7 +86,7 @@ def test_log_probabilities_are_the_normalised_mean(members: list[Any], settings:
 
 
 def test_a_wide_beam_finds_the_best_of_all_outputs(members: list[Any]) -> None:
-    ensemble, config = Ensemble(members[1:3]), replace(SHORT, beam_size=64, length_penalty=0.0)
+    ensemble, config = AveragedNetworks(members[1:3]), replace(SHORT, beam_size=64, length_penalty=0.0)
     (best, *_), source = decode_tokens(ensemble, [[6, 9]], config)[0], [6, 9]
 
     def log_prob(words: tuple[int, ...]) -> float:
@@ -105,16 +105,16 @@ def test_one_model_twice_is_that_model(kind: str, settings: dict[str, Any]) -> N
     """To the last bit: (x + x) / 2 = x; three times up to rounding."""
     model, config = small(kind), replace(SHORT, **settings)
     alone = decode_tokens(model, SOURCES, config)
-    assert decode_tokens(Ensemble([model]), SOURCES, config) == alone
-    assert decode_tokens(Ensemble([model, model]), SOURCES, config) == alone
-    thrice = decode_tokens(Ensemble([model] * 3), SOURCES, config)
+    assert decode_tokens(AveragedNetworks([model]), SOURCES, config) == alone
+    assert decode_tokens(AveragedNetworks([model, model]), SOURCES, config) == alone
+    thrice = decode_tokens(AveragedNetworks([model] * 3), SOURCES, config)
     assert [h.log_prob for h in chain(*thrice)] == pytest.approx([h.log_prob for h in chain(*alone)], abs=1e-4)
 
 
 def test_the_order_changes_nothing_but_rounding(members: list[Any]) -> None:
     config = replace(SHORT, beam_size=3, n_best=3)
-    found = decode_tokens(Ensemble(members), SOURCES, config)
-    turned = decode_tokens(Ensemble(members[::-1]), SOURCES, config)
+    found = decode_tokens(AveragedNetworks(members), SOURCES, config)
+    turned = decode_tokens(AveragedNetworks(members[::-1]), SOURCES, config)
     assert [h.tokens for h in chain(*turned)] == [h.tokens for h in chain(*found)]
     assert [h.score for h in chain(*turned)] == pytest.approx([h.score for h in chain(*found)], abs=1e-4)
     assert [h.tokens for h in chain(*found)] != [h.tokens for h in chain(*decode_tokens(members[0], SOURCES, config))]
@@ -123,7 +123,9 @@ def test_the_order_changes_nothing_but_rounding(members: list[Any]) -> None:
 def test_prefixes_are_continued(members: list[Any]) -> None:
     prefixes = [[7], [], [4, 4, 8], [], [9]]
     for beam_size in (1, 3):
-        found = decode_tokens(Ensemble(members), SOURCES, replace(SHORT, beam_size=beam_size), prefixes=prefixes)
+        found = decode_tokens(
+            AveragedNetworks(members), SOURCES, replace(SHORT, beam_size=beam_size), prefixes=prefixes
+        )
         assert all(f[0].tokens[: len(p)] == p for f, p, source in zip(found, prefixes, SOURCES, strict=True) if source)
     forced = found[2][0]
     wanted = geometric(members, SOURCES[2], forced.tokens)
@@ -136,7 +138,7 @@ def test_a_shortlist_normalises_among_its_own(members: list[Any]) -> None:
     table = CandidateTable(np.array([4, 5]), np.tile([6, 7], (VOCAB, 1)))
     for settings in SEARCHES[:3]:
         config = replace(SHORT, **settings)
-        found = decode_tokens(Ensemble(forms), SOURCES, config, shortlist=table)
+        found = decode_tokens(AveragedNetworks(forms), SOURCES, config, shortlist=table)
         for source, ranked in zip(SOURCES, found, strict=True):
             allowed = sorted({0, 1, 2, 3, 4, 5, 6, 7, *source})
             for h in ranked if source else ():
@@ -147,19 +149,19 @@ def test_a_shortlist_normalises_among_its_own(members: list[Any]) -> None:
 
 
 def test_a_stream_and_a_draft_are_greedy_search(members: list[Any]) -> None:
-    ensemble, config = Ensemble(members[:2]), replace(SHORT, beam_size=1)
+    ensemble, config = AveragedNetworks(members[:2]), replace(SHORT, beam_size=1)
     for source, (best,) in zip(SOURCES, decode_tokens(ensemble, SOURCES, config), strict=True):
         if source:
             assert list(stream_tokens(ensemble, source, config, SpecialIds())) == best.tokens
             assert speculative_search(ensemble, source, CopyDraft(), config, SpecialIds()).tokens == best.tokens
     with pytest.raises(UserError, match="cannot take steps back"):
-        speculative_search(Ensemble(members), [5, 6], CopyDraft(), config, SpecialIds())
+        speculative_search(AveragedNetworks(members), [5, 6], CopyDraft(), config, SpecialIds())
 
 
 def test_members_are_searched_in_evaluation_mode_and_left_as_they_were(members: list[Any]) -> None:
     for member in members:
         member.train()
-    ensemble = Ensemble(members)
+    ensemble = AveragedNetworks(members)
     found = decode_tokens(ensemble, SOURCES, SHORT)
     assert ensemble.training and all(member.training for member in members)
     assert found == decode_tokens(ensemble.train(False), SOURCES, SHORT)
@@ -169,14 +171,14 @@ def test_a_member_that_gives_no_numbers_is_named(members: list[Any]) -> None:
     with torch.no_grad():
         next(members[1].parameters()).fill_(math.nan)
     with pytest.raises(UserError, match="not finite"):
-        decode_tokens(Ensemble(members), SOURCES, SHORT)
+        decode_tokens(AveragedNetworks(members), SOURCES, SHORT)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_members_on_different_devices(members: list[Any]) -> None:
     config = replace(SHORT, beam_size=3)
-    together = decode_tokens(Ensemble(members), SOURCES, config)
+    together = decode_tokens(AveragedNetworks(members), SOURCES, config)
     apart = decode_tokens(
-        Ensemble([member.to(("cpu", "cuda")[i % 2]) for i, member in enumerate(members)]), SOURCES, config
+        AveragedNetworks([member.to(("cpu", "cuda")[i % 2]) for i, member in enumerate(members)]), SOURCES, config
     )
     assert [h.tokens for h in chain(*apart)] == [h.tokens for h in chain(*together)]

@@ -12,13 +12,13 @@ from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.inspect.attend import attend
-from sightline.inspect.walk import Stop, walk
+from sightline.inspect.walk import WalkStep, walk
 
 SRC, TGT = "A dog runs .", "Der Hund sieht ."
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
-def by_name(stops: list[Stop], place: str) -> dict[str, np.ndarray]:
+def by_name(stops: list[WalkStep], place: str) -> dict[str, np.ndarray]:
     return {stop.name: stop.values for stop in stops if stop.place == place}
 
 

@@ -20,7 +20,7 @@ from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
 from sightline.native import library as c
 from sightline.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
-from sightline.native.network import Decoding, Ensemble, Linear, Stopped
+from sightline.native.network import CompiledEnsemble, Decoding, Linear, Stopped
 from sightline.network.dropout import _drop
 from sightline.network.native_inference import NativeTransformer
 from sightline.network.transformer import Transformer
@@ -214,7 +214,7 @@ def test_whoever_stops_a_search_is_told_so(build: Build) -> None:
     with pytest.raises(Stopped):
         network.search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
     with pytest.raises(Stopped):
-        Ensemble((network, network)).search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
+        CompiledEnsemble((network, network)).search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
     for stop in (np.zeros(1, np.int64), np.zeros(2, np.int32)):
         with pytest.raises(AssertionError):
             network.start([[5, 2]], stop)
@@ -245,7 +245,7 @@ class Pair:
     """A model that searches together with another one."""
 
     def __init__(self, *models: NativeTransformer) -> None:
-        self.search = Ensemble(tuple(model.network for model in models)).search
+        self.search = CompiledEnsemble(tuple(model.network for model in models)).search
 
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "ensemble"])

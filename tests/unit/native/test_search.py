@@ -13,11 +13,10 @@ import torch
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
-from sightline.decode.ensemble import Ensemble
+from sightline.decode.ensemble import AveragedNetworks
 from sightline.errors import UserError
 from sightline.native.library import library
-from sightline.native.network import Decoding
-from sightline.native.network import Ensemble as NativeEnsemble
+from sightline.native.network import CompiledEnsemble, Decoding
 from sightline.network.native_inference import NativeTransformer
 from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
@@ -287,13 +286,13 @@ def test_sampling_and_ngrams_go_by_steps(build: Build, sentences: Sentences) -> 
 # Several models in one search -----------------------------------------------------------------------------------------
 
 
-class Together(Ensemble):
+class Together(AveragedNetworks):
     """Prepared models that search together in the library, and step by step where nobody sees that they can."""
 
     def search(self, sources: Any, limits: Any, options: Any, few: Any, stop: Any = None) -> Any:
         members: list[Any] = list(self.members)
         networks = tuple(member.network for member in members)
-        return NativeEnsemble(networks).search(sources, limits, options, few, stop)
+        return CompiledEnsemble(networks).search(sources, limits, options, few, stop)
 
 
 def several(build: Build, count: int, compute: str = "float32", vocab: int = 60) -> Together:

@@ -13,7 +13,7 @@ from sightline.evaluate.significance import paired_bootstrap
 from sightline.results.formats import as_csv, latex, markdown
 from sightline.results.hypotheses import EvaluationSet
 from sightline.results.runs import Group, group_runs
-from sightline.results.table import Cell, Column, Row, Table, check_baseline, score_table
+from sightline.results.table import Cell, ResultsColumn, ResultsTable, Row, check_baseline, score_table
 
 REFERENCE = [f"the cat number {n} sat on a mat with the dog ." for n in range(30)]
 TEST = EvaluationSet("news", REFERENCE, [REFERENCE])
@@ -67,8 +67,8 @@ def test_an_unknown_baseline_is_refused(groups: Sequence[Group]) -> None:
     check_baseline("a", groups)
 
 
-TABLE = Table(
-    [Column("t_1", "BLEU", "nrefs:1|x"), Column("t_1", "chrF++", "nrefs:1|y")],
+TABLE = ResultsTable(
+    [ResultsColumn("t_1", "BLEU", "nrefs:1|x"), ResultsColumn("t_1", "chrF++", "nrefs:1|y")],
     [
         Row("base", 3, [Cell([38.0, 39.0, 40.0]), Cell([60.0, 60.0, 60.0])]),
         Row("other", 1, [Cell([40.0], 0.0125, 1.0), None]),

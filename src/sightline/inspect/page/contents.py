@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from sightline.inspect.readings import clearest_head
 from sightline.inspect.record import AttentionRecord, Axis, Patches, Times, Trace, Word
-from sightline.inspect.walk import Stop
+from sightline.inspect.walk import WalkStep
 
 if TYPE_CHECKING:
     from sightline.inspect.alignment import AlignmentHead
@@ -50,7 +50,7 @@ def plain_contents(record: AttentionRecord, trace: Trace | None = None, model: s
     }
 
 
-def walk_contents(stops: Sequence[Stop]) -> list[dict[str, Any]]:
+def walk_contents(stops: Sequence[WalkStep]) -> list[dict[str, Any]]:
     """The stops of a walk; values as little-endian float32 in base64, row by row."""
     return [
         {

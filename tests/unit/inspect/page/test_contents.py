@@ -11,7 +11,7 @@ import pytest
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.page.contents import pack, page_contents, plain_contents, walk_contents
 from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Position, Trace, Word
-from sightline.inspect.walk import Stop
+from sightline.inspect.walk import WalkStep
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4)).astype(np.float32)  # heads, tgt, src
 RECORD = AttentionRecord(
@@ -86,6 +86,6 @@ def test_a_long_sentence_is_a_small_part_of_its_numbers() -> None:
 
 def test_walk_values_are_float32_row_by_row() -> None:
     values = np.array([[1.5, -2.0, -np.inf]], dtype=np.float32)
-    (found,) = walk_contents([Stop("ffn", "Norm", "f(x)", ["▁a"], [], values)])
+    (found,) = walk_contents([WalkStep("ffn", "Norm", "f(x)", ["▁a"], [], values)])
     assert found["shape"] == [1, 3]
     assert np.frombuffer(base64.b64decode(found["data"]), "<f4").tolist() == [1.5, -2.0, -np.inf]
