@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sightline.evaluate.score import PairScore
     from sightline.inspect.alignment import AlignmentHead
     from sightline.inspect.attend import Layers
-    from sightline.inspect.heads import Head, HeadMask, HeadsByPlace
+    from sightline.inspect.heads import Head, HeadMask, HeadsByLayer
     from sightline.inspect.record import AttentionRecord, Attribution, Trace
     from sightline.inspect.walk import WalkStep
 
@@ -30,7 +30,7 @@ class HeadVerbs:
     network: Any
     reads: str  # what `head_importance` takes: "pairs", "text"; files: "picture", "sound", "labelled", "series"
 
-    def mask_heads(self, heads: "HeadsByPlace") -> AbstractContextManager[object]:
+    def mask_heads(self, heads: "HeadsByLayer") -> AbstractContextManager[object]:
         """Silence attention heads of a Transformer, those and no others, until the next call; `{}` silences none.
 
         They add nothing to their layer, in whatever the model does next and whatever numbers it computes with. In a
@@ -53,7 +53,7 @@ class HeadVerbs:
         undo.callback(self._head_mask.set, self._head_mask.set(chosen))
         return undo
 
-    def prune(self, heads: "HeadsByPlace", out: str | Path) -> Path:
+    def prune(self, heads: "HeadsByLayer", out: str | Path) -> Path:
         """Write the model without these heads, named as for `mask_heads`, into a folder of its own; returns that.
 
         Raises:

@@ -108,7 +108,7 @@ def _write(model: Any, config: Any, parameters: Mapping[str, Tensor], removed: C
 def _alignment_head(model: PairVerbs, removed: Collection[Head]) -> AlignmentHead:
     """Where word links are read from: the same head under its new number, the mean of its layer if it is gone."""
     chosen = model.alignment_head
-    gone = {head.number for head in removed if head.place == ("cross", chosen.layer)}
+    gone = {head.number for head in removed if head.layer_name == ("cross", chosen.layer)}
     if chosen.head is None or chosen.head in gone:
         return replace(chosen, head=None)
     before = sum(number < chosen.head for number in gone) if heads_can_go(model.config) else 0

@@ -24,7 +24,7 @@ from sightline.generation.models import Output
 from sightline.generation.text import Perplexity
 from sightline.generation.transcribe import Transcript
 from sightline.inspect.alignment import AlignmentHead
-from sightline.inspect.heads import Head, HeadsByPlace
+from sightline.inspect.heads import Head, HeadsByLayer
 from sightline.inspect.record import AttentionRecord, Attribution, Trace
 from sightline.inspect.walk import WalkStep
 from sightline.model import Model
@@ -155,7 +155,7 @@ class Verbs:
         """The numbers at each stop of a walk through a Transformer."""
         ...
 
-    def mask_heads(self, heads: HeadsByPlace) -> AbstractContextManager[object]:
+    def mask_heads(self, heads: HeadsByLayer) -> AbstractContextManager[object]:
         """Silence attention heads, those and no others, until the next call or the end of a `with` statement."""
         ...
 
@@ -163,7 +163,7 @@ class Verbs:
         """How much the loss would change with each head."""
         ...
 
-    def prune(self, heads: HeadsByPlace, out: str | Path) -> Path:
+    def prune(self, heads: HeadsByLayer, out: str | Path) -> Path:
         """Write the model without these heads into a folder of its own; returns that."""
         ...
 

@@ -334,7 +334,7 @@ def test_heads_are_silenced_and_weighed(family: str, made: Callable[..., Path], 
     assert loss_of(model, examples, targets) == before
     layers: dict[tuple[str, int], list[float]] = {}
     for head, value in importance.items():
-        layers.setdefault(head.place, []).append(value)
+        layers.setdefault(head.layer_name, []).append(value)
     assert all(np.linalg.norm(values) == pytest.approx(1, abs=1e-4) for values in layers.values())
 
 

@@ -242,7 +242,7 @@ def _embedded(
     while (chunk := list(islice(waiting, 1000))) or not done:
         asked = (options.pooling, options.normalize, options.batch_size, options.prompt)
         vectors, found = model.embedder(chunk, *asked)
-        cuts += [(f"line {done + cut.place + 1}", cut.tokens) for cut in found]
+        cuts += [(f"line {done + cut.index + 1}", cut.tokens) for cut in found]
         yield vectors
         done += len(chunk)
         if len(chunk) < 1000:

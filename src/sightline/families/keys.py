@@ -48,7 +48,7 @@ ACTIVATIONS = {  # their names of activations: ours
 ACTIVATIONS_TO_HF = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}  # the first of their names
 SCALINGS = {"default": "none", "linear": "linear", "llama3": "llama3"}  # of rotary positions, likewise
 IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id")
-LARGEST = 1 << 24  # of all sizes: no model has more pieces, places or anything else
+LARGEST = 1 << 24  # of all sizes: no model has more pieces, positions or anything else
 WIDEST = 1 << 17  # d_model, heads and the width of one
 DEEPEST = 1 << 10  # layers
 TALLEST = 1 << 15  # a side of a picture, pixels
@@ -62,9 +62,9 @@ class Keys:
     a `UserError` that names the key where the value makes no sense, or where there is neither a value nor a default.
     """
 
-    def __init__(self, values: Mapping[str, Any], place: str = "") -> None:
+    def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
         self.values = values
-        self.place = place  # of the keys in the file, with a dot behind it
+        self.prefix = prefix  # of the keys in the file, with a dot behind it
         self._handled: set[str] = set()
 
     # --- One value ---
@@ -204,7 +204,7 @@ class Keys:
     def refuse(self, wrong: bool, problem: str) -> None:
         """Raise a `UserError` where something is wrong."""
         if wrong:
-            raise UserError(f"config.json: {self.place}{problem}")
+            raise UserError(f"config.json: {self.prefix}{problem}")
 
     def done(self, ignored: str = "") -> None:
         """Refuse the keys nobody has asked for; `ignored` are those the family knows to be of no consequence."""
@@ -216,7 +216,7 @@ class Keys:
         left = [name for name in left if self.values[name] is not None]
         for name in left:
             self.refuse(name in REASONS, f"{name}: {REASONS.get(name)}")
-        names = ", ".join(f"{self.place}{name} = {_short(self.values[name])}" for name in sorted(left))
+        names = ", ".join(f"{self.prefix}{name} = {_short(self.values[name])}" for name in sorted(left))
         if left:
             raise UserError(f"config.json: not understood: {names}; a network that ignored it might be another one")
 
@@ -240,7 +240,7 @@ class Keys:
     def _not_supported(self, name: str, value: Any, allowed: Iterable[str]) -> UserError:
         wanted = [*allowed]
         joined = " or ".join(wanted) if len(wanted) < 3 else ", ".join(wanted)
-        return UserError(f"config.json: {self.place}{name} = {_short(value)} is not supported, only {joined}")
+        return UserError(f"config.json: {self.prefix}{name} = {_short(value)} is not supported, only {joined}")
 
 
 def _is_number(value: Any) -> bool:

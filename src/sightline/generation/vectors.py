@@ -26,7 +26,7 @@ LISTED = 10  # texts that were cut; of more the number is said
 class Cut:
     """A text that was longer than its model reads."""
 
-    place: int  # among the texts
+    index: int  # among the texts
     tokens: int  # it had, marks included
 
 
@@ -107,7 +107,7 @@ class EmbeddingVerbs(ABC):
         """
         vectors, cuts = self.embedder(texts, pooling, normalize, batch_size, prompt)
         if cuts:
-            listed = in_words([(f"texts[{cut.place}]", cut.tokens) for cut in cuts], self.embedder.longest)
+            listed = in_words([(f"texts[{cut.index}]", cut.tokens) for cut in cuts], self.embedder.longest)
             warnings.warn(listed, stacklevel=2)
         return vectors
 

@@ -1,4 +1,4 @@
-"""Heads of a Transformer by their place: which there are, silencing some, and the parameters without them.
+"""Heads of a Transformer by their layer: which there are, silencing some, and the parameters without them.
 
 A head is named by where it attends ("encoder" and "decoder" to their own stack, "cross" from decoder to source), its
 layer and its number, both from 0. Not here: which heads matter (`importance.py`), writing a smaller model
@@ -16,8 +16,8 @@ from sightline.inspect.recording import STACKS, attentions
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.parameters import parameters_of
 
-Place = tuple[str, int]  # "encoder", "decoder" or "cross"; layer
-HeadsByPlace = Mapping[str, Mapping[int, Sequence[int]]]  # {"cross": {2: [0, 3]}}
+LayerName = tuple[str, int]  # "encoder", "decoder" or "cross"; layer
+HeadsByLayer = Mapping[str, Mapping[int, Sequence[int]]]  # {"cross": {2: [0, 3]}}
 
 
 class Head(NamedTuple):
@@ -28,17 +28,17 @@ class Head(NamedTuple):
     number: int
 
     @property
-    def place(self) -> Place:
+    def layer_name(self) -> LayerName:
         """The attention it is a head of."""
         return self.part, self.layer
 
 
-def multi_head_attentions(model: nn.Module) -> dict[Place, MultiHeadAttention]:
+def multi_head_attentions(model: nn.Module) -> dict[LayerName, MultiHeadAttention]:
     """Every attention of a Transformer; `UserError` for other architectures, which have no heads."""
-    return {place: module for place, (_, module) in _named(model).items()}
+    return {where: module for where, (_, module) in _named(model).items()}
 
 
-def _named(model: nn.Module) -> dict[Place, tuple[str, MultiHeadAttention]]:
+def _named(model: nn.Module) -> dict[LayerName, tuple[str, MultiHeadAttention]]:
     found = {
         (part, layer): (name, module)
         for part, modules in attentions(model).items()
@@ -53,10 +53,10 @@ def _named(model: nn.Module) -> dict[Place, tuple[str, MultiHeadAttention]]:
 def all_heads(model: nn.Module) -> list[Head]:
     """Every head of a Transformer, encoder first."""
     there = multi_head_attentions(model)
-    return [Head(*place, number) for place, attention in there.items() for number in range(attention.n_heads)]
+    return [Head(*where, number) for where, attention in there.items() for number in range(attention.n_heads)]
 
 
-def listed(heads: Collection[Head]) -> HeadsByPlace:
+def listed(heads: Collection[Head]) -> HeadsByLayer:
     """Heads as `heads_of` takes them.
 
     >>> listed([Head("cross", 2, 3), Head("cross", 2, 0)])
@@ -68,16 +68,16 @@ def listed(heads: Collection[Head]) -> HeadsByPlace:
     return found
 
 
-def heads_of(model: nn.Module, chosen: HeadsByPlace) -> set[Head]:
+def heads_of(model: nn.Module, chosen: HeadsByLayer) -> set[Head]:
     """The heads that `chosen` lists; `UserError` with the valid range where the model has no such part or number."""
     return set(_checked(multi_head_attentions(model), chosen))
 
 
-def _checked(there: Mapping[Place, MultiHeadAttention], chosen: HeadsByPlace) -> Iterator[Head]:
+def _checked(there: Mapping[LayerName, MultiHeadAttention], chosen: HeadsByLayer) -> Iterator[Head]:
     for part, layers in chosen.items():
         if part not in STACKS:
             raise unknown("part", str(part), STACKS)
-        depth = sum(place[0] == part for place in there)
+        depth = sum(where[0] == part for where in there)
         for layer, numbers in layers.items():
             if (part, layer) not in there:
                 raise UserError(f"{part} has no layer {layer!r}; its layers are 0 to {depth - 1}")
@@ -98,36 +98,36 @@ class HeadMask:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.heads: frozenset[Head] = frozenset()  # silent now
-        self._weights: dict[Place, Tensor] = {}  # W^O as it was, where heads are silent
+        self._weights: dict[LayerName, Tensor] = {}  # W^O as it was, where heads are silent
 
     def set(self, heads: Collection[Head]) -> frozenset[Head]:
         """Silence these heads and no others; returns those that were silent before."""
         before, self.heads = self.heads, frozenset(heads)
         there = multi_head_attentions(self.model) if before or heads else {}
         with torch.no_grad():
-            for place, weight in self._weights.items():
-                there[place].o_proj.weight.copy_(weight)
-            concerned = {head.place for head in heads}
-            self._weights = {place: there[place].o_proj.weight.detach().clone() for place in concerned}
+            for where, weight in self._weights.items():
+                there[where].o_proj.weight.copy_(weight)
+            concerned = {head.layer_name for head in heads}
+            self._weights = {where: there[where].o_proj.weight.detach().clone() for where in concerned}
             for head in heads:
-                attention = there[head.place]
+                attention = there[head.layer_name]
                 attention.o_proj.weight.unflatten(1, (attention.n_heads, -1))[:, head.number].zero_()
         return before
 
 
 def heads_left(model: nn.Module, removed: Collection[Head]) -> dict[str, tuple[int, ...]]:
     """How many heads each layer keeps, by part."""
-    there, gone = multi_head_attentions(model), [head.place for head in removed]
-    counts = {place: attention.n_heads - gone.count(place) for place, attention in there.items()}
-    return {part: tuple(count for place, count in counts.items() if place[0] == part) for part in STACKS}
+    there, gone = multi_head_attentions(model), [head.layer_name for head in removed]
+    counts = {where: attention.n_heads - gone.count(where) for where, attention in there.items()}
+    return {part: tuple(count for where, count in counts.items() if where[0] == part) for part in STACKS}
 
 
 def parameters_without(model: nn.Module, removed: Collection[Head]) -> dict[str, Tensor]:
     """The parameters of the model that lacks these heads: rows of W^Q, W^K, W^V and columns of W^O are left out."""
     parameters, there = parameters_of(model), _named(model)
-    for place in {head.place for head in removed}:
-        name, attention = there[place]
-        kept = [n for n in range(attention.n_heads) if Head(*place, n) not in removed]
+    for where in {head.layer_name for head in removed}:
+        name, attention = there[where]
+        kept = [n for n in range(attention.n_heads) if Head(*where, n) not in removed]
         for projection in ("q_proj", "k_proj", "v_proj"):
             for key in {f"{name}.{projection}.weight", f"{name}.{projection}.bias"} & parameters.keys():
                 parameters[key] = _kept(parameters[key], attention.n_heads, kept)

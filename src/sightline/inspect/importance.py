@@ -26,7 +26,7 @@ from sightline.data.batching import cut_padded
 from sightline.data.side import Side
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
-from sightline.inspect.heads import Head, Place, multi_head_attentions
+from sightline.inspect.heads import Head, LayerName, multi_head_attentions
 from sightline.network.attention import MultiHeadAttention
 
 
@@ -76,28 +76,28 @@ def _translating(batch: Batch, pad_id: int) -> Example:
 def importance_over(model: nn.Module, examples: Iterable[Example]) -> dict[Head, float]:
     """The importance of every head for these examples, whatever their loss is."""
     there, device = multi_head_attentions(model), next(model.parameters()).device
-    sums = {place: torch.zeros(attention.n_heads, device=device) for place, attention in there.items()}
+    sums = {where: torch.zeros(attention.n_heads, device=device) for where, attention in there.items()}
     for example in examples:
-        for place, gradient in _gate_gradients(model, there, example).items():
-            sums[place] += gradient.abs().sum(0)
-    shares = {place: (total / total.norm().clamp_min(1e-30)).tolist() for place, total in sums.items()}
-    return {Head(*place, n): value for place, values in shares.items() for n, value in enumerate(values)}
+        for where, gradient in _gate_gradients(model, there, example).items():
+            sums[where] += gradient.abs().sum(0)
+    shares = {where: (total / total.norm().clamp_min(1e-30)).tolist() for where, total in sums.items()}
+    return {Head(*where, n): value for where, values in shares.items() for n, value in enumerate(values)}
 
 
 def _gate_gradients(
-    model: Any, there: Mapping[Place, MultiHeadAttention], example: Example
-) -> dict[Place, Float[Tensor, "batch heads"]]:
+    model: Any, there: Mapping[LayerName, MultiHeadAttention], example: Example
+) -> dict[LayerName, Float[Tensor, "batch heads"]]:
     """The gradient of each row's loss by the gates of all heads."""
     weights = next(model.parameters())
-    gates = {place: weights.new_ones(example.rows, a.n_heads).requires_grad_() for place, a in there.items()}
+    gates = {where: weights.new_ones(example.rows, a.n_heads).requires_grad_() for where, a in there.items()}
     with evaluating(model), torch.enable_grad(), _gated(there, gates):
         # Rows do not know each other, so the gradient of the sum holds that of each.
         gradients = torch.autograd.grad(example.loss(model), list(gates.values()))
-    return {place: gradient.float() for place, gradient in zip(gates, gradients, strict=True)}
+    return {where: gradient.float() for where, gradient in zip(gates, gradients, strict=True)}
 
 
 @contextmanager
-def _gated(there: Mapping[Place, MultiHeadAttention], gates: Mapping[Place, Tensor]) -> Iterator[None]:
+def _gated(there: Mapping[LayerName, MultiHeadAttention], gates: Mapping[LayerName, Tensor]) -> Iterator[None]:
     """Inside, what each head hands to W^O is multiplied with its gate."""
 
     def hook(gate: Tensor) -> object:
@@ -107,7 +107,7 @@ def _gated(there: Mapping[Place, MultiHeadAttention], gates: Mapping[Place, Tens
 
         return apply
 
-    handles = [there[place].o_proj.register_forward_pre_hook(hook(gate)) for place, gate in gates.items()]  # type: ignore[arg-type]
+    handles = [there[where].o_proj.register_forward_pre_hook(hook(gate)) for where, gate in gates.items()]  # type: ignore[arg-type]
     try:
         yield
     finally:
@@ -121,17 +121,17 @@ def least_important(importance: Mapping[Head, float], count: int) -> list[Head]:
     Raises:
         UserError: more heads than can go.
     """
-    left: dict[Place, int] = {}
+    left: dict[LayerName, int] = {}
     for head in importance:
-        left[head.place] = left.get(head.place, 0) + 1
+        left[head.layer_name] = left.get(head.layer_name, 0) + 1
     most = len(importance) - len(left)
     if not 0 <= count <= most:
         raise UserError(f"{count} heads to remove of {len(importance)}: at most {most}, for every attention keeps one")
     removed: list[Head] = []
     for head in _ascending(importance):
-        if len(removed) < count and left[head.place] > 1:
+        if len(removed) < count and left[head.layer_name] > 1:
             removed.append(head)
-            left[head.place] -= 1
+            left[head.layer_name] -= 1
     return removed
 
 

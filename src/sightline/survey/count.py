@@ -18,7 +18,7 @@ from sightline.data.sentences import EMPTY, SentenceKeys, pair_keys, sentence_ke
 from sightline.survey.characters import look
 
 SAMPLE = 50_000  # pairs to learn pieces and words from, at most
-SHOWN = 5  # places of a finding
+SHOWN = 5  # locations of a finding
 SIDES = ("source", "target")
 
 
@@ -89,7 +89,7 @@ class Counted:
         """A key for each pair."""
         return pair_keys(self.src, self.tgt)
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """File and line of a pair; the line alone where there is but one corpus."""
         number = bisect_right(self.starts, row) - 1
         line = f"line {row - self.starts[number] + 1:,}"

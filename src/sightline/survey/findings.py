@@ -139,7 +139,7 @@ def _seen_before(
     counted: Counted, rows: Int64[np.ndarray, " found"], keys: SentenceKeys, title: str, side: str, advice: str
 ) -> Finding:
     found = FoundRows.of(rows)
-    as_in = {row: counted.place(int(np.argmax(keys == keys[row]))) for row in found.first}
+    as_in = {row: counted.location(int(np.argmax(keys == keys[row]))) for row in found.first}
     return Finding(title, side, found, advice, as_in)
 
 
@@ -241,5 +241,5 @@ def leaks(held: Counted, other: Counted) -> Iterator[Leak]:
     ):
         known = np.unique(others[others != EMPTY])
         rows = FoundRows.where(np.isin(own, known) & there)
-        as_in = {row: other.place(int(np.argmax(others == own[row]))) for row in rows.first}
+        as_in = {row: other.location(int(np.argmax(others == own[row]))) for row in rows.first}
         yield Leak(held.name, other.name, what, rows, as_in)

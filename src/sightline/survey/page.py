@@ -108,7 +108,7 @@ def _leak_row(held: str, other: str, one: Survey, leaks: Sequence[Leak]) -> str:
 
 def _leak_example(leak: Leak, one: Survey) -> str:
     row = leak.rows.first[0]
-    where = f"{leak.held} {one.counted.place(row)}, {leak.other} {leak.as_in[row]}"
+    where = f"{leak.held} {one.counted.location(row)}, {leak.other} {leak.as_in[row]}"
     side = "" if leak.what == "pair" else leak.what
     return f"<li>{escape(where)} ({leak.what}): <q>{escape(excerpt(one.texts[row], side, 120))}</q></li>"
 
@@ -143,7 +143,7 @@ def _findings(one: Survey) -> str:
 def _finding(finding: Finding, one: Survey, most: int) -> str:
     share = 100 * finding.rows.count / max(1, len(one.counted))
     places = "".join(
-        f"<li><span>{escape(one.counted.place(row))}"
+        f"<li><span>{escape(one.counted.location(row))}"
         f"{escape(f' (as {finding.as_in[row]})') if row in finding.as_in else ''}</span> "
         f"<q>{escape(excerpt(one.texts[row], finding.side, 160, finding.title))}</q></li>"
         for row in finding.rows.first

@@ -101,7 +101,7 @@ def _leak_lines(leak: Leak, report: CorpusReport) -> Iterator[str]:
 
 
 def _places(rows: FoundRows, one: Survey, as_in: Mapping[int, str]) -> str:
-    places = [one.counted.place(row) + (f" (as {as_in[row]})" if row in as_in else "") for row in rows.first]
+    places = [one.counted.location(row) + (f" (as {as_in[row]})" if row in as_in else "") for row in rows.first]
     more = f" and {rows.count - len(places):,} more" if rows.count > len(places) else ""
     return ", ".join(places) + more
 

@@ -27,7 +27,7 @@ def build() -> Transformer:
 
 def turned_down(model: Transformer, head: Head, gate: float) -> list[float]:
     """The negative log-likelihood of each pair with the head's output times `gate`."""
-    attention = multi_head_attentions(model)[head.place]
+    attention = multi_head_attentions(model)[head.layer_name]
     columns = attention.o_proj.weight.unflatten(1, (3, -1))
     before = columns.detach().clone()
     with torch.no_grad():
