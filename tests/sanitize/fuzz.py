@@ -25,7 +25,7 @@ from sightline.config import ModelConfig
 from sightline.decode.contract import SearchOptions
 from sightline.errors import UserError
 from sightline.native import library as c
-from sightline.native.network import ACTIVATIONS, NORMS, Ensemble, Linear, Network, Shape
+from sightline.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Linear, Shape
 from sightline.native.settings import ENDINGS
 
 Draw = np.random.Generator
@@ -116,7 +116,7 @@ def spoilt(draw: Draw, parameters: dict[str, Any]) -> None:
         array[tuple(whole(draw, 0, n - 1) for n in array.shape)] = [np.nan, np.inf, 3e38][whole(draw, 0, 2)]
 
 
-def network(draw: Draw, wrong: bool) -> Network:
+def network(draw: Draw, wrong: bool) -> CompiledNetwork:
     """A random one, of any widths."""
     d_model, src, tgt = whole(draw, 1, 40), whole(draw, 1, 40), whole(draw, 1, 200)
     parameters = Parameters(draw, d_model, src, tgt)
@@ -132,7 +132,7 @@ def network(draw: Draw, wrong: bool) -> Network:
         logit_scale=float(draw.random() * 4),
         padding=whole(draw, -1, 2),
     )
-    return Network(parameters, shape, lambda n: (table, table), int8=chance(draw, 0.5))
+    return CompiledNetwork(parameters, shape, lambda n: (table, table), int8=chance(draw, 0.5))
 
 
 # --- Searches ---------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def shortlist(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Any:
     return SimpleNamespace(ids=some, allowed=draw.random((sentences, number + (wrong and chance(draw, 0.3)))) < 0.8)
 
 
-def search(draw: Draw, members: list[Network], wrong: bool) -> None:
+def search(draw: Draw, members: list[CompiledNetwork], wrong: bool) -> None:
     """One search; what it finds stays within its bounds."""
     spoil = [wrong and chance(draw, 0.4) for _ in range(4)]
     src, tgt = members[0].vocabulary["src"], members[0].vocabulary["tgt"]
@@ -190,7 +190,7 @@ def search(draw: Draw, members: list[Network], wrong: bool) -> None:
     few = shortlist(draw, sentences, tgt, spoil[1]) if chance(draw, 0.3) else None
     vocab = tgt if few is None else len(few.ids)
     bounds, settings = limits(draw, sentences, vocab, spoil[2]), options(draw, vocab, spoil[3])
-    found = Ensemble(tuple(members)).search(sources, bounds, settings, few)
+    found = CompiledEnsemble(tuple(members)).search(sources, bounds, settings, few)
     assert len(found) == sentences, "as many as there were"
     for hypotheses, longest in zip(found, bounds.max_length, strict=True):
         for one in hypotheses:
@@ -198,7 +198,7 @@ def search(draw: Draw, members: list[Network], wrong: bool) -> None:
             check(in_bounds and len(hypotheses) <= settings.n_best, "an answer beyond its bounds")
 
 
-def steps(draw: Draw, made: Network, wrong: bool) -> None:
+def steps(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
     """A decoding a step at a time, with hypotheses that change places."""
     decoding = made.start([ids(draw, whole(draw, 1, 9), made.vocabulary["src"], False) for _ in range(3)])
     rows, longest = whole(draw, 1, 5), whole(draw, 1, 20)

@@ -27,15 +27,15 @@ from sightline.network.embeddings import Embeddings, SeriesEmbeddings
 from sightline.network.feed_forward import ACTIVATIONS
 from sightline.network.fronts import AudioFront, Front, PatchFront
 from sightline.network.halves import DecoderOnly, EncoderOnly
-from sightline.network.heads import (
+from sightline.network.layer_variants import ParallelLayer
+from sightline.network.layers import EncoderLayer
+from sightline.network.other_heads import (
     FirstStateHead,
     MaskedLanguageHead,
     ReplacedTokenHead,
     TextClassHead,
     TokenClassHead,
 )
-from sightline.network.layer_variants import ParallelLayer
-from sightline.network.layers import EncoderLayer
 from sightline.network.pooled import POOLINGS, PooledEncoder
 from sightline.network.stacks import CausalStack
 from sightline.network.transformer import Transformer
