@@ -91,6 +91,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "pruning": frozenset({"inspect", "model_card", "checkpoint", "config", "pairs", "network.parameters"}),
     "export": frozenset({"data", "decode", "families", "network", "checkpoint", "config"}),
     "export.family": frozenset({"decode", "network", "checkpoint", "generation"}),
+    "export.web": frozenset({"data", "decode", "network", "checkpoint", "config", "native", "inspect"}),
     "workers": frozenset({"decode", "api", "verbs"}),
     "drafting": frozenset({"api", "data", "decode", "verbs"}),
     "verbs": frozenset({"drafting", "model", "checkpoint", "config", "data", "decode", "workers"}),

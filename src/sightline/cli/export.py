@@ -9,13 +9,14 @@ from sightline.cli.files import in_file
 
 def add(commands: Any) -> None:
     """Register the command."""
-    what = "write a translation model for transformers, CTranslate2 or ONNX, and check that it translates the same"
+    what = "write a translation model for transformers, CTranslate2, ONNX or a browser, and check that it does the same"
     parser = commands.add_parser("export", help=what)
     what = "model directory; for hf and ctranslate2 also a folder in the Hugging Face layout, or what `import` wrote"
     parser.add_argument("model", metavar="MODEL", help=what)
-    formats = "hf: what MarianMTModel (or, norms first, Pegasus) loads; ctranslate2; onnx: encoder and cached decoder"
-    parser.add_argument("--to", choices=("hf", "ctranslate2", "onnx"), required=True, help=formats)
-    parser.add_argument("out", metavar="OUT", help="folder to write, which must not exist yet")
+    formats = "hf: what MarianMTModel (or, norms first, Pegasus) loads; ctranslate2; onnx: encoder and cached decoder; "
+    formats += "web: one HTML file that translates in any browser, without a network"
+    parser.add_argument("--to", choices=("hf", "ctranslate2", "onnx", "web"), required=True, help=formats)
+    parser.add_argument("out", metavar="OUT", help="folder to write, or file for web, which must not exist yet")
     int8 = "weights in int8, for ctranslate2 and onnx: a third of the size, and not quite the same translations"
     parser.add_argument("--int8", action="store_true", help=int8)
     text = "lines to compare translations on (default: a few texts of the model's own words)"

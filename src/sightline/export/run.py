@@ -1,6 +1,7 @@
 """`sightline export`: write, translate with what was written, compare, and only then put it in its place.
 
-Not here: the formats (`hf`, `ctranslate2`, `onnx`).
+A page (`web`) is not translated with here, for that takes a browser: tests do it. Not here: the formats (`hf`,
+`ctranslate2`, `onnx`, `web`).
 """
 
 import shutil
@@ -14,37 +15,43 @@ from sightline.config import DecodeConfig, RunConfig
 from sightline.errors import UserError, unknown
 from sightline.export import ctranslate2, family, hf, onnx
 from sightline.export.exported import LENGTH, Exportable, exported_of
+from sightline.export.web import page
 
 FORMATS: dict[str, Any] = {"hf": hf, "ctranslate2": ctranslate2, "onnx": onnx}
+WEB = "web"
 EXAMPLE_CHARACTERS = 60
 
 
 def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False, texts: Sequence[str] = ()) -> str:
-    """Write the translation model in `model` into the folder `out`, which must not exist yet.
+    """Write the translation model in `model` into the folder or, for a page, the file `out`, which must not exist yet.
 
     Args:
         model: a model directory; to "hf" also the folder of a family, of whatever it can do, to "ctranslate2" of one
             that reads a text and writes another.
-        to: "hf", "ctranslate2" or "onnx".
-        out: the folder to write; there is nothing in its place unless all went well.
+        to: "hf", "ctranslate2", "onnx" or "web", a page that translates in a browser.
+        out: what to write; there is nothing in its place unless all went well. A page is called as its file is.
         int8: store weights in int8 ("ctranslate2", "onnx"): about a quarter of the size, and not quite the same.
         texts: to compare translations on; without any, words of the model's own.
 
     Returns:
-        What was compared, one line.
+        What was compared, or how large the page is, one line.
 
     Raises:
         UserError: the format cannot hold the model, its library is missing, `out` exists, or the copy translates
             otherwise than the model.
     """
-    if to not in FORMATS:
-        raise unknown("format", to, FORMATS)
+    if to not in (*FORMATS, WEB):
+        raise unknown("format", to, (*FORMATS, WEB))
     if int8 and to == "hf":
         raise UserError("--int8 is for ctranslate2 and onnx; transformers reads float32 and converts by itself")
+    if (int8 or texts) and to == WEB:
+        raise UserError("--int8 and --text are for other formats: a page is in int8, and compared in no browser")
     out = Path(out)
     if out.exists():
-        raise UserError(f"{out}: exists already; name a folder that does not")
+        raise UserError(f"{out}: exists already; name {'a file' if to == WEB else 'a folder'} that does not")
     folder = read_folder(model)
+    if to == WEB:
+        return _in_its_place(out, lambda temporary: page.write(folder, temporary / "export", out.stem))
     if isinstance(folder.config, RunConfig):
         exported = exported_of(folder)
     elif to == "hf":

@@ -22,6 +22,22 @@ class Norm(Structure):
     _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("eps", c_float))
 
 
+class Linear(Structure):
+    """See products.h."""
+
+    _fields_ = (
+        ("d_in", c_int),
+        ("d_out", c_int),
+        ("depth", c_int),
+        ("zero", c_int),
+        ("levels", c_void_p),
+        ("shifts", c_void_p),
+        ("scales", c_void_p),
+        ("values", c_void_p),
+        ("bias", c_void_p),
+    )
+
+
 class Attention(Structure):
     """See transformer.h."""
 

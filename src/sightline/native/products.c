@@ -7,7 +7,7 @@
 
 #include "products.h"
 
-#ifndef _WIN32
+#if !defined(_WIN32) && !defined(__wasm__)
 #include <sys/mman.h>
 #endif
 

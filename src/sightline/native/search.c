@@ -143,6 +143,12 @@ static int advance(const Live *old, const Live *new, int to, const Candidate *be
     return rows;
 }
 
+#ifdef __wasm__ /* a page shows what is being written: the best that lives, after each step */
+__attribute__((import_module("page"), import_name("written"))) void written(const int32_t *tokens, int length);
+#else
+static void written(const int32_t *tokens, int length) { (void)tokens, (void)length; }
+#endif
+
 /* --- The search --- */
 
 static int allocate(Live *live, int rows, int longest) {
@@ -236,6 +242,7 @@ int sightline_search(const Members *members, const int32_t *ids, const float *ba
         Live former = old;
         old = new, new = former;
         rows = next_rows;
+        if (rows) written(old.tokens, length + 1);
     }
     free(best), release(&old), release(&new), free(memory.bytes);
     return failed ? -1 : 0;

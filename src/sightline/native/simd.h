@@ -33,6 +33,8 @@ typedef uint32_t u8 __attribute__((vector_size(32)));
 #include "simd_avx2.h"
 #elif defined(__aarch64__) && !defined(SCALAR)
 #include "simd_neon.h"
+#elif defined(__wasm_simd128__)
+#include "simd_wasm.h"
 #else
 #include "simd_scalar.h"
 #endif

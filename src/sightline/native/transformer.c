@@ -207,6 +207,20 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
     return close_attention(s, a, rows);
 }
 
+/* Weights of `rows` rows of queries of the source to those that are kept. */
+static void keep_weights(Decoding *s, const Attention *a, const float *q, int rows, const float *keys, int length) {
+    const int one = s->watched.head >= 0, first = one ? s->watched.head : 0, end = one ? first + 1 : a->heads;
+    const int wide = rounded(length);
+    float *scores = s->scores.bytes;
+    for (int r = 0; r < rows; r++)
+        for (int h = first; h < end; h++) {
+            multiply(1, q + ((int64_t)r * a->heads + h) * a->d_k, 0, keys + (int64_t)h * a->d_k * wide, wide, a->d_k, scores,
+                     wide, wide);
+            softmax(scores, length, wide);
+            for (int t = 0; t < length; t++) s->watched.weights[r * length + t] += scores[t] / (end - first);
+        }
+}
+
 static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences) {
     const Attention *a = &s->model->decoder[layer].cross;
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v;
@@ -219,6 +233,8 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
         for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
         const float *keys = s->cross_k[layer] + s->places[sentence] * k_width;
         const float *values = s->cross_v[layer] + s->places[sentence] * v_width;
+        if (s->watched.weights && s->watched.layer == layer)
+            keep_weights(s, a, q + (int64_t)r * k_width, next - r, keys, length);
         for (int h = 0; h < a->heads; h++)
             attend(next - r, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
                    values + h * a->d_v, v_width, a->d_v, length, s->scores.bytes,

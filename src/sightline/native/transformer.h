@@ -51,6 +51,12 @@ typedef struct Transformer {
     const Linear *output;
 } Transformer;
 
+/* Attention to a single source that is kept: of a head or, with -1, the mean of a layer's heads. */
+typedef struct Watched {
+    int layer, head;
+    float *weights; /* (rows of a step, length of the source), 0 before; NULL: none is kept */
+} Watched;
+
 /* Sources and what has been written for them. A hypothesis is known by its path: the places of its positions' keys and
    values. Beams change places by their paths alone; nothing else ever moves. */
 typedef struct Decoding {
@@ -63,6 +69,7 @@ typedef struct Decoding {
     float **self_k, **self_v; /* of each layer: (place, head, d_k or d_v) */
     int64_t used, held; /* places */
     Buffer x, h, wide, context, scores, keys, alive;
+    Watched watched;
     Scratch scratch;    /* says whether to stop: within some 50 rows of a product all here returns */
 } Decoding;
 

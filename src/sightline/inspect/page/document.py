@@ -10,12 +10,13 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
 
 ENTRY = "main.js"
+STYLES = ("paper.css", "columns.css", "page.css")
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MULTILINE)
 
@@ -30,7 +31,7 @@ def page(
         title: of the window.
         live: for the explorer, what its page must know of its server; None is a page that stands alone.
     """
-    script, style = script_text(), asset("paper.css") + asset("page.css")
+    script, style = script_text(ENTRY), "".join(map(asset, STYLES))
     policy = [
         "default-src 'none'",
         f"script-src '{digest(script)}'",
@@ -45,7 +46,7 @@ def page(
         "data": as_script_json({"inspections": list(inspections), "live": live}),
         "script": script,
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset("page.html"))
+    return filled(asset("page.html"), parts)
 
 
 def notebook_frame(inspection: Mapping[str, Any], height: int = 640) -> str:
@@ -63,30 +64,35 @@ def as_script_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
+def asset(name: str) -> str:
+    """A file of `assets/`."""
+    return resources.files("sightline.inspect.page").joinpath("assets", name).read_text(encoding="utf-8")
+
+
 @cache
-def script_text() -> str:
-    """All modules in one, each after those it imports.
+def script_text(entry: str, read: Callable[[str], str] = asset) -> str:
+    """All modules in one, each after those it imports; `read` gives the text of each.
 
     Module scopes become one scope, so no two modules may use a name at top level for two things; a test holds that.
     """
-    return "\n".join(EXPORT.sub("", IMPORT.sub("", asset(name))) for name in module_order(ENTRY))
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", read(name))) for name in module_order(entry, read))
 
 
-def module_order(name: str, before: tuple[str, ...] = ()) -> tuple[str, ...]:
+def module_order(name: str, read: Callable[[str], str] = asset, before: tuple[str, ...] = ()) -> tuple[str, ...]:
     """`before`, then what module `name` imports and `before` lacks, then the module.
 
     >>> module_order("dom.js")
     ('dom.js',)
     """
-    for imported in IMPORT.findall(asset(name)):
+    for imported in IMPORT.findall(read(name)):
         if imported not in before:
-            before = module_order(imported, before)
+            before = module_order(imported, read, before)
     return (*before, name)
 
 
-def asset(name: str) -> str:
-    """A file of `assets/`."""
-    return resources.files("sightline.inspect.page").joinpath("assets", name).read_text(encoding="utf-8")
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """The template with each `{{name}}` replaced; what replaces it is not looked at again."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 
 def digest(text: str) -> str:

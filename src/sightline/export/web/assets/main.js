@@ -1,0 +1,178 @@
+// @ts-check
+// The page: a text, its translation as it is written, and of a chosen sentence alternatives and attention.
+
+import { forgetColours } from "./colours.js";
+import { Columns } from "./columns.js";
+import { element } from "./dom.js";
+import { changes, kind, label, percent } from "./pieces.js";
+import { START, Store } from "./state.js";
+
+/** @typedef {{line: number, source: string, text: string, tokens: number[] | null, node: HTMLButtonElement}} Unit */
+
+const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
+const [form, source, output, status, details] = ["form", "source", "output", "status", "details"].map(byId);
+const [start, stop, copy, progress] = ["translate", "stop", "copy", "progress"].map(byId);
+const program = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
+const store = new Store({ ...START });
+
+/** @type {Unit[]} */
+let units = [];
+/** @type {Worker} */
+let worker;
+/** @type {{columns: Columns, weights: any} | null} */
+let drawn = null;
+let [chosen, began] = [-1, 0];
+
+/** Another worker with the model: also how to stop one, which hears nothing while it computes. */
+function begin() {
+  worker?.terminate();
+  worker = new Worker(program);
+  worker.onmessage = ({ data }) => HEARD[data.kind](data);
+  worker.onerror = (event) => fail(event.message);
+  worker.postMessage({ kind: "load", base64: byId("model").textContent });
+}
+
+/** @type {Record<string, (message: any) => void>} */
+const HEARD = {
+  ready() {
+    if (!output.childElementCount) say("Ready.");
+    busy(false);
+  },
+  units({ lines, units: found }) {
+    units = found.map((/** @type {any} */ unit, /** @type {number} */ index) => ({ ...unit, text: "", tokens: null, node: unitButton(index) }));
+    const paragraphs = Array.from({ length: lines }, () => element("p"));
+    for (const { line, node } of units) paragraphs[line].append(...(paragraphs[line].childNodes.length ? [" ", node] : [node]));
+    output.replaceChildren(...paragraphs);
+    progress.max = Math.max(units.length, 1);
+    progress.hidden = units.length < 2;
+  },
+  writing({ unit, text }) {
+    units[unit].node.textContent = text;
+  },
+  written({ unit, text, tokens }) {
+    Object.assign(units[unit], { text, tokens });
+    units[unit].node.textContent = text;
+    units[unit].node.disabled = false;
+    progress.value = unit + 1;
+    copy.disabled = false;
+    if (units.length > 1) say(`${unit + 1} of ${units.length} sentences`);
+  },
+  done() {
+    const seconds = (performance.now() - began) / 1000;
+    const words = units.flatMap(({ source }) => source.split(/\s+/)).length;
+    say(units.length ? `${words} words in ${seconds.toFixed(1)} seconds` : "There is nothing to translate.");
+    busy(false);
+    if (units.length) choose(0);
+  },
+  explained({ unit, alternatives, weights, read, wrote }) {
+    if (unit === chosen) show(units[unit], alternatives, weights, read, wrote);
+  },
+  failed: ({ why }) => fail(why),
+};
+
+/** @param {string} text */
+function say(text) {
+  status.classList.remove("error");
+  status.textContent = text;
+}
+
+/** @param {string} why */
+function fail(why) {
+  say(`It did not work: ${why}.`);
+  status.classList.add("error");
+  output.setAttribute("aria-busy", "false");
+  stop.disabled = true;
+}
+
+/** @param {boolean} now */
+function busy(now) {
+  output.setAttribute("aria-busy", String(now));
+  start.disabled = now;
+  stop.disabled = !now;
+  if (!now) progress.hidden = true;
+}
+
+/** @param {number} index @returns {HTMLButtonElement} */
+function unitButton(index) {
+  return element("button", { type: "button", class: "unit", disabled: true, "aria-pressed": "false", onclick: () => choose(index) });
+}
+
+function translate() {
+  if (start.disabled) return;
+  [chosen, began] = [-1, performance.now()];
+  details.hidden = copy.disabled = true;
+  progress.value = 0;
+  busy(true);
+  say("Translating …");
+  worker.postMessage({ kind: "translate", text: source.value });
+}
+
+function halt() {
+  if (stop.disabled) return;
+  units.forEach(({ tokens, node }) => tokens ?? node.remove());
+  say("Stopped.");
+  stop.disabled = true;
+  begin();
+}
+
+/** Show more of a sentence. @param {number} index */
+function choose(index) {
+  const { source, tokens } = units[index];
+  chosen = index;
+  units.forEach(({ node }, i) => node.setAttribute("aria-pressed", String(i === index)));
+  worker.postMessage({ kind: "explain", unit: index, source, tokens });
+}
+
+/**
+ * @param {Unit} unit
+ * @param {{text: string, logProb: number}[]} alternatives
+ * @param {any} weights
+ * @param {string[]} read
+ * @param {string[]} wrote
+ */
+function show(unit, alternatives, weights, read, wrote) {
+  const items = (/** @type {string[]} */ pieces) => pieces.map((piece) => ({ text: label(piece), kind: kind(piece) }));
+  const texts = { keys: items(read), queries: items(wrote), keysTitle: "text", queriesTitle: "translation" };
+  store.listeners.clear();
+  Object.assign(store.state, { hover: null, fix: null });
+  drawn = { columns: new Columns(texts, store), weights };
+  const others = alternatives.filter(({ text }, i) => text !== unit.text && alternatives.findIndex((one) => one.text === text) === i);
+  details.replaceChildren(
+    element("p", { class: "source", dir: "auto" }, unit.source),
+    element("section", {}, element("h2", {}, "Which words came from where"), drawn.columns.node),
+    element("section", {}, element("h2", {}, "Alternatives"), listOf(others, unit.text)),
+  );
+  details.hidden = false;
+  store.subscribe(draw);
+  draw();
+}
+
+/** @param {{text: string, logProb: number}[]} others @param {string} best */
+function listOf(others, best) {
+  if (!others.length) return element("p", { class: "quiet" }, "There are no others.");
+  const words = (/** @type {string} */ text) =>
+    changes(text, best).flatMap(({ word, changed }, i) => [i ? " " : "", changed ? element("mark", {}, word) : word]);
+  const item = (/** @type {{text: string, logProb: number}} */ { text, logProb }) =>
+    element("li", {}, element("span", { dir: "auto" }, ...words(text)), element("span", { class: "numbers" }, percent(Math.exp(logProb))));
+  return element("ol", { class: "alternatives" }, ...others.map(item));
+}
+
+function draw() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  drawn?.columns.update(drawn.weights, store.state, dark ? "dark" : "light");
+}
+
+form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDefault(), translate()));
+stop.addEventListener("click", halt);
+copy.addEventListener("click", async () => {
+  const lines = [...output.children].map((line) => line.textContent);
+  await navigator.clipboard.writeText(lines.join("\n"));
+  say("Copied.");
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translate();
+  if (event.key === "Escape") halt();
+});
+addEventListener("resize", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (forgetColours(), draw()));
+begin();

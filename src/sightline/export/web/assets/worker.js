@@ -1,0 +1,105 @@
+// @ts-check
+// What works beside the page, so that the page stays alive: it is told what to translate and tells what has been written.
+
+import { Engine } from "./engine.js";
+import { oneLine, unitsOf } from "./sentences.js";
+import { Tokenizer } from "./tokenizer.js";
+
+const ALTERNATIVES = 5; // hypotheses shown of a sentence
+const SHOWN_EVERY = 40; // milliseconds between two glimpses of what is being written
+
+/** @type {{engine: Engine, tokenizer: Tokenizer, eos: number, longest: number} | null} */
+let model = null;
+/** @type {{text: string, unit: number, shown: number} | null} */
+let glimpse = null;
+/** @type {any[]} */
+const questions = [];
+const page = /** @type {any} */ (globalThis);
+
+/** @param {string} text */
+function bytesOfBase64(text) {
+  const [step, bytes] = [2 ** 20, new Uint8Array((text.length / 4) * 3 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0))];
+  for (let i = 0; i < text.length; i += step) {
+    const part = atob(text.slice(i, i + step));
+    for (let j = 0, at = (i / 4) * 3; j < part.length; j++) bytes[at + j] = part.charCodeAt(j);
+  }
+  return bytes;
+}
+
+/** What `page.py` has packed: the length of a description, the description, and the parts it names. @param {string} base64 */
+async function unpacked(base64) {
+  const stream = new Blob([bytesOfBase64(base64)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const buffer = await new Response(stream).arrayBuffer();
+  const length = new DataView(buffer).getUint32(0, true);
+  const about = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const part = (/** @type {string} */ name) => new Uint8Array(buffer, 4 + length + about.parts[name][0], about.parts[name][1]);
+  return { about, parts: { simd: part("simd"), relaxed: part("relaxed"), image: part("image") } };
+}
+
+/** @param {string} base64 */
+async function load(base64) {
+  const { about, parts } = await unpacked(base64);
+  const engine = await Engine.start(about, parts, written);
+  model = { engine, tokenizer: new Tokenizer(about.tokenizer), eos: about.lists.ends[0], longest: about.lengths.longest_source };
+  page.postMessage({ kind: "ready" });
+}
+
+/** @param {Int32Array} tokens */
+function written(tokens) {
+  if (!model || !glimpse || performance.now() - glimpse.shown < SHOWN_EVERY) return;
+  const text = oneLine(model.tokenizer.decode(tokens)).replace(/\ufffd+$/, "");
+  glimpse.shown = performance.now();
+  if (text !== glimpse.text) page.postMessage({ kind: "writing", unit: glimpse.unit, text });
+  glimpse.text = text;
+}
+
+/** Translate, unit by unit; what is asked meanwhile is answered in between. @param {string} text */
+async function translate(text) {
+  if (!model) return;
+  const { engine, tokenizer, eos, longest } = model;
+  const lines = unitsOf(text, (part) => tokenizer.encode(part).length < longest);
+  const units = lines.flatMap((parts, line) => parts.map((source) => ({ line, source })));
+  page.postMessage({ kind: "units", lines: lines.length, units });
+  for (const [unit, { source }] of units.entries()) {
+    glimpse = { text: "", unit, shown: 0 };
+    const [best] = engine.search([...tokenizer.encode(source), eos]);
+    page.postMessage({ kind: "written", unit, text: oneLine(tokenizer.decode(best.tokens)), tokens: best.tokens, score: best.score });
+    await new Promise((resume) => setTimeout(resume)); // for messages
+    answer();
+  }
+  glimpse = null;
+  page.postMessage({ kind: "done" });
+}
+
+/** Alternatives and attention of units that were asked for. */
+function answer() {
+  if (!model) return;
+  const { engine, tokenizer, eos } = model;
+  glimpse = null;
+  for (const { unit, source, tokens } of questions.splice(0)) {
+    const ids = [...tokenizer.encode(source), eos];
+    const beam = Math.max(engine.about.options.beam_size, ALTERNATIVES);
+    const found = engine.search(ids, { beam_size: beam, pool: ALTERNATIVES });
+    const alternatives = found.map(({ tokens, logProb }) => ({ text: oneLine(tokenizer.decode(tokens)), logProb }));
+    const weights = engine.look(ids, tokens);
+    page.postMessage({ kind: "explained", unit, alternatives, weights, read: tokenizer.readable(ids), wrote: tokenizer.readable([...tokens, eos]) });
+  }
+}
+
+/** @type {Record<string, (message: any) => Promise<void> | void>} */
+const TOLD = {
+  load: ({ base64 }) => load(base64),
+  translate: ({ text }) => translate(text),
+  explain: (question) => {
+    questions.push(question);
+    if (!glimpse) answer();
+  },
+};
+
+page.onmessage = async (/** @type {MessageEvent} */ { data }) => {
+  try {
+    await TOLD[data.kind](data);
+  } catch (error) {
+    page.postMessage({ kind: "failed", why: error instanceof Error ? error.message : String(error) });
+  }
+};

@@ -1,0 +1,119 @@
+"""A packed network as it lies in the memory of a WebAssembly module, where an address has four bytes.
+
+Nothing is packed in the browser: what the library has made here, panels of levels and all, is copied as it stands, for
+every set of instructions reads the same. Addresses count from the beginning of the image, and a list says where they
+are; the page adds to each where it has put the image.
+"""
+
+import ctypes
+import struct
+from ctypes import Structure, c_float, c_int, c_int32, c_void_p
+from hashlib import sha256
+from typing import Any
+
+from sightline.native import library as c
+from sightline.native.network import LANES, CompiledNetwork
+
+ALIGNED = 64  # bytes: what C reads is aligned to
+PANEL = 16  # outputs that are packed together: simd.h
+LINEARS = ("in_", "memory", "out", "up", "down", "output")  # fields of structures that point to a `Linear`
+WORDS = {c_int: "i", c_int32: "i", c_float: "f"}  # fields of four bytes, for `struct`; all others are addresses
+
+
+class Image:
+    """The memory of a network, whose positions reach as far as is asked."""
+
+    def __init__(self, network: CompiledNetwork, positions: int) -> None:
+        network.know_positions(positions)
+        self.bytes = bytearray(ALIGNED)  # nothing has the address 0
+        self.pointers: list[int] = []  # where addresses are
+        self._known: dict[int, int] = {}  # what has been copied, by its address here
+        self._numbers: dict[bytes, int] = {}  # and by its content
+        structure, width = network.structure, -(-network.d_model // LANES) * LANES
+        assert network.vocabulary["src"] == network.vocabulary["tgt"]
+        self._layers = {"encoder": structure.n_encoder_layers, "decoder": structure.n_decoder_layers}
+        self._floats = {"weight": width, "bias": width}
+        self._floats |= {"rows": network.vocabulary["src"] * width, "positions": positions * width}
+        self.model = self._write(self._words(structure))
+
+    def _words(self, record: Structure) -> list[tuple[bytes, bool]]:
+        """Words of four bytes, and whether each is an address."""
+        words: list[tuple[bytes, bool]] = []
+        for name, kind in record._fields_:  # pyright: ignore[reportAssignmentType]
+            value: Any = getattr(record, name)
+            if isinstance(value, Structure):
+                words += self._words(value)
+            elif kind in WORDS:
+                words.append((struct.pack("<" + WORDS[kind], value), False))
+            else:
+                at = ctypes.cast(value, c_void_p).value if value else None
+                words.append((struct.pack("<i", self._place(name, at) if at else 0), bool(at)))
+        return words
+
+    def _place(self, name: str, at: int) -> int:
+        """Where in the image stands what a field of this name points to."""
+        if at not in self._known:
+            self._known[at] = self._copied(name, at)
+        return self._known[at]
+
+    def _copied(self, name: str, at: int) -> int:
+        if name in self._layers:
+            layers = (c.Layer * self._layers[name]).from_address(at)
+            return self._write([word for layer in layers for word in self._words(layer)])
+        if name in LINEARS:
+            return self._write(self._linear(c.Linear.from_address(at)))
+        return self._shared(ctypes.string_at(at, 4 * self._floats[name]))
+
+    def _linear(self, linear: c.Linear) -> list[tuple[bytes, bool]]:
+        columns = -(-linear.d_out // PANEL) * PANEL
+        sizes = {"levels": columns * linear.depth, "shifts": 4 * columns, "scales": 4 * columns, "bias": 4 * columns}
+        words = [(struct.pack("<4i", linear.d_in, linear.d_out, linear.depth, linear.zero), False)]
+        for name in ("levels", "shifts", "scales", "values", "bias"):
+            at = self._block(ctypes.string_at(getattr(linear, name), sizes[name])) if name in sizes else 0
+            words.append((struct.pack("<i", at), bool(at)))
+        return words
+
+    def _write(self, words: list[tuple[bytes, bool]]) -> int:
+        """A structure; its addresses are remembered."""
+        start = self._block(b"".join(word for word, _ in words))
+        at = start
+        for word, is_address in words:
+            self.pointers += [at] if is_address else []
+            at += len(word)
+        return start
+
+    def _shared(self, content: bytes) -> int:
+        """Numbers, once however often they are there: tables of both sides, if they were made wider."""
+        digest = sha256(content).digest()
+        if digest not in self._numbers:
+            self._numbers[digest] = self._block(content)
+        return self._numbers[digest]
+
+    def _block(self, content: bytes) -> int:
+        start = len(self.bytes)
+        self.bytes += content + bytes(-len(content) % ALIGNED)
+        return start
+
+
+def layout(record: type[Structure], name: str = "") -> list[tuple[str, str]]:
+    """The words of a structure in order: names, those of nested ones with a dot, and "i", "f" or "p" for an address.
+
+    >>> layout(c.Ids)
+    [('ids', 'p'), ('count', 'i')]
+    """
+    words: list[tuple[str, str]] = []
+    for field, kind in record._fields_:  # pyright: ignore[reportAssignmentType]
+        if isinstance(kind, type) and issubclass(kind, Structure):
+            words += layout(kind, f"{name}{field}.")
+        else:
+            words.append((name + field, WORDS.get(kind, "p")))
+    return words
+
+
+def values(record: Structure) -> dict[str, int | float]:
+    """The numbers of a structure by their names; addresses are left out."""
+    found = {}
+    for field, kind in record._fields_:  # pyright: ignore[reportAssignmentType]
+        if kind in WORDS:
+            found[field] = getattr(record, field)
+    return found

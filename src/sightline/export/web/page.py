@@ -1,0 +1,137 @@
+"""A model, its tokenizer, the library and the scripts as one HTML file, which asks no network for anything.
+
+A content security policy lets nothing run or load but the page's own script and style, what works beside the page (a
+worker, made of a text in it) and WebAssembly. Model and library stand in a block of text, packed and in base64.
+"""
+
+import base64
+import gzip
+import html
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sightline.checkpoint.beside import read_alignment
+from sightline.checkpoint.folder import Folder
+from sightline.config import DecodeConfig, RunConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.contract import SpecialIds
+from sightline.decode.engine import search_options
+from sightline.errors import UserError
+from sightline.export.exported import exported_of
+from sightline.export.web.memory import Image, layout, values
+from sightline.export.web.tokens import tokens_for_page
+from sightline.export.web.wasm import binaries
+from sightline.inspect.alignment import AlignmentHead, usual_head
+from sightline.inspect.page.document import asset, digest, filled, script_text
+from sightline.native import library as c
+from sightline.native.settings import options_of
+from sightline.network.native_inference import NativeTransformer, foreign
+from sightline.network.transformer import Transformer
+
+STYLES = ("paper.css", "columns.css")
+PACKED = 6  # level of gzip
+
+
+def write(folder: Folder, out: Path, title: str) -> str:
+    """Write the page of a translation model; says how large it is."""
+    check(folder)
+    text = page(pack(folder), title)
+    out.write_text(text, encoding="utf-8")
+    return f"{len(text) / 1e6:.1f} MB; open it in a browser, or send it to somebody"
+
+
+def check(folder: Folder) -> None:
+    """`UserError` for a model that the library does not compute, or whose tokenizer the page does not know."""
+    if not isinstance(folder.config, RunConfig):
+        known = "--to web is for models that were trained here"
+        raise UserError(f"{folder.path}: a page does not know its tokenizer: {known}")
+    lacks = foreign(exported_of(folder).network)
+    if lacks:
+        raise UserError(f"{folder.path}: a page cannot hold it, for the compiled library lacks a part of it ({lacks})")
+    if c.library() is None:
+        raise UserError(f"--to web packs the model with the compiled library, which is not here: {c.REBUILD}")
+    tokens_for_page(folder.tokenizer, str(folder.path))
+
+
+def pack(folder: Folder) -> bytes:
+    """What `unpacked` of assets/worker.js reads: a length, a description in JSON, and its parts."""
+    config, tokenizer = folder.config.decode, folder.tokenizer
+    max_len = folder.config.model.max_len if folder.config.model.positions == "learned" else 0
+    lengths = lengths_of(config, max_len)
+    image = Image(NativeTransformer(folder.network, "int8").network, int(lengths["positions"]))
+    parts, places, end = {**binaries(), "image": bytes(image.bytes)}, {}, 0
+    for name, content in parts.items():
+        places[name] = (end, len(content))
+        end += len(content)
+    about = {
+        "model": image.model,
+        "pointers": image.pointers,
+        "parts": places,
+        "lengths": lengths,
+        "layouts": {kind.__name__: layout(kind) for kind in (c.Transformer, c.Options, c.Limits, c.Members, c.Found)},
+        "aligns": aligns(folder.network, folder.path),
+        "tokenizer": tokens_for_page(tokenizer, str(folder.path)),
+        **settings(config, tokenizer),
+    }
+    head = json.dumps(about, separators=(",", ":")).encode()
+    whole = len(head).to_bytes(4, "little") + head + b"".join(parts.values())
+    return gzip.compress(whole, PACKED, mtime=0)
+
+
+def lengths_of(config: DecodeConfig, max_len: int) -> dict[str, int | float]:
+    """How long sources and outputs may be, and of how many positions the codes are needed."""
+    longest = min(config.max_source_length, max_len or config.max_source_length)
+    written = int(config.max_length_factor * longest) + config.max_length_extra
+    return {
+        "longest_source": longest,
+        "positions": max(longest, min(written, max_len or written)),
+        "max_len": max_len,
+        "factor": config.max_length_factor,
+        "extra": config.max_length_extra,
+        "least_factor": config.min_length_factor,
+    }
+
+
+def settings(config: DecodeConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    """How to search: as `sightline translate` does with the model's own settings, for one translation."""
+    special = SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id)
+    options, ids = options_of(search_options(config, special))
+    options.pool = 1
+    names = ("ends", "suppressed", "suppressed_first")
+    return {"options": values(options), "lists": {name: list.tolist() for name, list in zip(names, ids, strict=True)}}
+
+
+def aligns(network: Transformer, path: Path) -> dict[str, int]:
+    """The attention that shows which words came from where: what was found best for this model, else the usual one."""
+    known = read_alignment(path)
+    head = AlignmentHead(**known) if known else usual_head(network)
+    return {"layer": head.layer, "head": -1 if head.head is None else head.head, "later": int(head.row == "reads")}
+
+
+def page(model: bytes, title: str) -> str:
+    """The HTML."""
+    script, style = script_text("main.js", read), "".join(map(asset, STYLES)) + read("page.css")
+    policy = [
+        "default-src 'none'",
+        f"script-src '{digest(script)}' 'wasm-unsafe-eval'",
+        f"style-src '{digest(style)}'",
+        "worker-src blob:",
+        "img-src data:",
+    ]
+    parts = {
+        "policy": html.escape("; ".join(policy)),
+        "title": html.escape(title),
+        "style": style,
+        "model": base64.b64encode(model).decode("ascii"),
+        "worker": script_text("worker.js", read),
+        "script": script,
+    }
+    return filled(read("page.html"), parts)
+
+
+def read(name: str) -> str:
+    """A file of `assets/`, or of those of the page of `inspect`."""
+    own = resources.files("sightline.export.web").joinpath("assets", name)
+    return own.read_text(encoding="utf-8") if own.is_file() else asset(name)

@@ -1,0 +1,207 @@
+"""The page that `sightline export --to web` writes, opened from disk: it translates as `sightline translate` does."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sightline.config import DataConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import clean_text, one_line, split_text
+from sightline.export.run import export_model
+from sightline.export.web import page, wasm
+from sightline.export.web.page import read
+from sightline.export.web.tokens import tokens_for_page
+from sightline.inspect.page.document import script_text
+
+WORDS = [
+    "A",
+    "dog",
+    "runs",
+    "across",
+    "the",
+    "field",
+    ".",
+    "Zwei",
+    "Männer",
+    "reden",
+    "Hund",
+    "sieht",
+    "die",
+    "naïve",
+    "Straße",
+    "1984",
+    "10,5",
+    "%",
+    "€",
+]
+STRANGE = [
+    "", " ", "日本語のテキスト。", "שלום עולם", "नमस्ते दुनिया", "a\u0301 e\u0301", "\ufeffx\u00a0y\u2003z",
+    "😀😀 👩\u200d👧", "...!!!---", "\x1c\x85 \x00", "<s> </s> <unk>", "<2de> hallo <2de><2fr>x", "ﬁne Ⅷ ①", "ĠĊ",
+    "\t tab", "İstanbul ΣΑΣ ς", "\u200c\u200d", "a" * 300,
+]  # fmt: skip
+Opened = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def page_files(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page, and the same as a browser without relaxed SIMD takes it."""
+    folder, binaries = tmp_path_factory.mktemp("web"), wasm.binaries()
+    with pytest.MonkeyPatch.context() as patch:
+        for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
+            patch.setattr(page, "binaries", lambda relaxed=relaxed: binaries | {"relaxed": relaxed})
+            export_model(model_paths["transformer"], "web", folder / f"{build}.html")
+    return {build: folder / f"{build}.html" for build in binaries}
+
+
+@pytest.fixture
+def opened(new_page: Callable[..., Any], page_files: dict[str, Path]) -> Opened:
+    """Opens the page, and waits until it can translate."""
+
+    def open_page(build: str = "relaxed", **options: Any) -> Any:
+        page = new_page(**options)
+        page.goto(page_files[build].as_uri())
+        page.wait_for_selector("#translate:not([disabled])", state="attached")
+        return page
+
+    return open_page
+
+
+def translated(page: Any, text: str) -> list[str]:
+    """The lines of the translation."""
+    page.eval_on_selector("#source", "(node, text) => { node.value = text; node.form.requestSubmit(); }", text)
+    page.wait_for_selector('#output[aria-busy="false"]:not(:empty)', state="attached", timeout=300_000)
+    return page.eval_on_selector_all("#output p", "nodes => nodes.map((node) => node.textContent)")
+
+
+@pytest.mark.parametrize("build", ["relaxed", "simd"])
+def test_five_hundred_sentences_are_as_on_the_command_line(
+    opened: Opened, model_paths: dict[str, Path], tmp_path: Path, build: str
+) -> None:
+    rng = random.Random(1)
+    lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 14))) for _ in range(498)] + ["", "日本 <s> \u00e9\u0301"]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "sightline", "translate", str(model_paths["transformer"]), str(tmp_path / "text")]
+    command += ["--compute", "int8", "--device", "cpu"]
+    wanted = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rstrip("\n").split("\n")
+    found = translated(opened(build), "\n".join(lines))
+    assert [(i, *pair) for i, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]] == []
+    assert len(set(found)) > 100
+
+
+def test_a_chosen_sentence_shows_alternatives_and_lines(opened: Opened) -> None:
+    page = opened()
+    translated(page, "A dog runs .\nZwei Männer reden .")
+    page.wait_for_selector("#details:not([hidden])")
+    assert page.inner_text("#details .source") == "A dog runs ."
+    page.focus(".unit >> nth=1")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('#details .source:text-is("Zwei Männer reden .")')
+    pieces = page.eval_on_selector_all(".columns-side.k .piece", "nodes => nodes.map((node) => node.textContent)")
+    assert "".join(pieces) == "ZweiMännerreden.</s>"
+    assert page.locator(".alternatives li").count() >= 1
+    assert page.evaluate(INKED) > 50, "lines are drawn"
+    assert [node.get_attribute("aria-pressed") for node in page.query_selector_all(".unit")] == ["false", "true"]
+
+
+INKED = """() => { const canvas = document.querySelector(".columns canvas");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return data.filter((value, i) => i % 4 === 3 && value).length; }"""
+
+
+def test_it_is_stopped_at_once_and_goes_on(opened: Opened) -> None:
+    page = opened()
+    text = "\n".join(" ".join(WORDS) for _ in range(2000))
+    page.eval_on_selector("#source", "(node, text) => { node.value = text; node.form.requestSubmit(); }", text)
+    page.wait_for_selector(".unit:not([disabled])")
+    page.keyboard.press("Escape")
+    page.wait_for_selector('#status:text-is("Stopped.")')
+    page.wait_for_selector("#translate:not([disabled])")
+    assert 0 < page.locator(".unit").count() < 2000
+    assert len(translated(page, "A dog")) == 1
+
+
+def test_the_keyboard_and_names_suffice(opened: Opened) -> None:
+    page = opened()
+    page.get_by_label("Text", exact=True).focus()
+    page.keyboard.type("A dog runs .")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#details:not([hidden])")
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.textContent") == "Translate"
+    page.keyboard.press("Tab")  # nothing is to be stopped
+    assert page.evaluate("() => document.activeElement.className") == "unit"
+    for name, count in (("button", 3), ("status", 1), ("textbox", 1)):
+        assert page.get_by_role(name).count() >= count, name
+    assert page.get_attribute("#output", "aria-live") == "polite"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_cut_off_and_all_can_be_read(opened: Opened, width: int, scheme: str) -> None:
+    page = opened(width=width, color_scheme=scheme)
+    translated(page, "A dog runs across the field .\n" + "ungebrochen" * 20)
+    page.wait_for_selector("#details:not([hidden])")
+    wide = (
+        "() => [...document.querySelectorAll('main *')].filter((n) => n.getBoundingClientRect().right > innerWidth + 1)"
+    )
+    assert page.evaluate(wide + ".map((n) => n.className || n.tagName)") == []
+    back = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, back[4:-1].split(","))) < 384) == (scheme == "dark")
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> list[Tokenizer]:
+    lines = [" ".join(WORDS), "日本語 नमस्ते naïve", *STRANGE] * 3
+    configs = [DataConfig(vocab_size=420), DataConfig(vocab_size=420, normalization="nfkc", lowercase=True)]
+    return [Tokenizer.learn(lines, config, ["<2de>", "<2fr>"]) for config in configs]
+
+
+@pytest.fixture
+def scripts(new_page: Callable[..., Any]) -> Iterator[Any]:
+    """A page in which the worker's modules can be called."""
+    page = new_page()
+    modules = script_text("tokenizer.js", read) + script_text("sentences.js", read)
+    page.add_script_tag(content=f"{modules}; globalThis.its = {{ Tokenizer, splitText, oneLine, sentencesOf }};")
+    yield page
+
+
+def random_texts(count: int) -> list[str]:
+    rng = random.Random(2)
+    letters = [*"abc XYZ.,;!?-'\"()  0129é\u0301ßøλждשनि日本、。\u00a0\u200d\t", "<2de>", " the", "😀", "ing", "\u3000"]
+    return STRANGE + ["".join(rng.choices(letters, k=rng.randint(1, 40))) for _ in range(count)]
+
+
+ENCODE = "([content, texts]) => { const t = new its.Tokenizer(content); return texts.map((text) => t.encode(text)); }"
+DECODE = """([content, ids]) => { const t = new its.Tokenizer(content);
+  return ids.map((one) => [t.decode(one), t.readable(one)]); }"""
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_ids_and_texts_are_those_of_the_library(scripts: Any, tokenizers: list[Tokenizer], which: int) -> None:
+    tokenizer, texts = tokenizers[which], random_texts(1500)
+    content = tokens_for_page(tokenizer, "here")
+    found = scripts.evaluate(ENCODE, [content, texts])
+    wanted = [tokenizer.backend.encode(text, add_special_tokens=False).ids for text in texts]
+    assert [t for t, a, b in zip(texts, found, wanted, strict=True) if a != b] == []
+    rng = random.Random(3)
+    ids = [*wanted, *([rng.randrange(tokenizer.vocab_size) for _ in range(8)] for _ in range(500))]
+    for one, (text, pieces) in zip(ids, scripts.evaluate(DECODE, [content, ids]), strict=True):
+        assert (text, pieces) == (tokenizer.decode(one), tokenizer.pieces(one))
+
+
+def test_texts_are_cleaned_and_cut_as_on_the_command_line(scripts: Any) -> None:
+    texts = ["One two. Three four five.", "日本。本日。x", "x" * 30, "a\x1cb", "😀 " * 20, *random_texts(300)]
+    cut = "(texts) => texts.map((text) => its.splitText(its.oneLine(text), (part) => Array.from(part).length < 9))"
+    assert scripts.evaluate(cut, texts) == [split_text(clean_text(text), lambda part: len(part) < 9) for text in texts]
+    assert scripts.evaluate("(texts) => texts.map(its.oneLine)", texts) == list(map(one_line, texts))
+
+
+def test_a_paragraph_is_cut_at_the_ends_of_sentences(scripts: Any) -> None:
+    text = 'He said: "No." Then (at last!) he went. 3.5 is a number.'
+    wanted = ['He said: "No."', "Then (at last!) he went.", "3.5 is a number."]
+    assert scripts.evaluate("(text) => its.sentencesOf(text).map((one) => one.trim())", text) == wanted

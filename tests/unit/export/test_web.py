@@ -1,0 +1,163 @@
+"""A page that translates: what it cannot hold is refused in a line; what it holds is what the library has packed."""
+
+import ctypes
+import gzip
+import json
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_families import write_tiny
+
+from sightline.checkpoint.folder import read_folder
+from sightline.config import DataConfig, DecodeConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+from sightline.export.run import export_model
+from sightline.export.web import page, wasm
+from sightline.export.web.memory import Image, layout
+from sightline.export.web.tokens import foreign_part, tokens_for_page
+from sightline.native import library as c
+from sightline.network.native_inference import NativeTransformer
+
+MakeModel = Callable[..., Path]
+NO_BINARIES = {"simd": b"simd", "relaxed": b"relaxed"}
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without a library, which would take a minute to compile."""
+    monkeypatch.setattr(page, "binaries", lambda: NO_BINARIES)
+
+
+def unpacked(packed: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """As assets/worker.js."""
+    whole = gzip.decompress(packed)
+    (length,) = struct.unpack("<I", whole[:4])
+    about, rest = json.loads(whole[4 : 4 + length]), whole[4 + length :]
+    return about, {name: rest[start : start + size] for name, (start, size) in about["parts"].items()}
+
+
+def test_a_page_is_one_file_that_asks_no_network(make_model: MakeModel, tmp_path: Path, no_compiler: None) -> None:
+    report = export_model(make_model(), "web", tmp_path / "<en> & de.html")
+    assert report.endswith("MB; open it in a browser, or send it to somebody")
+    text = (tmp_path / "<en> & de.html").read_text(encoding="utf-8")
+    assert "<title>&lt;en&gt; &amp; de</title>" in text
+    assert "default-src &#x27;none&#x27;" in text and "connect-src" not in text and "unsafe-inline" not in text
+    assert [path.name for path in tmp_path.iterdir()] == ["<en> & de.html"]
+
+
+@pytest.mark.parametrize("shape", [{}, {"d_model": 12}, {"positions": "learned", "max_len": 20}], ids=str)
+def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: dict[str, Any]) -> None:
+    network = NativeTransformer(read_folder(make_model(**shape)).network, "int8").network
+    image = Image(network, 20)
+    words = np.frombuffer(image.bytes, "<i4")
+    names = [name for name, _ in layout(c.Transformer)]
+    at = {name: words[image.model // 4 + i] for i, name in enumerate(names)}
+    assert (at["d_model"], at["n_encoder_layers"], at["n_decoder_layers"]) == (network.d_model, 2, 1)
+    linear = c.Linear.from_address(network.structure.output)
+    levels, copied = linear.depth * -(-linear.d_out // 16) * 16, words[at["output"] // 4 + 4]
+    assert image.bytes[copied : copied + levels] == ctypes.string_at(linear.levels, levels)
+    rows = np.frombuffer(image.bytes, "<f4")[at["source.rows"] // 4 :][: linear.d_out * -(-network.d_model // 8) * 8]
+    here = np.frombuffer(ctypes.string_at(network.structure.source.rows, 4 * len(rows)), "<f4")
+    assert np.array_equal(rows, here) and at["source.rows"] == at["target.rows"], "what is shared is there once"
+    assert all(
+        words[pointer // 4] % 64 == 0 and 0 < words[pointer // 4] < len(image.bytes) for pointer in image.pointers
+    )
+    assert len(image.pointers) == len(set(image.pointers))
+
+
+def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compiler: None) -> None:
+    path = make_model(positions="learned", max_len=40)
+    about, parts = unpacked(page.pack(read_folder(path)))
+    default = DecodeConfig()
+    assert about["options"]["beam_size"] == default.beam_size and about["options"]["pool"] == 1
+    assert about["lists"]["ends"] == [2] and about["lists"]["suppressed"] == [0, 1, 3]
+    assert (about["lengths"]["max_len"], about["lengths"]["positions"], about["lengths"]["longest_source"]) == (
+        40,
+        40,
+        40,
+    )
+    assert about["aligns"] == {"layer": 0, "head": -1, "later": 0}
+    assert parts["simd"] == b"simd" and len(parts["image"]) == about["parts"]["image"][1]
+
+
+def test_positions_reach_as_far_as_an_output_may() -> None:
+    assert page.lengths_of(DecodeConfig(max_source_length=30), 0)["positions"] == 2 * 30 + 50
+    assert page.lengths_of(DecodeConfig(max_length_factor=0.5, max_length_extra=1), 0)["positions"] == 256
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (DataConfig(subword="unigram"), "model is Unigram: only BPE"),
+        (DataConfig(normalization="nfkc", lowercase=True), ""),
+        (DataConfig(normalization="none"), ""),
+    ],
+    ids=["unigram", "nfkc", "none"],
+)
+def test_a_tokenizer_of_another_model_is_refused(config: DataConfig, why: str) -> None:
+    learned = Tokenizer.learn(["A dog runs."] * 3, DataConfig(**{**vars(config), "vocab_size": 300}), ["<2de>"])
+    if not why:
+        content = tokens_for_page(learned, "here")
+        assert (
+            content["declared"] == {str(learned.vocab_size - 1): "<2de>"} and content["lowercase"] == config.lowercase
+        )
+        assert content["forms"] == ([] if config.normalization == "none" else [config.normalization.upper()])
+        return
+    with pytest.raises(UserError, match=why):
+        tokens_for_page(learned, "here")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"decoder": None}, "decoder is none"),
+        ({"normalizer": {"type": "NFC"}}, "normalizer is none"),
+        ({"model": {"byte_fallback": True}}, "BPE has byte_fallback = True"),
+        ({"post_processor": {"type": "ByteLevel"}}, "post_processor is none"),
+        ({"added_tokens": [{"content": "<x>", "lstrip": True}]}, "token <x> is lstrip"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_part_that_the_page_does_not_know_is_named(change: dict[str, Any], why: str) -> None:
+    content = json.loads(Tokenizer.learn(["A dog."] * 3, DataConfig(vocab_size=300)).backend.to_str())
+    assert foreign_part(content) == ""
+    for name, value in change.items():
+        if name == "added_tokens":
+            content[name][0] |= value[0]
+        else:
+            content[name] = content[name] | value if name == "model" else value
+    assert foreign_part(content).startswith(why)
+
+
+def test_what_a_page_cannot_hold_is_refused_in_a_line(make_model: MakeModel, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    (tmp_path / "marian").mkdir()
+    write_tiny(tmp_path / "marian", "marian")
+    with pytest.raises(UserError, match=r"compiled library lacks a part of it \(fewer heads"):
+        export_model(make_model(n_kv_heads=1), "web", out)
+    with pytest.raises(UserError, match="does not know its tokenizer"):
+        export_model(tmp_path / "marian", "web", out)
+    with pytest.raises(UserError, match="--int8 and --text are for other formats"):
+        export_model(make_model(), "web", out, int8=True)
+    assert not out.exists()
+
+
+def test_without_a_compiler_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    with pytest.raises(UserError, match=r"needs a compiler: pip install 'sightline\[web\]'"):
+        wasm.binaries()
+
+
+def test_a_build_of_other_sources_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path))
+    (tmp_path / "library_simd_00000001.wasm").write_bytes(b"old")
+    wasm.path_of("relaxed").write_bytes(b"new")
+    assert wasm.binary("relaxed") == b"new"
+    assert not wasm.path_of("simd").is_file()
