@@ -208,6 +208,14 @@ def test_shortlist(cli: Cli, published: tuple[Path, list[str]], files: tuple[Pat
     assert all({*row["text"]} <= {*known, " "} for row in few)
     if "t5" not in published[0].name:
         assert translated(cli, published, files[0], "--shortlist", "--compute", "int8")
+    languages = [option.partition("=")[2] for option in published[1]]
+    model: Any = load_translator(published[0], "cpu").between(*languages)
+    greedy = {"shortlist": True, "beam_size": 1, "min_new_tokens": 9}
+    plain = model.translate(SOURCES[:1], **greedy)[0].text
+    at = plain[len(plain) // 2]
+    stopped = model.translate(SOURCES[:1], **greedy, stop=(at,))[0]  # which torch searches for
+    assert stopped.text == plain.partition(at)[0] != plain
+    assert len(stopped.pieces) < 9  # it has ended there
     ran = cli("evaluate", published[0], "--source", files[0], "--reference", files[1], "--shortlist", *published[1])
     assert ran.code == 0, ran.err
     once = translated(cli, published, files[0], "--shortlist", "--no-repeat-ngram", 1)  # which torch searches for
