@@ -140,6 +140,14 @@ def test_the_keyboard_and_names_suffice(opened: Opened) -> None:
     assert page.get_attribute("#output", "aria-live") == "polite"
 
 
+def test_a_translation_is_copied_line_by_line(opened: Opened) -> None:
+    page = opened(permissions=["clipboard-read", "clipboard-write"])
+    lines = translated(page, "A dog runs .\n\nZwei Männer reden .")
+    page.click("#copy")
+    page.wait_for_selector('#status:text-is("Copied.")')
+    assert page.evaluate("() => navigator.clipboard.readText()") == "\n".join(lines)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_is_cut_off_and_all_can_be_read(opened: Opened, width: int, scheme: str) -> None:

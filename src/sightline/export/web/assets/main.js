@@ -21,7 +21,7 @@ let units = [];
 let worker;
 /** @type {{columns: Columns, weights: any} | null} */
 let drawn = null;
-let [chosen, began] = [-1, 0];
+let [chosen, began, loaded] = [-1, 0, false];
 
 /** Another worker with the model: also how to stop one, which hears nothing while it computes. */
 function begin() {
@@ -35,6 +35,7 @@ function begin() {
 /** @type {Record<string, (message: any) => void>} */
 const HEARD = {
   ready() {
+    loaded = true;
     if (!output.childElementCount) say("Ready.");
     busy(false);
   },
@@ -80,8 +81,7 @@ function say(text) {
 function fail(why) {
   say(`It did not work: ${why}.`);
   status.classList.add("error");
-  output.setAttribute("aria-busy", "false");
-  stop.disabled = true;
+  if (loaded) busy(false);
 }
 
 /** @param {boolean} now */
@@ -166,8 +166,12 @@ form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDe
 stop.addEventListener("click", halt);
 copy.addEventListener("click", async () => {
   const lines = [...output.children].map((line) => line.textContent);
-  await navigator.clipboard.writeText(lines.join("\n"));
-  say("Copied.");
+  try {
+    await navigator.clipboard.writeText(lines.join("\n"));
+    say("Copied.");
+  } catch {
+    say("This browser lets no page copy: select the text.");
+  }
 });
 addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translate();

@@ -1,0 +1,175 @@
+"""The page of `sightline export --to web` in Chromium beside the command line's own translation, in words a second.
+
+    python benchmarks/web.py MODEL --source FILE [--limit 500] [--turns 3] [--cores N]
+
+Contenders take turns over the same sentences with the model's own settings in int8: the page with either build of the
+library, and `translate` here, a batch at a time and, as the page does, one sentence at a time. Seconds are processor
+time, of this process or of the page's worker (without V8's compiler, which has threads of its own), as Linux counts
+them. All must write the same texts. Writes `results/web_*`.
+"""
+
+import argparse
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import machine
+from turns import spread, take_turns
+
+import sightline
+from sightline.checkpoint.folder import read_folder
+from sightline.export.web import page, wasm
+
+WORKER = "DedicatedWorker"  # what Chromium calls the thread
+TICKS = os.sysconf("SC_CLK_TCK")
+CHROMIUM = "/usr/bin/chromium"
+TOLD = "(node, text) => { node.value = text; node.form.requestSubmit(); }"
+READ = "(nodes) => nodes.map((node) => node.textContent)"
+
+
+def main() -> None:
+    """Measure and write."""
+    options = arguments()
+    threads = machine.prepare(options)
+    lines = Path(options.source).read_text(encoding="utf-8").splitlines()[: options.limit]
+    about = machine.description(1) | {"cores": threads}
+    written: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        pages = write_pages(options.model, Path(folder))
+        size = pages["relaxed"].stat().st_size
+        with opened(pages) as tabs:
+            contenders: dict[str, Callable[[int], float]] = {
+                f"page, {build}": functools.partial(in_page, tab, lines, written, build) for build, tab in tabs.items()
+            }
+            contenders |= here(options.model, lines, written)
+            seconds = take_turns(contenders, options.turns, warm_up=1)
+    texts = {name: found == written["batches"] for name, found in written.items()}
+    words = sum(len(line.split()) for line in lines)
+    rates = {name: [words / second for second in found] for name, found in seconds.items()}
+    rows = [[name, spread(found)] for name, found in rates.items()]
+    says = f"{words} words in {len(lines)} lines; the page has {size / 1e6:.1f} MB. Same texts: {all(texts.values())}."
+    about["versions"] |= {"chromium": tabs.versions[0]}
+    sections = [says, machine.table(["contender", "words/s (quartiles)"], rows)]
+    data = {"seconds": seconds, "words": words, "bytes": size, "same": texts}
+    machine.write_result(machine.result_path("web"), "A page that translates, in Chromium", about, sections, data)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--limit", type=int, default=500)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--cores", type=int, nargs="+", help="keep to these cores")
+    parser.set_defaults(clock="cpu")
+    return parser.parse_args()
+
+
+def write_pages(model: str, folder: Path) -> dict[str, Path]:
+    """The page, and the same as a browser without relaxed SIMD takes it."""
+    made, binaries = {}, wasm.binaries()
+    for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
+        page.binaries = lambda relaxed=relaxed: binaries | {"relaxed": relaxed}
+        made[build] = folder / f"{build}.html"
+        page.write(read_folder(model), made[build], build)
+    return made
+
+
+class opened:
+    """A browser with both pages, in a process for each."""
+
+    def __init__(self, pages: dict[str, Path]) -> None:
+        self.pages = pages
+        self.versions: list[str] = []
+
+    def __enter__(self) -> Any:
+        from playwright.sync_api import sync_playwright
+
+        self.playwright = sync_playwright().start()
+        self.browsers = {}
+        for build, path in self.pages.items():
+            browser = self.playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            self.browsers[build] = (browser, browser.new_page())
+            self.browsers[build][1].goto(path.as_uri())
+            self.browsers[build][1].wait_for_selector("#translate:not([disabled])", timeout=120_000)
+            self.versions.append(browser.version)
+        return self
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Builds and their pages."""
+        return ((build, tab) for build, (_, tab) in self.browsers.items())
+
+    def __exit__(self, *_: object) -> None:
+        for browser, _ in self.browsers.values():
+            browser.close()
+        self.playwright.stop()
+
+
+def in_page(tab: Any, lines: Sequence[str], written: dict[str, list[str]], build: str, turn: int) -> float:
+    """Seconds of all workers while this page translates; the other's has nothing to do."""
+    before = worker_seconds()
+    tab.eval_on_selector("#source", TOLD, "\n".join(lines))
+    tab.wait_for_selector('#output[aria-busy="false"]:not(:empty)', state="attached", timeout=600_000)
+    seconds = worker_seconds() - before
+    written[build] = tab.eval_on_selector_all("#output p", READ)
+    return seconds
+
+
+def here(model: str, lines: Sequence[str], written: dict[str, list[str]]) -> dict[str, Callable[[int], float]]:
+    """The same translated in this process."""
+    loaded = sightline.load(model, "cpu")
+
+    def timed(name: str, work: Callable[[], list[Any]]) -> Callable[[int], float]:
+        def run(turn: int) -> float:
+            started = machine.now()
+            found = work()
+            written[name] = [translation.text for translation in found]
+            return machine.now() - started
+
+        return run
+
+    def one_by_one() -> list[Any]:
+        return [loaded.translate([line], compute="int8")[0] for line in lines]
+
+    return {
+        "translate, batches": timed("batches", lambda: loaded.translate(list(lines), compute="int8")),
+        "translate, one sentence at a time": timed("one by one", one_by_one),
+    }
+
+
+def worker_seconds() -> float:
+    """Processor time of the workers' threads of browsers that this process has started."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return sum(ticks for process in parents if descends(process, parents) for ticks in worker_ticks(process)) / TICKS
+
+
+def descends(process: int, parents: dict[int, int]) -> bool:
+    """Whether this process is among a process's ancestors.
+
+    >>> descends(os.getpid(), {})
+    True
+    """
+    while process and process != os.getpid():
+        process = parents.get(process, 0)
+    return process == os.getpid()
+
+
+def worker_ticks(process: int) -> Iterator[int]:
+    """Of each worker's thread in a process."""
+    for task in Path(f"/proc/{process}/task").glob("*/stat"):
+        name, _, rest = task.read_text().partition("(")[2].rpartition(")")
+        if name.startswith(WORKER):
+            yield sum(map(int, rest.split()[11:13]))
+
+
+if __name__ == "__main__":
+    main()
