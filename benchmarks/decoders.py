@@ -67,21 +67,17 @@ def candidate_table(model_directory: Path, tokenizer: Tokenizer) -> CandidateTab
 
 
 def has_compute() -> bool:
-    """Whether our package can prepare a model for inference; else the simple search is measured."""
-    try:
-        import sightline.network.inference  # noqa: F401  # type: ignore[import-not-found]
-    except ImportError:
-        return False
-    return True
+    """Whether the compiled library is here; else the search with torch is measured, in float32 throughout."""
+    from sightline.native.library import library
+
+    return library() is not None
 
 
 def prepare(network: Transformer, compute: str) -> Any:
-    """The network prepared for inference."""
-    if not has_compute():
-        return network.eval()
-    from sightline.network.inference import prepare_for_inference  # type: ignore[import-not-found]
+    """What decodes: the compiled library where it is here."""
+    from sightline.network.prepared import prepare_for_inference
 
-    return prepare_for_inference(network.eval(), compute)
+    return prepare_for_inference(network.eval(), compute if has_compute() else "float32")
 
 
 def our_settings(config: DecodeConfig, job: Job) -> DecodeConfig:

@@ -52,9 +52,8 @@ class TrainedTranslator(PairVerbs, TranslationVerbs):
             folder.tokenizer,
             self.config.decode,
             longest_sequence(self.config.model),
-            lambda compute: self._forms(compute),
+            lambda compute: self._trained.searcher(compute) or self._forms(compute),
             cache(self._read_shortlist),
-            self._trained.searcher,
         )
         super().__init__(translator, [folder.path], folder.device, is_for_library(self.config.model))
 

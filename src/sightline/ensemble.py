@@ -37,13 +37,12 @@ class Ensemble(TranslationVerbs):
         own = self._translators[0]
         limits = [each.max_len for each in self._translators if each.max_len]
         translator = Translator(
-            lambda: self._form("float32"),
+            lambda: self._members([each.model for each in self._translators]),
             own.tokenizer,
             own.config,
             min(limits, default=None),
             self._form,
             own.shortlist,
-            self._searcher,
         )
         paths = [model.path for model in models]
         super().__init__(translator, paths, first._device, all(model._for_library for model in models))
@@ -52,16 +51,19 @@ class Ensemble(TranslationVerbs):
     def _changed(self) -> bool:
         return any(model._changed for model in self.models)
 
-    def _form(self, compute: str) -> EncoderDecoder:
+    def _form(self, compute: str) -> EncoderDecoder | OwnSearch:
+        """The compiled library, where it has all models."""
+        forms: list[Any] = [each.form(DecodeConfig(compute=compute)) for each in self._translators]
+        if all(isinstance(form, CompiledNetwork) for form in forms):
+            return CompiledEnsemble(tuple(forms))
+        pairs = zip(forms, self._translators, strict=True)
+        return self._members([each.model if isinstance(form, CompiledNetwork) else form for form, each in pairs])
+
+    @staticmethod
+    def _members(models: Sequence[Any]) -> EncoderDecoder:
         from sightline.decode.ensemble import AveragedNetworks  # needs torch
 
-        return AveragedNetworks([each.form(DecodeConfig(compute=compute)) for each in self._translators])
-
-    def _searcher(self, compute: str) -> OwnSearch | None:
-        """The compiled library, where it has all models."""
-        found: list[Any] = [each.searcher(DecodeConfig(compute=compute)) for each in self._translators]
-        networks = [getattr(searcher, "network", searcher) for searcher in found]  # also behind a form for torch
-        return CompiledEnsemble(tuple(networks)) if all(isinstance(n, CompiledNetwork) for n in networks) else None
+        return AveragedNetworks(models)
 
     def __getattr__(self, name: str) -> Any:
         raise Unable(f"an ensemble has no '{name}': ask one of its `models`")

@@ -12,7 +12,7 @@ from sightline.checkpoint.compiled import COMPUTES, described
 from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import Draft
-from sightline.decode.engine import is_plain, usable_cores
+from sightline.decode.engine import usable_cores
 from sightline.decode.translator import Translation, Translator, override
 from sightline.errors import UserError
 from sightline.model import Model
@@ -119,7 +119,7 @@ class TranslationVerbs(Model):
 
     def _translates_in_threads(self, overrides: Mapping[str, Any]) -> bool:
         config = override(self.decode_config, dict(overrides))
-        return is_plain(config) and config.compute in COMPUTES and self._for_library
+        return config.compute in COMPUTES and self._for_library
 
     def stream(self, text: str, prefix: str = "", draft: Draft | str = "", **overrides: Any) -> Iterator[str]:
         """The greedy translation of one text, handed over piece by piece while it is being written.

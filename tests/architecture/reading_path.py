@@ -25,7 +25,6 @@ ASKED_FOR = (
     "sightline.checkpoint.hub",
     "sightline.checkpoint.layout",
     "sightline.families.sightline",
-    "sightline.network.inference",
     "sightline.network.parameters",
     "sightline.tasks.translation",
 )

@@ -23,7 +23,7 @@ from sightline.generation.settings import GenerationSettings
 from sightline.generation.text import perplexity, stream_on, write_on
 from sightline.generation.transcribe import Marks, hear
 from sightline.native.library import library
-from sightline.network.native_inference import NativeTransformer
+from sightline.native.network import CompiledNetwork
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -82,7 +82,7 @@ class Pair:
         if not self.compute:
             return self.ours.network
         form = self.ours.forms(self.compute)
-        assert isinstance(form, NativeTransformer)
+        assert isinstance(form, CompiledNetwork)
         return form
 
     @property

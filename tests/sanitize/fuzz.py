@@ -12,9 +12,9 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from safetensors.numpy import save_file
 
 from sightline.checkpoint import compiled, trained
 from sightline.config import ModelConfig
+from sightline.decode.candidates import Candidates
 from sightline.decode.contract import SearchOptions
+from sightline.decode.engine import Bounds
 from sightline.errors import UserError
 from sightline.native import library as c
 from sightline.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Linear, Shape
@@ -160,6 +162,12 @@ def options(draw: Draw, vocab: int, wrong: bool) -> SearchOptions:
         ending=ENDINGS[whole(draw, 0, 3)] if not (wrong and chance(draw, 0.1)) else "never",
         forced_end=forced_end,
         end_at=whole(draw, 0, 12) if forced_end is not None else 0,
+        no_repeat_ngram=whole(draw, -wrong, 3) if chance(draw, 0.3) else 0,
+        start_counts=chance(draw, 0.5),
+        temperature=float(draw.random() * 3) + 1e-3 * (not wrong),
+        top_k=whole(draw, -wrong, 9) if chance(draw, 0.5) else 0,
+        top_p=1 - float(draw.random()) if chance(draw, 0.5) else 1.0,
+        seed=whole(draw, -(2**63), 2**63 - 1),
     )
 
 
@@ -171,14 +179,24 @@ def limits(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Any:
     for row in prefix:
         given = whole(draw, 0, len(row))
         row[:given] = ids(draw, given, vocab, wrong and chance(draw, 0.3))
-    return SimpleNamespace(min_length=draw.integers(0, 6, number), max_length=longest, prefix=prefix)
+    streams = draw.integers(-(2**63), 2**63, number) if chance(draw, 0.3) else None
+    return Bounds(draw.integers(0, 6, number), longest, prefix, streams)
 
 
-def shortlist(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Any:
-    """Some pieces, places among which are then meant everywhere."""
+def shortlist(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Candidates:
+    """Some pieces."""
     number = whole(draw, 1, vocab)
     some = np.sort(draw.permutation(vocab)[:number]) + (wrong and chance(draw, 0.3))
-    return SimpleNamespace(ids=some, allowed=draw.random((sentences, number + (wrong and chance(draw, 0.3)))) < 0.8)
+    return Candidates(some, draw.random((sentences, number + (wrong and chance(draw, 0.3)))) < 0.8)
+
+
+def offered(few: Candidates, bounds: Bounds, settings: SearchOptions) -> tuple[Bounds, SearchOptions]:
+    """The same where what outputs have to have is on the shortlist."""
+    some = few.ids
+    bos_id, end = int(some[settings.bos_id % len(some)]), settings.forced_end
+    forced_end = None if end is None else int(some[end % len(some)])
+    prefix = np.where(bounds.prefix < 0, bounds.prefix, some[bounds.prefix % len(some)])
+    return replace(bounds, prefix=prefix), replace(settings, bos_id=bos_id, forced_end=forced_end)
 
 
 def search(draw: Draw, members: list[CompiledNetwork], wrong: bool) -> None:
@@ -188,14 +206,29 @@ def search(draw: Draw, members: list[CompiledNetwork], wrong: bool) -> None:
     sentences = whole(draw, 1 - spoil[0], 6)
     sources = [ids(draw, whole(draw, 1, 12), src, spoil[0] and chance(draw, 0.3)) for _ in range(sentences)]
     few = shortlist(draw, sentences, tgt, spoil[1]) if chance(draw, 0.3) else None
-    vocab = tgt if few is None else len(few.ids)
-    bounds, settings = limits(draw, sentences, vocab, spoil[2]), options(draw, vocab, spoil[3])
-    found = CompiledEnsemble(tuple(members)).search(sources, bounds, settings, few)
+    bounds, settings = limits(draw, sentences, tgt, spoil[2]), options(draw, tgt, spoil[3])
+    if few is not None and not (wrong and chance(draw, 0.3)):
+        bounds, settings = offered(few, bounds, settings)
+    if sentences == 1 and chance(draw, 0.7) and (bounds.streams is None or settings.n_best == 1):
+        found = advanced(
+            draw, CompiledEnsemble(tuple(members)).begin(sources, bounds, settings, few), tgt, settings, few, wrong
+        )
+    else:
+        found = CompiledEnsemble(tuple(members)).search(sources, bounds, settings, few)
     assert len(found) == sentences, "as many as there were"
+    may = range(tgt) if few is None else set(few.ids.tolist())
     for hypotheses, longest in zip(found, bounds.max_length, strict=True):
         for one in hypotheses:
-            in_bounds = len(one.tokens) <= longest and all(0 <= token < vocab for token in one.tokens)
+            in_bounds = len(one.tokens) <= longest and all(token in may for token in one.tokens)
             check(in_bounds and len(hypotheses) <= settings.n_best, "an answer beyond its bounds")
+
+
+def advanced(draw: Draw, begun: Any, vocab: int, settings: SearchOptions, few: Any, wrong: bool) -> Any:
+    """A search a step at a time, with guesses where they may be given."""
+    guessing = few is None and (settings.beam_size == 1 or wrong)
+    while begun.advance(ids(draw, whole(draw, 0, 30) if guessing else 0, vocab, wrong and chance(draw, 0.2))):
+        pass
+    return begun.found()
 
 
 def steps(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:

@@ -8,7 +8,7 @@ import torch
 
 import sightline
 from sightline.native.library import library
-from sightline.network.native_inference import foreign
+from sightline.network.compiled import foreign
 
 MODERN = {"norm": "rms", "norm_position": "pre", "activation": "silu", "gated": True, "biases": False}
 SMALL = {"d_model": 32, "d_ff": 40, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2}

@@ -23,7 +23,7 @@ from sightline.families.sightline import axes
 from sightline.native.library import library
 from sightline.network import build as builder
 from sightline.network.axes import NetworkConfig
-from sightline.network.native_inference import foreign
+from sightline.network.compiled import foreign
 from sightline.training.packed import can_pack
 
 SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}

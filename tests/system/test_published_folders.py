@@ -218,7 +218,7 @@ def test_shortlist(cli: Cli, published: tuple[Path, list[str]], files: tuple[Pat
     assert len(stopped.pieces) < 9  # it has ended there
     ran = cli("evaluate", published[0], "--source", files[0], "--reference", files[1], "--shortlist", *published[1])
     assert ran.code == 0, ran.err
-    once = translated(cli, published, files[0], "--shortlist", "--no-repeat-ngram", 1)  # which torch searches for
+    once = translated(cli, published, files[0], "--shortlist", "--no-repeat-ngram", 1)
     assert all(len({*row["pieces"]}) == len(row["pieces"]) and {*row["text"]} <= {*known, " "} for row in once)
     drawn = translated(cli, published, files[0], "--shortlist", "--sample", "--temperature", 3)
     assert all({*row["text"]} <= {*known, " "} for row in drawn)

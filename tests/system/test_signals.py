@@ -20,12 +20,12 @@ import torch
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.engine import decode_tokens
 from sightline.families.sightline import build_model
-from sightline.network.native_inference import NativeTransformer
+from sightline.network.compiled import packed
 
 threads, compute = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(threads)
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
-model = NativeTransformer(build_model(ModelConfig(**shape)), compute)
+model = packed(build_model(ModelConfig(**shape)), compute)
 sources = [[5] * 20] * 150
 config = DecodeConfig(beam_size=4, min_length_factor=90.0, max_length_factor=100.0, batch_tokens=15000 // threads)
 print("begin", flush=True)

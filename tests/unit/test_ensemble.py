@@ -99,7 +99,7 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
     compiled = library() is not None and "lstm" not in names
     assert ensemble.engine == (described() if compiled else "torch")
     assert ensemble.decode_config == sightline.load(folders / names[0], "cpu").decode_config
-    own = ensemble._translator.searcher(ensemble.decode_config)
+    own = ensemble._translator.form(ensemble.decode_config)
     assert isinstance(own, CompiledEnsemble) == compiled
     sources = [TOKENIZER.encode(text) for text in TEXTS]
     for settings in SEARCHES:
@@ -127,7 +127,7 @@ def test_it_stays_in_the_library_when_torch_is_there_anyway(folders: Path) -> No
     ensemble = load(folders, "a", "b")
     before = ensemble.translate(TEXTS)
     assert ensemble.models[1].network is not None
-    own = ensemble._translator.searcher(ensemble.decode_config)
+    own = ensemble._translator.form(ensemble.decode_config)
     assert isinstance(own, CompiledEnsemble) == (library() is not None)
     assert pieces(ensemble.translate(TEXTS)) == pieces(before)
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """From the arrays of a model directory to a Transformer of the compiled library, without a module of torch.
 
-`network/native_inference.py` does the same for a Transformer that torch has already. Not here: reading files
+`network/compiled.py` does the same for a Transformer that torch has already. Not here: reading files
 (`trained`), and what the library does (`native`).
 """
 

@@ -5,7 +5,7 @@ probability the model gave it, so that scores stay those of the model. Not here:
 (`search`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TypeVar
 
@@ -25,16 +25,19 @@ class Limits:
     min_length: Int[Tensor, " rows"]
     max_length: Int[Tensor, " rows"]  # at least 1
     prefix: Int[Tensor, "rows prefix_len"]  # FREE right of a row's own prefix
+    barred: Bool[Tensor, "rows vocab"] | None = None  # what is not on a row's shortlist
 
     def repeat(self, times: int) -> "Limits":
         """Each row `times` times in succession: one for each beam of a sentence."""
-        if times == 1:
-            return self
-        return Limits(*(getattr(self, field.name).repeat_interleave(times, 0) for field in fields(self)))
+        return self if times == 1 else self._each(lambda of_rows: of_rows.repeat_interleave(times, 0))
 
     def to(self, device: torch.device) -> "Limits":
         """The same on another device."""
-        return Limits(*(getattr(self, field.name).to(device) for field in fields(self)))
+        return self._each(lambda of_rows: of_rows.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Limits":
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(value) for name, value in values.items() if value is not None})
 
 
 def take(record: Record, rows: Int[Tensor, " kept"]) -> Record:
@@ -45,6 +48,8 @@ def take(record: Record, rows: Int[Tensor, " kept"]) -> Record:
 
 
 def _take_value(value: object, rows: Tensor) -> object:
+    if value is None:
+        return None
     return value.index_select(0, rows) if isinstance(value, Tensor) else take(value, rows)
 
 

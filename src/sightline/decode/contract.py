@@ -29,7 +29,7 @@ class SpecialIds:
 class SearchOptions:
     """How to search, in ids, apart from the bounds of each sentence: for the search with torch and for that in C.
 
-    C has no sampling, no `no_repeat_ngram`, no `rules` and no `stop`.
+    C has no `rules` and no `stop`, which are functions of Python.
     """
 
     beam_size: int = 4  # 1 = greedy
@@ -49,6 +49,7 @@ class SearchOptions:
     top_p: float = 1.0  # only the smallest set of tokens with this mass (arXiv:1904.09751), 0 < p <= 1
     seed: int = 1
     no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
+    start_counts: bool = False  # whether `bos_id` is part of n-grams; C alone asks, with torch that is one of `rules`
     rules: tuple[Rule, ...] = ()  # further constraints, in their order
     stop: Stop | None = None
 
@@ -71,6 +72,17 @@ class Hypothesis:
     score: float  # log_prob / length penalty: what hypotheses are ranked by
     log_prob: float  # natural log of the probability the model gives this output
     token_log_probs: list[float]  # of each token, and of the end mark if there is one; they sum to log_prob
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """One of the best continuations of the living hypotheses of one sentence by a token."""
+
+    token: int
+    parent: int  # which living hypothesis it continues, the best being 0
+    ended: int  # 1: by an end mark or by having reached the longest length; 0: it may live on
+    log_prob: float  # of the hypothesis
+    token_log_prob: float
 
 
 @runtime_checkable
@@ -104,14 +116,38 @@ class OwnSearch(Protocol):
     """A model that can search by itself, in several threads at once, and finds what `search.beam_search` does.
 
     `search(sources, limits, options, few, stop)` is given sources with their end marks, `engine.Bounds`,
-    `SearchOptions` and `candidates.Candidates` or None. It gives hypotheses for each source, best first, or raises a
-    `MemoryError` for sources that are too many, and any other error within a tenth of a second after `stop`, an array
-    of one number in int32, came to hold another one than 0: somebody has pressed Ctrl-C.
+    `SearchOptions` and `candidates.Candidates` or None. It draws where the bounds have `streams`. It gives hypotheses
+    for each source, best first, or raises a `MemoryError` for sources that are too many, and any other error within a
+    tenth of a second after `stop`, an array of one number in int32, came to hold another one than 0: somebody has
+    pressed Ctrl-C. `begin` is the same for whoever wants to see each step of it, for one source.
     """
 
     def search(
         self, sources: Any, limits: Any, options: SearchOptions, few: Any, stop: Any = None
     ) -> list[list[Hypothesis]]: ...
+    def begin(
+        self, sources: Any, limits: Any, options: SearchOptions, few: Any, stop: Any = None
+    ) -> "SearchInSteps": ...
+
+
+@runtime_checkable
+class SearchInSteps(Protocol):
+    """A search between two steps."""
+
+    def advance(self, guesses: Sequence[int] = ()) -> list[list[Continuation]]:
+        """What the next step ranked, best first; no step where the search is over.
+
+        Greedy search takes `guesses` of what follows: as many steps as they are right, and one.
+        """
+        ...
+
+    def found(self) -> list[list[Hypothesis]]:
+        """What has ended so far."""
+        ...
+
+
+# Is shown what each step ranks, best first, before the best live on.
+Look = Callable[[list[Continuation]], None]
 
 
 # For one sentence: from what is written, and how many pieces are wanted, to as many or fewer that may follow.

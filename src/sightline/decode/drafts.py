@@ -6,10 +6,11 @@ A draft may guess as badly as it likes: it costs time, never a word of the outpu
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from sightline.decode.contract import EncoderDecoder, Guess, SpecialIds
+from sightline.decode.contract import EncoderDecoder, Guess, OwnSearch, SpecialIds
 from sightline.decode.ranking import highest
 from sightline.decode.speculative import cannot_step_back
 from sightline.decode.steps import pad_sources
@@ -70,32 +71,74 @@ class MemoryDraft:
 class ModelDraft:
     """The greedy output of a smaller model with the same tokenizer."""
 
-    def __init__(self, model: EncoderDecoder, special: SpecialIds) -> None:
+    def __init__(self, model: EncoderDecoder | OwnSearch, special: SpecialIds) -> None:
         self.model = model
         self.special = special
 
-    @torch.inference_mode()
     def start(self, source: Sequence[int]) -> Guess:
         """Guesses of the model for this source."""
-        model, special = self.model, self.special
-        device = next(model.parameters()).device
-        src, src_mask = (x.to(device) for x in pad_sources([source], special))
-        cache = model.start_cache(model.encode(src, src_mask), src_mask)
-        if not hasattr(cache, "truncate"):
-            raise cannot_step_back()
+        special = self.special
+        output = _output(self.model, source, special)
 
-        @torch.inference_mode()
         def guess(written: Sequence[int], count: int) -> Sequence[int]:
-            cache.truncate(min(cache.length, len(written)))  # of what was guessed, keep what was right
+            output.truncate(min(output.length, len(written)))  # of what was guessed, keep what was right
             fed = [special.bos_id, *written]
             guesses: list[int] = []
             while len(guesses) < count and (not guesses or guesses[-1] != special.eos_id):
-                new = torch.tensor([[*fed, *guesses][cache.length :]], device=device)
-                hidden = model.decode(new, cache.memory, src_mask, cache)
-                guesses.append(int(highest(model.logits(hidden[:, -1]).float())))
+                guesses.append(output.feed([*fed, *guesses][output.length :]))
             return guesses
 
         return guess
+
+
+@runtime_checkable
+class Drafting(Protocol):
+    """What a model writes for one source: it is told piece by piece, and takes pieces back."""
+
+    @property
+    def length(self) -> int: ...  # pieces that it has read
+    def feed(self, tokens: Sequence[int]) -> int: ...  # what is likeliest after these, which stand behind the others
+    def truncate(self, length: int) -> None: ...
+
+
+@runtime_checkable
+class Reads(Protocol):
+    """A model of the compiled library: what it writes for a source with its end mark."""
+
+    def read(self, source: Sequence[int]) -> Drafting: ...
+
+
+class StepByStep:
+    """An `Drafting` of a model of torch."""
+
+    def __init__(self, model: Any, source: Sequence[int], special: SpecialIds) -> None:
+        self._model, self._device = model, next(iter(model.parameters())).device
+        with torch.inference_mode():
+            src, src_mask = (x.to(self._device) for x in pad_sources([source], special))
+            self._cache = model.start_cache(model.encode(src, src_mask), src_mask)
+        if not hasattr(self._cache, "truncate"):
+            raise cannot_step_back()
+
+    @property
+    def length(self) -> int:
+        """As `Drafting.length`."""
+        return self._cache.length
+
+    def truncate(self, length: int) -> None:
+        """As `Drafting.truncate`."""
+        self._cache.truncate(length)
+
+    @torch.inference_mode()
+    def feed(self, tokens: Sequence[int]) -> int:
+        """As `Drafting.feed`."""
+        cache, new = self._cache, torch.tensor([list(tokens)], device=self._device)
+        hidden = self._model.decode(new, cache.memory, cache.src_mask, cache)
+        return int(highest(self._model.logits(hidden[:, -1]).float()))
+
+
+def _output(model: Any, source: Sequence[int], special: SpecialIds) -> Drafting:
+    own = isinstance(model, Reads)
+    return model.read([*source, special.eos_id]) if own else StepByStep(model, source, special)
 
 
 def continuation(text: Sequence[int], written: Sequence[int], count: int) -> Sequence[int]:

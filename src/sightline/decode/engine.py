@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,18 +20,19 @@ from numpy.typing import NDArray
 
 from sightline.config import DecodeConfig, check_values
 from sightline.decode.candidates import Candidates, CandidateTable
-from sightline.decode.contract import FREE, EncoderDecoder, Hypothesis, OwnSearch, SearchOptions, SpecialIds
+from sightline.decode.contract import (
+    FREE,
+    Continuation,
+    EncoderDecoder,
+    Hypothesis,
+    Look,
+    OwnSearch,
+    SearchInSteps,
+    SearchOptions,
+    SpecialIds,
+)
 from sightline.errors import UserError
 
-# Settings that a model's own search obeys, or that are done around it. Any other asks for steps: also one added later.
-PLAIN = frozenset(
-    {
-        *("beam_size", "length_penalty", "n_best"),  # `search_options`
-        *("max_length_factor", "max_length_extra", "min_length_factor"),  # `bounds`
-        *("batch_tokens", "max_source_length", "shortlist", "draft_length", "compute"),  # not the search's affair
-        *("temperature", "top_k", "top_p", "seed"),  # of `sample`, without which nobody reads them
-    }
-)
 LEAST_SHARE = 512  # of `batch_tokens` for each thread: fewer rows would leave the products waiting for their weights
 
 
@@ -57,6 +58,7 @@ class Bounds:
     min_length: NDArray[np.int64]  # (sentences,)
     max_length: NDArray[np.int64]  # (sentences,), at least 1
     prefix: NDArray[np.int64]  # (sentences, prefix_len); FREE right of a sentence's own prefix
+    streams: NDArray[np.int64] | None = None  # (sentences,), numbers of their random streams; None: nothing is drawn
 
 
 def check_decoding(config: DecodeConfig) -> None:
@@ -67,11 +69,6 @@ def check_decoding(config: DecodeConfig) -> None:
             f"decode.n_best = {config.n_best} is more than decode.beam_size = {config.beam_size}: "
             "ask for fewer or search with a wider beam"
         )
-
-
-def is_plain(config: DecodeConfig) -> bool:
-    """Whether these settings ask for no more than a model's own search can do."""
-    return all(getattr(config, own.name) == own.default for own in fields(config) if own.name not in PLAIN)
 
 
 def decode_tokens(
@@ -89,8 +86,7 @@ def decode_tokens(
     depend on the other sources, but for the rounding of padded matrix products.
 
     Args:
-        model: is put into evaluation mode for the time being. One that only searches by itself is for settings that
-            `is_plain`.
+        model: searches by itself, or is put into evaluation mode for the time being.
         sources: token ids without start or end mark; the end mark is added here.
         config: how to search. Lengths relate to the source with its end mark.
         special: the ids of start, end, padding and unknown.
@@ -106,8 +102,7 @@ def decode_tokens(
     special = special or SpecialIds()
     prefixes = prefixes if prefixes is not None else [()] * len(sources)
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in sources]
-    own = isinstance(model, OwnSearch) and is_plain(config)
-    run = _by_model if own else _by_steps
+    run = _by_model if isinstance(model, OwnSearch) else _by_steps
     with closing(run(model, sources, prefixes, config, special, max_len, shortlist)) as finished:
         for batch, results in finished:
             for i, hypotheses in zip(batch, results, strict=True):
@@ -139,17 +134,65 @@ def _by_model(
     stop = np.zeros(1, np.int32)
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
-        ended, forced = [[*sources[i], special.eos_id] for i in batch], [prefixes[i] for i in batch]
-        limits = bounds([len(source) for source in ended], forced, config, max_len)
-        few, places = None, special
-        if shortlist is not None:
-            few = shortlist.candidates(ended, forced, astuple(special))
-            limits, places = replace(limits, prefix=few.places(limits.prefix)), special_places(special, few)
-        return with_ids(model.search(ended, limits, search_options(config, places), few, stop), few)
+        chosen, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
+        return model.search(*_asked(chosen, forced, config, special, max_len, shortlist), stop)
 
     share = max(min(config.batch_tokens, LEAST_SHARE), config.batch_tokens // usable_threads())
     waiting = list(batches([len(source) for source in sources], replace(config, batch_tokens=share)))
     yield from in_threads(decode, waiting, stop, less_memory(config))
+
+
+def begin(
+    model: OwnSearch,
+    source: Sequence[int],
+    prefix: Sequence[int],
+    config: DecodeConfig,
+    special: SpecialIds,
+    max_len: int | None,
+    shortlist: CandidateTable | None = None,
+) -> SearchInSteps:
+    """The search of a single source before its first step; arguments as `decode_tokens`."""
+    return model.begin(*_asked([source], [prefix], config, special, max_len, shortlist))
+
+
+def watch(search: SearchInSteps, look: Look) -> Hypothesis:
+    """The best of what a search finds, while `look` is shown each step."""
+    while steps := search.advance():
+        look(steps[0])
+    (ranked,) = search.found()
+    if not (ranked and math.isfinite(ranked[0].log_prob)):
+        raise not_finite()
+    return ranked[0]
+
+
+def written_in(search: SearchInSteps) -> Iterator[Continuation]:
+    """What a greedy search writes, or one that draws, step by step."""
+    while steps := search.advance():
+        yield certain(steps[0])
+
+
+def certain(ranked: list[Continuation]) -> Continuation:
+    """The only continuation there is in greedy search; a `UserError` where that is none or no number."""
+    if not (ranked and math.isfinite(ranked[0].token_log_prob)):
+        raise not_finite()
+    return ranked[0]
+
+
+def _asked(
+    sources: Sequence[Sequence[int]],
+    prefixes: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    special: SpecialIds,
+    max_len: int | None,
+    shortlist: CandidateTable | None,
+) -> tuple[Any, Bounds, SearchOptions, Candidates | None]:
+    """What a model's own search is asked."""
+    ended = [[*source, special.eos_id] for source in sources]
+    limits = bounds([len(source) for source in ended], prefixes, config, max_len)
+    if config.sample:
+        limits = replace(limits, streams=np.array([random_stream(source) for source in sources], np.int64))
+    few = None if shortlist is None else shortlist.candidates(ended, prefixes, astuple(special))
+    return ended, limits, search_options(config, special), few
 
 
 def in_threads(decode: Decode, waiting: list[list[int]], stop: NDArray[np.int32], way_out: str) -> Results:
@@ -275,16 +318,6 @@ def search_options(config: DecodeConfig, special: SpecialIds) -> SearchOptions:
         seed=config.seed,
         no_repeat_ngram=config.no_repeat_ngram,
     )
-
-
-def special_places(special: SpecialIds, few: Candidates) -> SpecialIds:
-    """Where the special ids are in the list of candidates."""
-    return SpecialIds(*(few.place(token) for token in astuple(special)))
-
-
-def with_ids(found: list[list[Hypothesis]], few: Candidates | None) -> list[list[Hypothesis]]:
-    """Hypotheses of places as those of ids."""
-    return found if few is None else [[few.with_ids(hypothesis) for hypothesis in ranked] for ranked in found]
 
 
 def not_finite() -> UserError:

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sightline.decode.contract import EncoderDecoder
-from sightline.decode.partial_steps import logits_of
 
 
 class AveragedNetworks:
@@ -62,11 +61,6 @@ class AveragedNetworks:
     def logits(self, hidden: "HiddenStates") -> Float[Tensor, "*any vocab"]:
         """The mean of the members' logits."""
         return mean([member.logits(of) for member, of in zip(self.members, hidden.of_members, strict=True)])
-
-    def output_rows(self, ids: Int[Tensor, " n"]) -> Callable[["HiddenStates"], Float[Tensor, "*any n"]]:
-        """`logits` for some pieces only, which members compute alone where they can."""
-        chosen = [logits_of(member, ids.to(at)) for member, at in self._placed()]
-        return lambda hidden: mean([logits(of) for logits, of in zip(chosen, hidden.of_members, strict=True)])
 
     def _placed(self) -> list[tuple[EncoderDecoder, torch.device]]:
         return [(member, next(iter(member.parameters())).device) for member in self.members]

@@ -230,6 +230,8 @@ def next_log_probs(step: Step, cache: Cache, history: Tensor, limits: Limits, op
 
 def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:
     """From what a model says of the token after `history` to log-probabilities (rows, vocab) of what may be written."""
+    if limits.barred is not None:
+        logits = logits.masked_fill(limits.barred, -torch.inf)
     log_probs, length = logits.log_softmax(-1, dtype=torch.float32), history.size(1)
     if options.suppressed_first and not length:
         log_probs[:, list(options.suppressed_first)] = -torch.inf

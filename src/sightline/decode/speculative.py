@@ -17,9 +17,18 @@ from torch import Tensor
 
 from sightline.config import DecodeConfig
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import Draft, EncoderDecoder, Guess, Hypothesis, SearchOptions, SpecialIds
+from sightline.decode.contract import (
+    Draft,
+    EncoderDecoder,
+    Guess,
+    Hypothesis,
+    OwnSearch,
+    SearchInSteps,
+    SearchOptions,
+    SpecialIds,
+)
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import not_finite, search_options
+from sightline.decode.engine import begin, certain, not_finite, search_options
 from sightline.decode.ranking import highest
 from sightline.decode.search import allowed_log_probs
 from sightline.decode.steps import start_decoding
@@ -40,7 +49,7 @@ def cannot_step_back() -> UserError:
 
 
 def speculative_search(
-    model: EncoderDecoder,
+    model: EncoderDecoder | OwnSearch,
     source: Sequence[int],
     draft: Draft,
     config: DecodeConfig,
@@ -61,7 +70,7 @@ def speculative_search(
 
 
 def speculate(
-    model: EncoderDecoder,
+    model: EncoderDecoder | OwnSearch,
     source: Sequence[int],
     draft: Draft,
     config: DecodeConfig,
@@ -78,10 +87,26 @@ def speculate(
     check_speculation(config)
     if not source:
         return
+    if isinstance(model, OwnSearch):
+        search = begin(model, source, prefix, config, special, max_len)
+        yield from verify_in(search, draft.start(source), config.draft_length, prefix)
+        return
     with torch.inference_mode():
         start = start_decoding(model, [source], [prefix], config, special, max_len, None)
     options = search_options(config, special)
     yield from verify(model, start.cache, start.limits, options, draft.start(source), config.draft_length, prefix)
+
+
+def verify_in(
+    search: SearchInSteps, guess: Guess, draft_length: int, prefix: Sequence[int] = (), begun: int = 0
+) -> Iterator[tuple[int, float]]:
+    """`verify` by a model's own search, which begins with `prefix`; the first `begun` of it are not what is written."""
+    written: list[int] = []
+    while steps := search.advance(_guesses(lambda said, n: guess(said[begun:], n), written, draft_length, prefix)):
+        for best in map(certain, steps):
+            written.append(best.token)
+            if len(written) > begun:
+                yield best.token, best.token_log_prob
 
 
 def verify(
@@ -103,9 +128,9 @@ def verify(
         guesses = _guesses(guess, written, min(draft_length, room - 1), prefix)
         fed = torch.tensor([[written[-1] if written else options.bos_id, *guesses]]).to(limits.max_length)
         with torch.inference_mode():
-            certain = _check(model, cache, fed, written, limits, options)
-        yield from certain
-        written += [token for token, _ in certain]
+            right = _check(model, cache, fed, written, limits, options)
+        yield from right
+        written += [token for token, _ in right]
         if written[-1] == options.eos_id or len(written) >= int(limits.max_length):
             return
         cache.truncate(read + len(written))
@@ -127,13 +152,13 @@ def _check(
 ) -> list[tuple[int, float]]:
     """What greedy search writes from here: the guesses it agrees with, and one token more."""
     logits = model.logits(model.decode(fed, cache.memory, cache.src_mask, cache)[0])
-    certain: list[tuple[int, float]] = []
+    right: list[tuple[int, float]] = []
     for place, guessed in enumerate([*fed[0, 1:].tolist(), None]):
-        token, log_prob = _choose(logits[place : place + 1], [*written, *(t for t, _ in certain)], limits, options)
-        certain.append((token, log_prob))
+        token, log_prob = _choose(logits[place : place + 1], [*written, *(t for t, _ in right)], limits, options)
+        right.append((token, log_prob))
         if token != guessed or token == options.eos_id:
             break
-    return certain
+    return right
 
 
 def _choose(

@@ -4,9 +4,10 @@ For every model that does not search by itself, and for what such a search canno
 (`engine`) and the search itself (`search`), which this module hands a step function.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import torch
@@ -14,22 +15,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sightline.config import DecodeConfig
-from sightline.decode.candidates import Candidates, CandidateTable
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import EncoderDecoder, Hypothesis, SpecialIds
+from sightline.decode.contract import Continuation, EncoderDecoder, Hypothesis, Look, SearchOptions, SpecialIds
 from sightline.decode.engine import (
     Results,
     batches,
     bounds,
     less_memory,
+    not_finite,
     one_by_one,
     random_stream,
     search_options,
-    special_places,
-    with_ids,
 )
-from sightline.decode.partial_steps import PartialSteps
-from sightline.decode.search import Step, beam_search
+from sightline.decode.ranking import highest
+from sightline.decode.search import Cache, Continuations, Step, beam_search, next_log_probs
 
 
 def decode_by_steps(
@@ -48,7 +48,7 @@ def decode_by_steps(
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
         chosen, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
         start = start_decoding(model, chosen, forced, config, special, max_len, shortlist)
-        return with_ids(_search(start, chosen, config), start.few)
+        return _search(start, chosen, config, search_options(config, special))
 
     with evaluating(model):
         yield from one_by_one(decode, batches([len(source) for source in sources], config), less_memory(config))
@@ -80,13 +80,11 @@ def _memory_errors() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Start:
-    """Everything a search needs for some sources; with a shortlist it speaks of places instead of ids."""
+    """Everything a search needs for some sources."""
 
     step: Step
     cache: Any
     limits: Limits
-    special: SpecialIds
-    few: Candidates | None  # between places and ids; None: there are only ids
     begun: Sequence[int] = ()  # what the output begins with: the cache has read it, and the search does not find it
 
 
@@ -104,21 +102,98 @@ def start_decoding(
     src, src_mask = (x.to(device) for x in pad_sources(sources, special))
     limits = to_limits([len(source) + 1 for source in sources], prefixes, config, max_len).to(device)
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    if shortlist is None:
-        return Start(step_of(model), cache, limits, special, None)
-    few = shortlist.candidates([[*source, special.eos_id] for source in sources], prefixes, astuple(special))
-    steps = PartialSteps(few, device)
-    return Start(steps.step(model), steps.cache(cache), steps.limits(limits), special_places(special, few), few)
+    if shortlist is not None:
+        ended = [[*source, special.eos_id] for source in sources]
+        allowed = torch.from_numpy(shortlist.allowed(ended, prefixes, astuple(special)))
+        limits = replace(limits, barred=~allowed.to(device))
+    return Start(step_of(model), cache, limits)
 
 
-def _search(start: Start, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[Hypothesis]]:
-    options = search_options(config, start.special)
+def _search(
+    start: Start, sources: Sequence[Sequence[int]], config: DecodeConfig, options: SearchOptions
+) -> list[list[Hypothesis]]:
     if not config.sample:
         return beam_search(start.step, start.cache, start.limits, options)
     from sightline.decode.sampling import sample
 
     streams = torch.tensor([random_stream(source) for source in sources], device=start.limits.max_length.device)
     return sample(start.step, start.cache, start.limits, options, streams)
+
+
+def watched_by_steps(
+    model: EncoderDecoder,
+    source: Sequence[int],
+    prefix: Sequence[int],
+    config: DecodeConfig,
+    special: SpecialIds,
+    max_len: int | None,
+    shortlist: CandidateTable | None,
+    look: Look,
+) -> Hypothesis:
+    """As `translator.Translator.watched`."""
+    with evaluating(model), torch.inference_mode():
+        start = start_decoding(model, [source], [prefix], config, special, max_len, shortlist)
+        return watched(start, search_options(config, special), look)
+
+
+@torch.inference_mode()
+def watched(start: Start, options: SearchOptions, look: Look) -> Hypothesis:
+    """The best of what a search for one source finds, while `look` is shown each step; `begun` are the first."""
+    for token in start.begun:
+        look([Continuation(token, 0, 0, 0.0, 0.0)])
+    found = beam_search(start.step, start.cache, start.limits, options, lambda ranked: look(_listed(ranked)))[0]
+    if not (found and math.isfinite(found[0].log_prob)):
+        raise not_finite()
+    return found[0]
+
+
+def _listed(ranked: Continuations) -> list[Continuation]:
+    """Of the only sentence, without what cannot be."""
+    last = (
+        ranked.tokens[0, :, -1],
+        ranked.parents[0],
+        ranked.ended[0],
+        ranked.log_probs[0],
+        ranked.token_log_probs[0, :, -1],
+    )
+    rows = zip(*(column.tolist() for column in last), strict=True)
+    return [Continuation(*row) for row in rows if row[3] > -math.inf]
+
+
+@torch.inference_mode()
+def greedy_by_steps(
+    model: EncoderDecoder,
+    source: Sequence[int],
+    config: DecodeConfig,
+    special: SpecialIds,
+    prefix: Sequence[int],
+    max_len: int | None,
+    shortlist: CandidateTable | None,
+) -> Iterator[int]:
+    """As `streaming.stream_tokens`."""
+    start = start_decoding(model, [source], [prefix], config, special, max_len, shortlist)
+    options = search_options(config, special)
+    yield from written_by_steps(start.step, start.cache, start.limits, options, lambda log_probs, _: highest(log_probs))
+
+
+@torch.inference_mode()
+def written_by_steps(
+    step: Step, cache: Cache, limits: Limits, options: SearchOptions, choose: Callable[[Tensor, int], Tensor]
+) -> Iterator[int]:
+    """The tokens of a single row until it ends, without the end mark.
+
+    `choose` names the next one, (1,), from log-probabilities (1, vocab) and its position in the output.
+    """
+    history = limits.max_length.new_zeros(1, 0)
+    while history.size(1) < int(limits.max_length):
+        log_probs = next_log_probs(step, cache, history, limits, options)
+        token = choose(log_probs, history.size(1))
+        if not bool(log_probs[0, token].isfinite()):
+            raise not_finite()
+        if int(token) in (options.eos_id, *options.other_ends):
+            return
+        yield int(token)
+        history = torch.cat([history, token.unsqueeze(1)], 1)
 
 
 def step_of(model: EncoderDecoder) -> Step:

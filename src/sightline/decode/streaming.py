@@ -7,18 +7,10 @@ until it ends. Joined, the pieces are what `Translator.translate` gives with `be
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.constraints import Limits
-from sightline.decode.contract import Draft, EncoderDecoder, SearchOptions, SpecialIds
-from sightline.decode.engine import not_finite, search_options
-from sightline.decode.ranking import highest
-from sightline.decode.search import Cache, Step, next_log_probs
-from sightline.decode.speculative import speculate
-from sightline.decode.steps import start_decoding
+from sightline.decode.contract import Draft, EncoderDecoder, OwnSearch, SpecialIds
+from sightline.decode.engine import begin, written_in
 from sightline.decode.translator import Translator, one_line, override
 from sightline.errors import UserError
 
@@ -43,6 +35,8 @@ def stream_text(
     gap, forced = "", translator.encode_prefix(prefix)
     for source in translator.segment([text], config)[0]:
         if draft:
+            from sightline.decode.speculative import speculate
+
             found = speculate(model, source, draft, config, special, forced, translator.max_len)
             tokens = (token for token, _ in found if token != special.eos_id)
         else:
@@ -73,9 +67,8 @@ def growing_text(tokens: Iterable[int], decode: Callable[[list[int]], str]) -> I
         yield text[len(said) :]
 
 
-@torch.inference_mode()
 def stream_tokens(
-    model: EncoderDecoder,
+    model: EncoderDecoder | OwnSearch,
     source: Sequence[int],
     config: DecodeConfig,
     special: SpecialIds,
@@ -84,27 +77,9 @@ def stream_tokens(
     shortlist: CandidateTable | None = None,
 ) -> Iterator[int]:
     """The tokens of greedy search for one source, one by one, without the end mark; arguments as `decode_tokens`."""
-    start = start_decoding(model, [source], [prefix], config, special, max_len, shortlist)
-    options = search_options(config, start.special)
-    for token in one_by_one(start.step, start.cache, start.limits, options, lambda log_probs, _: highest(log_probs)):
-        yield token if start.few is None else int(start.few.ids[token])
+    if not isinstance(model, OwnSearch):
+        from sightline.decode.steps import greedy_by_steps  # brings torch
 
-
-@torch.inference_mode()
-def one_by_one(
-    step: Step, cache: Cache, limits: Limits, options: SearchOptions, choose: Callable[[Tensor, int], Tensor]
-) -> Iterator[int]:
-    """The tokens of a single row until it ends, without the end mark.
-
-    `choose` names the next one, (1,), from log-probabilities (1, vocab) and its position in the output.
-    """
-    history = limits.max_length.new_zeros(1, 0)
-    while history.size(1) < int(limits.max_length):
-        log_probs = next_log_probs(step, cache, history, limits, options)
-        token = choose(log_probs, history.size(1))
-        if not bool(log_probs[0, token].isfinite()):
-            raise not_finite()
-        if int(token) in (options.eos_id, *options.other_ends):
-            return
-        yield int(token)
-        history = torch.cat([history, token.unsqueeze(1)], 1)
+        return greedy_by_steps(model, source, config, special, prefix, max_len, shortlist)
+    search = begin(model, source, prefix, config, special, max_len, shortlist)
+    return (best.token for best in written_in(search) if best.token != special.eos_id)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 from sightline.config import DecodeConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, OwnSearch, SpecialIds, with_room
-from sightline.decode.engine import TooLarge, check_decoding, decode_tokens, is_plain
+from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, Look, OwnSearch, SpecialIds, with_room
+from sightline.decode.engine import TooLarge, begin, check_decoding, decode_tokens, watch
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.decode.contract import SearchOptions
     from sightline.decode.ending import Ending
-    from sightline.decode.steps import Start
 
 # Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
 # empty place after a sentence in Chinese or Japanese, which write no blanks; any blank.
@@ -53,13 +51,12 @@ class Translator:
 
     def __init__(
         self,
-        model: EncoderDecoder | Callable[[], EncoderDecoder],
+        model: EncoderDecoder | OwnSearch | Callable[[], EncoderDecoder],
         tokenizer: Tokenizer,
         config: DecodeConfig | None = None,
         max_len: int | None = None,
-        prepare: Callable[[str], EncoderDecoder] | None = None,
+        prepare: Callable[[str], EncoderDecoder | OwnSearch] | None = None,
         shortlist: Callable[[], CandidateTable] | None = None,
-        searcher: Callable[[str], OwnSearch | None] | None = None,
     ) -> None:
         """A translator that decodes with `model` itself unless it may `prepare` another form of it.
 
@@ -72,11 +69,8 @@ class Translator:
             prepare: gives the model in the form for `DecodeConfig.compute`, one of its values.
             shortlist: gives the model's shortlist when `DecodeConfig.shortlist` asks for it, or raises a `UserError`;
                 where it is None, as for a model that is still being trained, that setting counts for nothing.
-            searcher: gives, for a value of `DecodeConfig.compute`, something that searches as the model does and is
-                preferred to it where the settings are plain; None: the model itself is needed.
         """
-        self._model = (lambda: model) if isinstance(model, EncoderDecoder) else model
-        self._searcher = searcher
+        self._model: Callable[[], Any] = (lambda: model) if isinstance(model, EncoderDecoder | OwnSearch) else model
         self.prepare = prepare
         self.shortlist = shortlist
         self.tokenizer = tokenizer
@@ -164,14 +158,9 @@ class Translator:
         t = self.tokenizer
         return SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id)
 
-    def form(self, config: DecodeConfig) -> EncoderDecoder:
+    def form(self, config: DecodeConfig) -> EncoderDecoder | OwnSearch:
         """The model in the form that these settings ask for."""
-        return self.prepare(config.compute) if self.prepare else self.model
-
-    def searcher(self, config: DecodeConfig) -> EncoderDecoder | OwnSearch:
-        """What searches with these settings."""
-        own = self._searcher(config.compute) if self._searcher and is_plain(config) else None
-        return own if own is not None else self.form(config)
+        return self.prepare(config.compute) if self.prepare else self._model()
 
     def offered(self, config: DecodeConfig) -> CandidateTable | None:
         """The shortlist, if these settings ask for it; None = the whole vocabulary."""
@@ -185,9 +174,8 @@ class Translator:
         prefixes = [prefix if i == 0 else [] for parts in sources for i in range(len(parts))]
         special, max_len = self.special, self.max_len
         if draft is None:
-            model = self.searcher(config)
             try:
-                return decode_tokens(model, parts, config, special, prefixes, max_len, self.offered(config))
+                return decode_tokens(self.form(config), parts, config, special, prefixes, max_len, self.offered(config))
             except TooLarge as error:
                 text = [i for i, parts in enumerate(sources) for _ in parts][error.index]
                 raise TooLarge(text, error.why) from None
@@ -198,14 +186,15 @@ class Translator:
             for part, forced in zip(parts, prefixes, strict=True)
         ]
 
-    def start(self, source: list[int], prefix: list[int], config: DecodeConfig) -> "tuple[Start, SearchOptions]":
-        """What a search of one source with torch begins with, for whoever watches it (`inspect.beam`)."""
-        from sightline.decode.engine import search_options
-        from sightline.decode.steps import start_decoding
+    def watched(self, source: list[int], prefix: list[int], config: DecodeConfig, look: Look) -> Hypothesis:
+        """What the search finds for one source, while `look` is shown each step."""
+        form = self.form(config)
+        asked = source, prefix, config, self.special, self.max_len, self.offered(config)
+        if isinstance(form, OwnSearch):
+            return watch(begin(form, *asked), look)
+        from sightline.decode.steps import watched_by_steps
 
-        form, few = self.form(config), self.offered(config)
-        start = start_decoding(form, [source], [prefix], config, self.special, self.max_len, few)
-        return start, search_options(config, start.special)
+        return watched_by_steps(form, *asked, look)
 
     def ending(self, config: DecodeConfig) -> "Ending":
         """The paper's."""

@@ -19,7 +19,7 @@ from sightline.decode.engine import not_finite, random_stream
 from sightline.decode.ranking import highest
 from sightline.decode.sampling import draw, sample, stream_uniforms
 from sightline.decode.search import Step, beam_search
-from sightline.decode.streaming import one_by_one
+from sightline.decode.steps import written_by_steps
 from sightline.generation.settings import GenerationSettings
 
 
@@ -76,7 +76,7 @@ def stream(
     step: Step, begun: Begun, limits: Limits, options: SearchOptions, settings: GenerationSettings, number: int
 ) -> Iterator[int]:
     """The tokens of one row, greedy or drawn, as soon as each is certain; `number` is that of its random stream."""
-    yield from one_by_one(after_prompts(step), begun, limits, options, chooser(options, settings.sample, number))
+    yield from written_by_steps(after_prompts(step), begun, limits, options, chooser(options, settings.sample, number))
 
 
 def chooser(options: SearchOptions, drawn: bool, number: int) -> Callable[[Tensor, int], Tensor]:

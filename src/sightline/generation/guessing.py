@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 import torch
 
 from sightline.config import DecodeConfig
-from sightline.decode.contract import Draft, Hypothesis
-from sightline.decode.speculative import verify
+from sightline.decode.contract import Draft, Hypothesis, OwnSearch
+from sightline.decode.speculative import verify, verify_in
 from sightline.drafting import draft_from
 from sightline.errors import UserError
 from sightline.generation.decoding import limits_of
-from sightline.generation.rewrite import beginning_of, options_of, pad_right, without_beginning
+from sightline.generation.rewrite import begin_rewriting, beginning_of, options_of, pad_right, without_beginning
 from sightline.generation.settings import GenerationSettings
 from sightline.generation.sides import FamilySide, prefix_ids
 
@@ -57,7 +57,13 @@ def rewrite_guessed(
     network: Any, source: list[int], draft: Draft, settings: GenerationSettings, max_len: int | None
 ) -> Hypothesis:
     """The hypothesis of greedy search for one source, with all marks of its family."""
-    beginning, device = beginning_of(settings), next(network.parameters()).device
+    beginning, guess, length = beginning_of(settings), draft.start(source[:-1]), DecodeConfig().draft_length
+    if isinstance(network, OwnSearch):
+        search = begin_rewriting(network, source, settings, max_len)
+        for _ in verify_in(search, guess, length, beginning[1:], len(beginning) - 1):
+            pass
+        return search.found()[0][0]
+    device = next(network.parameters()).device
     room = None if max_len is None else max_len - len(beginning) + 1
     limits = limits_of([room], without_beginning(settings), device)
     options = replace(options_of(settings), bos_id=beginning[-1])
@@ -66,7 +72,6 @@ def rewrite_guessed(
         cache = network.start_cache(network.encode(src, mask), mask)
         if beginning[1:]:
             network.decode(torch.tensor([beginning[:-1]], device=device), cache.memory, cache.src_mask, cache)
-    guess, length = draft.start(source[:-1]), DecodeConfig().draft_length
     found = list(verify(network, cache, limits, options, guess, length, read=len(beginning) - 1))
     log_probs = [log_prob for _, log_prob in found]
     counted = max(1, len(found) + options.begun)

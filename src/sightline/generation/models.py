@@ -29,7 +29,7 @@ from sightline.generation.family_model import FamilyModel
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
 from sightline.generation.label import Label, label
 from sightline.generation.languages import Languages, read_languages
-from sightline.generation.rewrite import rewrite, stream_rewrite, with_begins
+from sightline.generation.rewrite import form_for, rewrite, stream_rewrite, with_begins
 from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.sides import offered_by, pieces_of, prefix_ids, target_side
@@ -50,8 +50,8 @@ from sightline.generation.translating import COMPUTES, FamilyTranslator
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
 from sightline.looks import LookVerbs
 from sightline.network.axes import NetworkConfig, StackConfig
+from sightline.network.compiled import native_available
 from sightline.network.halves import DecoderOnly, EncoderOnly
-from sightline.network.native_inference import native_available
 from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
 from sightline.pairs import PairVerbs
@@ -308,7 +308,7 @@ class RewritingModel(PairVerbs, Writer):
         self, sources: Sequence[list[int]], chosen: GenerationSettings, offered: CandidateTable | None
     ) -> list[Output]:
         stop = stop_at(chosen.stop, self.tokenizer.decode)
-        found = rewrite(self.forms(chosen.compute), sources, chosen, self.max_len, stop, offered)
+        found = rewrite(form_for(chosen, self.forms), sources, chosen, self.max_len, stop, offered)
         whole = ([with_begins(one, chosen) for one in ranked] for ranked in found)
         return [output_of(ranked, self.tokenizer.decode, chosen.stop) for ranked in whole]
 

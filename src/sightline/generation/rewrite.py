@@ -1,13 +1,14 @@
 """An encoder and a decoder write a text anew: a translation, a summary, an answer.
 
 Sources to outputs, ids only. What a decoder is to begin with (its start mark, a forced language code) is read before
-the search begins. A network in the compiled library's form (`network.prepared`) searches by itself, in threads, where
-the settings ask for no more than it can do; anything else is searched step by step. Not here: languages and prefixes
-(`languages`), sound (`transcribe`).
+the search begins. A network in the compiled library's form (`network.prepared`) searches by itself, in threads;
+anything else, and whatever is to stop at a string, is searched step by step with torch. Not here: languages and
+prefixes (`languages`), sound (`transcribe`).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from sightline.decode.candidates import Candidates, CandidateTable
-from sightline.decode.contract import Hypothesis, OwnSearch, SearchOptions, SpecialIds, Stop
-from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads, with_ids
-from sightline.decode.partial_steps import PartialSteps
-from sightline.decode.steps import Start, step_of
+from sightline.decode.contract import Hypothesis, Look, OwnSearch, SearchInSteps, SearchOptions, Stop
+from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads, watch, written_in
+from sightline.decode.steps import Start, step_of, watched
 from sightline.errors import UserError
 from sightline.generation.decoding import (
     after_prompts,
@@ -31,24 +31,16 @@ from sightline.generation.decoding import (
     stream,
     streams_of,
 )
-from sightline.generation.settings import NEVER, GenerationSettings
-
-# What a model's own search reads of the settings, and what there is to it of the others: what they are when off.
-COMPILED = (
-    "max_new_tokens", "min_new_tokens", "beam_size", "length_penalty", "early_stopping", "n_best", "batch_size",
-    "start_id", "forced_start_id", "begins", "forced_end_id", "end_ids", "suppressed", "suppressed_first",
-)  # fmt: skip
-OFF = {"no_repeat_ngram": 0, "sample": False, "stop": ()}
-ONE, SEVERAL = ("bos_id", "eos_id", "forced_end"), ("suppressed", "other_ends", "suppressed_first")  # ids of a search
-UNREAD = ("temperature", "top_k", "top_p", "seed", "pad_id", "compute", "unused")  # where nothing is drawn or padded
+from sightline.generation.settings import GenerationSettings
 
 
-def is_compiled(settings: GenerationSettings) -> bool:
-    """Whether these settings ask for no more than a model's own search can do; what is not listed here, it cannot."""
-    known = {*COMPILED, *UNREAD}
-    if settings.forced_end_id in settings.suppressed:
-        return False
-    return all(f.name in known or getattr(settings, f.name) == OFF.get(f.name, f) for f in fields(settings))
+def form_for(settings: GenerationSettings, forms: Callable[[str], Any]) -> Any:
+    """What decodes with these settings: that of torch where outputs are to stop at a string."""
+    if not settings.stop:
+        return forms(settings.compute)
+    if settings.compute == "int8":
+        raise UserError("compute = int8 is the compiled library's, which knows no `stop`: leave out one of them")
+    return forms("torch")
 
 
 @torch.inference_mode()
@@ -63,34 +55,31 @@ def rewrite(
     """What the network makes of each source, best first, in the order of the sources.
 
     Args:
-        network: with the contract of a `Transformer`; by itself where it has an `OwnSearch` and that can do it.
+        network: an `OwnSearch`, or with the contract of a `Transformer`.
         sources: token ids with all marks of their family, at least one each.
         max_len: the longest output the decoder can write, where it has a limit (learned positions).
-        stop: says which rows are to end.
+        stop: says which rows are to end; for a network of torch.
         offered: the shortlist; None = the whole vocabulary.
 
     Raises:
         UserError: the checkpoint does not say what its decoder begins with, or gives numbers that are not finite.
     """
-    beginning, device = beginning_of(settings), next(network.parameters()).device
-    if stop is None and is_compiled(settings) and isinstance(network, OwnSearch):
+    if isinstance(network, OwnSearch):
+        assert stop is None, "the library calls no Python"
         return _rewrite_compiled(network, sources, settings, max_len, offered)
+    beginning, device = beginning_of(settings), next(network.parameters()).device
     room = None if max_len is None else max_len - len(beginning) + 1
     options = options_of(settings, stop)
     settings_left = without_beginning(settings)
 
     def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
         limits, streams = limits_of([room] * len(batch), settings_left, device), streams_of(batch)
-        cache = _cache_of(network, batch, settings)
-        if offered is None:
-            step, prompts = step_of(network), torch.tensor([beginning] * len(batch), device=device)
-            return search(step, begin(step, cache, prompts), limits, options, settings, streams)
-        few = offered.candidates(batch, [beginning] * len(batch), _ids_of(options))
-        steps = PartialSteps(few, device)
-        step, placed = steps.step(network), few.places(np.array(beginning))
-        begun = begin(step, steps.cache(cache), torch.from_numpy(placed).to(device).expand(len(batch), -1))
-        asked = _placed(replace(options, **_of_history(settings, placed.tolist(), stop, steps.ids)), few)
-        return with_ids(search(step, begun, limits, asked, settings, streams), few)
+        if offered is not None:
+            allowed = offered.allowed(batch, [beginning] * len(batch), _marks(settings))
+            limits = replace(limits, barred=~torch.from_numpy(allowed).to(device))
+        step, prompts = step_of(network), torch.tensor([beginning] * len(batch), device=device)
+        begun = begin(step, _cache_of(network, batch, settings), prompts)
+        return search(step, begun, limits, options, settings, streams)
 
     return in_batches(sources, settings.batch_size, work)
 
@@ -103,14 +92,10 @@ def _rewrite_compiled(
     offered: CandidateTable | None,
 ) -> list[list[Hypothesis]]:
     """By the network's own search, in threads; the threads share what is less than a batch for each."""
-    stop, options = np.zeros(1, np.int32), options_of(settings)
+    stop = np.zeros(1, np.int32)
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
-        read, bounds, few, places = [sources[i] for i in batch], _bounds(len(batch), settings, max_len), None, options
-        if offered is not None:
-            few = offered.candidates(read, [beginning_of(settings)] * len(read), _ids_of(options))
-            bounds, places = replace(bounds, prefix=few.places(bounds.prefix)), _placed(options, few)
-        return with_ids(network.search(read, bounds, places, few, stop), few)
+        return network.search(*_asked([sources[i] for i in batch], settings, max_len, offered), stop)
 
     size = max(1, min(settings.batch_size, -(-len(sources) // usable_threads())))
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
@@ -124,40 +109,39 @@ def _rewrite_compiled(
     return found
 
 
-def _of_history(
-    settings: GenerationSettings, beginning: Sequence[int], stop: Stop | None, ids: Int[Tensor, " places"]
-) -> dict[str, Any]:
-    """What asks the search for all that was written, where that are places among candidates."""
-    n = settings.no_repeat_ngram
-    return {
-        "rules": (no_repeat(n, beginning),) if n else (),
-        "stop": (lambda places: stop(ids[places])) if stop else None,
-    }
+def begin_rewriting(
+    network: OwnSearch, source: Sequence[int], settings: GenerationSettings, max_len: int | None = None
+) -> SearchInSteps:
+    """The search of one source, before its first step; it writes what outputs begin with, too."""
+    return network.begin(*_asked([source], settings, max_len, None))
 
 
-def _ids_of(options: SearchOptions) -> list[int]:
-    """Every id that the options name."""
-    several = [i for name in SEVERAL for i in getattr(options, name)]
-    return [i for i in (*(getattr(options, name) for name in ONE), *several) if i is not None and i != NEVER]
+def _asked(
+    sources: Sequence[Sequence[int]],
+    settings: GenerationSettings,
+    max_len: int | None,
+    offered: CandidateTable | None,
+) -> tuple[Any, Bounds, SearchOptions, Candidates | None]:
+    """What a model's own search is asked."""
+    ngram, few = settings.no_repeat_ngram, None
+    options = replace(options_of(settings), rules=(), no_repeat_ngram=ngram, start_counts=True)
+    if offered is not None:
+        few = offered.candidates(sources, [beginning_of(settings)] * len(sources), _marks(settings))
+    return sources, _bounds(sources, settings, max_len), options, few
 
 
-def _placed(options: SearchOptions, few: Candidates) -> SearchOptions:
-    """The options in places among the candidates."""
-
-    def place(i: int | None) -> int | None:
-        return i if i is None or i == NEVER else few.place(i)
-
-    one: Any = {name: place(getattr(options, name)) for name in ONE}
-    several: Any = {name: tuple(map(place, getattr(options, name))) for name in SEVERAL}
-    return replace(options, **one, **several)
+def _marks(settings: GenerationSettings) -> list[int]:
+    """What outputs may end with, whatever the source."""
+    return [*settings.end_ids, *([] if settings.forced_end_id is None else [settings.forced_end_id])]
 
 
-def _bounds(rows: int, settings: GenerationSettings, max_len: int | None) -> Bounds:
+def _bounds(sources: Sequence[Sequence[int]], settings: GenerationSettings, max_len: int | None) -> Bounds:
     """Of outputs with what they begin with behind the start mark, which stands before what is written."""
+    rows, streams = len(sources), np.array(streams_of(sources), np.int64) if settings.sample else None
     forced = beginning_of(settings)[1:]
     longest = max(len(forced) + 1, min(settings.max_new_tokens, max_len or settings.max_new_tokens))
     shortest = min(max(settings.min_new_tokens, len(forced)), longest - 1) if settings.end_ids else 0
-    return Bounds(np.full(rows, shortest), np.full(rows, longest), np.array([forced] * rows, np.int64))
+    return Bounds(np.full(rows, shortest), np.full(rows, longest), np.array([forced] * rows, np.int64), streams)
 
 
 @torch.inference_mode()
@@ -165,8 +149,22 @@ def stream_rewrite(
     network: Any, source: Sequence[int], settings: GenerationSettings, max_len: int | None = None
 ) -> Iterator[int]:
     """The tokens made of one source, one by one, without the end mark."""
+    if isinstance(network, OwnSearch):
+        begun = len(beginning_of(settings)) - 1
+        tokens = (best.token for best in written_in(begin_rewriting(network, source, settings, max_len)))
+        yield from (token for token in islice(tokens, begun, None) if token not in settings.end_ids)
+        return
     start, options = start_rewriting(network, source, settings, max_len)
     yield from stream(step_of(network), start.cache, start.limits, options, settings, *streams_of([source]))
+
+
+def watch_rewriting(
+    network: Any, source: Sequence[int], settings: GenerationSettings, max_len: int | None, look: Look
+) -> Hypothesis:
+    """The best output for one source, with what it begins with in front, while `look` is shown each step."""
+    if isinstance(network, OwnSearch):
+        return with_beginning(watch(begin_rewriting(network, source, settings, max_len), look), settings)
+    return with_beginning(watched(*start_rewriting(network, source, settings, max_len), look), settings)
 
 
 def start_rewriting(
@@ -176,11 +174,9 @@ def start_rewriting(
     beginning, device = beginning_of(settings), next(network.parameters()).device
     room = None if max_len is None else max_len - len(beginning) + 1
     limits = limits_of([room], without_beginning(settings), device)
-    options = options_of(settings)
-    special = SpecialIds(settings.pad_id, beginning[0], options.eos_id, NEVER)
     step, prompts = step_of(network), torch.tensor([beginning], device=device)
     begun = begin(step, _cache_of(network, [source], settings), prompts)
-    return Start(after_prompts(step), begun, limits, special, None, tuple(beginning[1:])), options
+    return Start(after_prompts(step), begun, limits, tuple(beginning[1:])), options_of(settings)
 
 
 def with_beginning(found: Hypothesis, settings: GenerationSettings) -> Hypothesis:

@@ -1,6 +1,7 @@
-"""Several published models that write one text: at every step their log-probabilities are averaged, with torch.
+"""Several published models that write one text: at every step their log-probabilities are averaged.
 
-Not here: the averaging itself (`decode.ensemble`), and models that Sightline has trained (`sightline.ensemble`).
+Not here: the averaging itself (`native/search.c`, and with torch `decode.ensemble`), and models that Sightline has
+trained (`sightline.ensemble`).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from sightline.checkpoint.vocabulary import fingerprint
 from sightline.decode.ensemble import AveragedNetworks
 from sightline.errors import UserError
 from sightline.generation.models import RewritingModel
+from sightline.network import compiled
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,18 @@ class RewritingEnsemble(RewritingModel):
 
     @cached_property
     def forms(self) -> Callable[[str], Any]:  # pyright: ignore[reportIncompatibleVariableOverride] of several networks
-        """The networks in the form to decode with, as one."""
-        return lambda compute: AveragedNetworks([model.forms(compute) for model in self.models])
+        """The networks in the form to decode with, as one: in the compiled library where it has them all."""
+
+        def form(compute: str) -> Any:
+            packed = compiled.together([model.forms(compute) for model in self.models])
+            return packed or AveragedNetworks([model.network for model in self.models])
+
+        return form
 
     @property
     def compiled(self) -> bool:
-        """Whether the compiled library decodes it: step by step it may, but not the whole search."""
-        return False
+        """Whether the compiled library decodes it."""
+        return all(model.compiled for model in self.models)
 
     @cached_property
     def max_len(self) -> int | None:

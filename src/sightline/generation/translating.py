@@ -8,14 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from sightline.config import DecodeConfig
-from sightline.decode.contract import Hypothesis, SearchOptions
+from sightline.decode.contract import Hypothesis, Look
 from sightline.decode.ending import Ending, ending_of
-from sightline.decode.steps import Start
 from sightline.errors import UserError
-from sightline.generation.rewrite import rewrite, start_rewriting, with_beginning
+from sightline.generation.rewrite import form_for, rewrite, watch_rewriting, with_beginning
 from sightline.generation.settings import GenerationSettings
 from sightline.generation.sides import FamilySide, prefix_ids
 from sightline.generation.stopping import stop_at
@@ -68,13 +65,12 @@ class FamilyTranslator:
 
     def form(self, config: GenerationSettings) -> Any:
         """The network in the form that these settings ask for."""
-        return self.forms(config.compute)
+        return form_for(config, self.forms)
 
-    @torch.inference_mode()
-    def start(self, source: list[int], prefix: list[int], config: GenerationSettings) -> tuple[Start, SearchOptions]:
-        """What a search of one source begins with, for whoever watches it."""
+    def watched(self, source: list[int], prefix: list[int], config: GenerationSettings, look: Look) -> Hypothesis:
+        """What the search finds for one source, while `look` is shown each step."""
         whole = [*source, self.tokenizer.source.eos_id]
-        return start_rewriting(self.form(config), whole, replace(config, begins=tuple(prefix)), self.max_len)
+        return watch_rewriting(self.form(config), whole, replace(config, begins=tuple(prefix)), self.max_len, look)
 
     def ending(self, config: GenerationSettings) -> Ending:
         """That of `transformers`."""

@@ -92,7 +92,7 @@ class HeadMask:
     """Silences heads of a model: their columns of W^O are zero, so that they add nothing, and are put back afterwards.
 
     The parameters are changed in place. Forms prepared for decoding notice that and are made anew
-    (`network/inference.py`), so whatever computes with the model goes without these heads.
+    (`network/prepared.py`), so whatever computes with the model goes without these heads.
     """
 
     def __init__(self, model: nn.Module) -> None:

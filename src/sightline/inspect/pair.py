@@ -14,9 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.data.side import Side
-from sightline.decode.contract import Hypothesis, SearchOptions
+from sightline.decode.contract import Hypothesis, Look
 from sightline.decode.ending import Ending
-from sightline.decode.steps import Start
 from sightline.decode.translator import clean_text, one_line
 from sightline.errors import UserError
 from sightline.inspect.record import Axis, Word
@@ -38,8 +37,7 @@ class Translating(Protocol):
     def segment(self, texts: Sequence[str], config: Any) -> list[list[list[int]]]: ...  # the parts of each text
     def encode_prefix(self, prefix: str) -> list[int]: ...
     def search(self, sources: list[list[list[int]]], prefix: list[int], config: Any) -> list[list[Hypothesis]]: ...
-    def form(self, config: Any) -> Any: ...
-    def start(self, source: list[int], prefix: list[int], config: Any) -> tuple[Start, SearchOptions]: ...
+    def watched(self, source: list[int], prefix: list[int], config: Any, look: Look) -> Hypothesis: ...
     def ending(self, config: Any) -> Ending: ...  # its penalty is of all that is written
 
 

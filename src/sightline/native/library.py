@@ -1,6 +1,6 @@
 """The compiled library as Python sees it: its structures and functions, and whether it can be used here.
 
-Structures repeat those of `attention.h`, `transformer.h` and `search.c`; keep both in step.
+Structures repeat those of `attention.h`, `transformer.h` and `search.h`; keep both in step.
 """
 
 import ctypes
@@ -95,24 +95,25 @@ class Transformer(Structure):
 
 
 class Members(Structure):
-    """See search.c; decodings and outputs as arrays of addresses."""
+    """See search.h; decodings and outputs as arrays of addresses."""
 
     _fields_ = (("decodings", c_void_p), ("outputs", c_void_p), ("count", c_int))
 
 
 class Ids(Structure):
-    """See search.c; ids as the address of their array."""
+    """See search.h; ids as the address of their array."""
 
     _fields_ = (("ids", c_void_p), ("count", c_int))
 
 
 class Options(Structure):
-    """See search.c."""
+    """See search.h."""
 
     _fields_ = (
         ("beam_size", c_int),
         ("pool", c_int),
         ("bos_id", c_int),
+        ("copies", c_int),
         ("begun", c_int),
         ("forced_end", c_int),
         ("end_at", c_int),
@@ -121,17 +122,28 @@ class Options(Structure):
         ("suppressed_first", Ids),
         ("ending", c_int),
         ("length_penalty", c_float),
+        ("no_repeat_ngram", c_int),
+        ("start_counts", c_int),
+        ("top_k", c_int),
+        ("temperature", c_float),
+        ("top_p", c_float),
     )
 
 
 class Limits(Structure):
-    """See search.c."""
+    """See search.h."""
 
-    _fields_ = (("min_length", c_void_p), ("max_length", c_void_p), ("prefix", c_void_p), ("prefix_length", c_int))
+    _fields_ = (
+        ("min_length", c_void_p),
+        ("max_length", c_void_p),
+        ("prefix", c_void_p),
+        ("streams", c_void_p),
+        ("prefix_length", c_int),
+    )
 
 
 class Found(Structure):
-    """See search.c."""
+    """See search.h."""
 
     _fields_ = (
         ("tokens", c_void_p),
@@ -140,6 +152,19 @@ class Found(Structure):
         ("log_probs", c_void_p),
         ("scores", c_void_p),
         ("longest", c_int),
+    )
+
+
+class Ranked(Structure):
+    """See search.h."""
+
+    _fields_ = (
+        ("counts", c_void_p),
+        ("tokens", c_void_p),
+        ("parents", c_void_p),
+        ("ended", c_void_p),
+        ("log_probs", c_void_p),
+        ("token_log_probs", c_void_p),
     )
 
 
@@ -174,6 +199,13 @@ class Inputs(Structure):
 def library() -> ctypes.CDLL | None:
     """The library, built for `instructions`; None where there is none or nobody wants it."""
     return opened(instructions())
+
+
+def needed() -> ctypes.CDLL:
+    """The library, for whoever knows that it is there."""
+    found = library()
+    assert found is not None, "the compiled library is missing"
+    return found
 
 
 @cache
@@ -221,7 +253,7 @@ def opened(name: str) -> ctypes.CDLL | None:
     return declared(loaded)
 
 
-def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
+def declared(found: ctypes.CDLL) -> ctypes.CDLL:
     """The library, whose functions now know what they take and give."""
     for name, result, arguments in (
         ("linear", c_void_p, (c_void_p, c_void_p, c_int, c_int, c_int, c_int)),
@@ -237,15 +269,18 @@ def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
         ("places", c_int64, (c_void_p,)),
         ("forget", None, (c_void_p, c_int64)),
         ("search", c_int, (c_void_p,) * 6),
+        ("search_start", c_void_p, (c_void_p,) * 6),
+        ("search_step", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
+        ("search_end", None, (c_void_p,)),
         ("team", None, (c_void_p,)),
         ("drop", None, (c_void_p, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p, c_int)),
         ("softmax", None, (c_void_p, c_int64, c_int64, c_void_p, c_int)),
         ("attend", c_int, (*(c_void_p,) * 4, c_int)),
         ("attend_backward", c_int, (*(c_void_p,) * 5, c_int)),
     ):
-        function = getattr(loaded, f"sightline_{name}")
+        function = getattr(found, f"sightline_{name}")
         function.restype, function.argtypes = result, arguments
-    return loaded
+    return found
 
 
 @cache

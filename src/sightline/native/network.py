@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.errors import UserError
 from sightline.native import library as c
-from sightline.native.settings import ENDINGS, options_of
+from sightline.native.arrays import Floats, Ints, all_below, at, floats
+from sightline.native.search import Search
 
-Floats = NDArray[np.float32]
-Ints = NDArray[Any]  # of whole numbers
 LANES = 8  # numbers a register holds: rows of fewer are followed by zeros in memory
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
 NORMS = ("layer", "rms", "rms_shifted")
@@ -55,20 +54,20 @@ class Linear:
     """
 
     def __init__(self, weight: Floats, bias: Floats | None, int8: bool, after_relu: bool = False) -> None:
-        weight = _floats(weight)
-        bias = None if bias is None else _floats(bias)
+        weight = floats(weight)
+        bias = None if bias is None else floats(bias)
         self.d_out, self.d_in = weight.shape
         assert self.d_out and self.d_in and (bias is None or bias.shape == (self.d_out,)), "a weight with its bias"
         self.int8 = int8
-        self._keep(_library().sightline_linear(_at(weight), _at(bias), self.d_out, self.d_in, int8, after_relu))
+        self._keep(c.needed().sightline_linear(at(weight), at(bias), self.d_out, self.d_in, int8, after_relu))
 
     def rows(self, index: Ints) -> "Linear":
         """Some of the outputs, in this order; each yields what it does here, to the last bit."""
-        assert index.ndim == 1 and len(index) and _all_below(index, self.d_out), "outputs that there are"
+        assert index.ndim == 1 and len(index) and all_below(index, self.d_out), "outputs that there are"
         index = np.ascontiguousarray(index, np.int32)
         few = object.__new__(Linear)
         few.d_out, few.d_in, few.int8 = len(index), self.d_in, self.int8
-        few._keep(_library().sightline_linear_rows(self.address, _at(index), len(index)))
+        few._keep(c.needed().sightline_linear_rows(self.address, at(index), len(index)))
         return few
 
     def _keep(self, address: int | None) -> None:
@@ -76,21 +75,21 @@ class Linear:
         if not address:
             raise MemoryError("no memory for a packed layer")
         self.address = address
-        finalize(self, _library().sightline_linear_free, address).atexit = False
+        finalize(self, c.needed().sightline_linear_free, address).atexit = False
 
     def __call__(self, x: Floats) -> Floats:
         """(rows, d_in) to (rows, d_out); a row yields the same to the last bit in any company."""
         assert x.ndim == 2 and x.shape[1] == self.d_in, f"inputs of width {self.d_in}, not {x.shape}"
-        x = _floats(x)
+        x = floats(x)
         y = np.empty((len(x), self.d_out), np.float32)
-        _done(_library().sightline_apply(self.address, _at(x), len(x), _at(y)))
+        _done(c.needed().sightline_apply(self.address, at(x), len(x), at(y)))
         return y
 
     def levels(self) -> tuple[NDArray[np.int8], Floats]:
         """In int8: the levels (d_out, d_in) and the scale of each output; W is about scale * level."""
         assert self.int8, "in float32 there are no levels"
         levels, scales = np.empty((self.d_out, self.d_in), np.int8), np.empty(self.d_out, np.float32)
-        _library().sightline_levels(self.address, _at(levels), _at(scales))
+        c.needed().sightline_levels(self.address, at(levels), at(scales))
         return levels, scales
 
 
@@ -156,10 +155,25 @@ class CompiledNetwork:
         """Encode sources and search; arguments and errors as `decode.contract.OwnSearch`."""
         return CompiledEnsemble((self,)).search(sources, limits, options, few, stop)
 
+    def begin(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Any,
+        options: SearchOptions,
+        few: Any,
+        stop: Ints | None = None,
+    ) -> Search:
+        """As `CompiledEnsemble.begin`."""
+        return CompiledEnsemble((self,)).begin(sources, limits, options, few, stop)
+
+    def read(self, source: Sequence[int]) -> "DraftedOutput":
+        """What may be written for a source with its end mark, as `decode.drafts` asks for it."""
+        return DraftedOutput(self.start([source]))
+
     def check_pieces(self, pieces: Ints, side: str) -> None:
         """A `UserError` for ids that the table of the source ("src") or the target ("tgt") does not have."""
         known = self.vocabulary[side]
-        if not _all_below(pieces, known):
+        if not all_below(pieces, known):
             strange = int(pieces.max() if pieces.max() >= known else pieces.min())
             raise UserError(f"piece {strange} is none of the model's {known}: the tokenizer is that of another model")
 
@@ -184,9 +198,9 @@ class CompiledNetwork:
         return cast(array, POINTER(c.Layer))
 
     def _address(self, array: Floats) -> c_void_p | None:
-        array = _floats(_wider(array))
+        array = floats(_wider(array))
         self._kept.append(array)
-        return _at(array)
+        return at(array)
 
     def _linear(self, weight: Floats, bias: Floats | None, after_relu: bool = False) -> int:
         linear = Linear(weight, bias, self._int8, after_relu)
@@ -256,9 +270,9 @@ class CompiledNetwork:
         return self._linear(_wider(np.concatenate(weights)), np.concatenate(biases))
 
     def _projection(self, name: str) -> tuple[Floats, Floats]:
-        weight = _floats(self._parameters[f"{name}.weight"])
+        weight = floats(self._parameters[f"{name}.weight"])
         bias = self._parameters.get(f"{name}.bias")
-        return weight, np.zeros(len(weight), np.float32) if bias is None else _floats(bias)
+        return weight, np.zeros(len(weight), np.float32) if bias is None else floats(bias)
 
 
 @dataclass(frozen=True)
@@ -276,12 +290,18 @@ class CompiledEnsemble:
         stop: Ints | None = None,
     ) -> list[list[Hypothesis]]:
         """As `CompiledNetwork.search`."""
-        first, *others = [member.start(sources, stop) for member in self.members]
-        bounds = limits.min_length, limits.max_length, limits.prefix
-        if few is None:
-            return first.search(options, *bounds, None, None, others)
-        barred = np.where(few.allowed, np.float32(0), np.float32(-np.inf))
-        return first.search(options, *bounds, few.ids, barred, others)
+        return self.begin(sources, limits, options, few, stop).run()
+
+    def begin(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Any,
+        options: SearchOptions,
+        few: Any,
+        stop: Ints | None = None,
+    ) -> Search:
+        """A search that has encoded the sources and gone no further."""
+        return Search([member.start(sources, stop) for member in self.members], options, limits, few)
 
 
 class Decoding:
@@ -303,85 +323,11 @@ class Decoding:
         network.check_pieces(pieces, "src")
         network.know_positions(int(lengths.max()))
         structure = byref(network.structure)
-        self.address = _library().sightline_start(structure, _at(pieces), _at(lengths), len(lengths), _at(stop))
-        self._done(not self.address)
+        self.address = c.needed().sightline_start(structure, at(pieces), at(lengths), len(lengths), at(stop))
+        self.done(not self.address)
         finalize(self, _end, self.address, network).atexit = False
 
-    def search(
-        self,
-        settings: SearchOptions,
-        min_length: Ints,
-        max_length: Ints,
-        prefix: Ints,
-        ids: Ints | None = None,
-        barred: Floats | None = None,
-        others: "Sequence[Decoding]" = (),
-    ) -> list[list[Hypothesis]]:
-        """Up to `n_best` hypotheses for each source, best first; as `decode.search.beam_search`, which see.
-
-        Args:
-            settings: of those that C knows; the first `begun` pieces of every prefix are certain, not in what is found.
-            min_length: (sentences,), without the end mark.
-            max_length: (sentences,), with it; at least 1.
-            prefix: (sentences, prefix_len), what outputs must begin with; -1 right of a sentence's own.
-            ids: (n,), all that may be written; None: everything. Settings, prefixes and what is found then speak of
-                places among these ids.
-            barred: (sentences, n), 0 or -inf for what a sentence may not write of them.
-            others: decodings of the same sources by other networks, whose log-probabilities are averaged with these.
-        """
-        decodings, whole = [self, *others], [decoding.network.output for decoding in (self, *others)]
-        outputs = whole if ids is None else [output.rows(ids) for output in whole]
-        self._check_search(settings, min_length, max_length, prefix, outputs[0].d_out)
-        assert barred is None or barred.shape == (self.sentences, outputs[0].d_out)
-        assert all(decoding._goes_with(self) for decoding in decodings), "fresh decodings of the same sources"
-        longest = int(max_length.max())
-        for decoding in decodings:
-            decoding.network.know_positions(longest)
-        options, kept = options_of(settings)
-        n = self.sentences * options.pool
-        tokens, lengths = np.zeros((n, longest), np.int32), np.zeros(n, np.int32)
-        token_log_probs = np.zeros((n, longest), np.float32)
-        log_probs, scores = np.zeros(n, np.float32), np.zeros(n, np.float32)
-        min_length, max_length, prefix = (np.ascontiguousarray(x, np.int32) for x in (min_length, max_length, prefix))
-        limits = c.Limits(_at(min_length), _at(max_length), _at(prefix), prefix.shape[1])
-        found = c.Found(_at(tokens), _at(lengths), _at(token_log_probs), _at(log_probs), _at(scores), longest)
-        ids = None if ids is None else np.ascontiguousarray(ids, np.int32)
-        barred = None if barred is None else _floats(barred)
-        members = _addresses(decodings), _addresses(outputs)
-        self._done(
-            _library().sightline_search(
-                byref(c.Members(*(cast(each, c_void_p) for each in members), len(decodings))),
-                _at(ids),
-                _at(barred),
-                byref(options),
-                byref(limits),
-                byref(found),
-            )
-        )
-        ranked: list[list[Hypothesis]] = [[] for _ in range(self.sentences)]
-        for i in np.flatnonzero(lengths):
-            written, chances = (rows[i, options.begun : lengths[i]].tolist() for rows in (tokens, token_log_probs))
-            pieces = written[:-1] if written[-1] in kept[0] else written
-            ranked[i // options.pool].append(Hypothesis(pieces, float(scores[i]), float(log_probs[i]), chances))
-        return [found[: settings.n_best] for found in ranked]
-
-    def _check_search(
-        self, settings: SearchOptions, min_length: Ints, max_length: Ints, prefix: Ints, outputs: int
-    ) -> None:
-        """What C goes by without looking: ids or places among `outputs`, and numbers of sentences."""
-        assert min_length.shape == max_length.shape == (self.sentences,)
-        assert prefix.ndim == 2 and len(prefix) == self.sentences
-        forced = prefix[prefix >= 0]
-        self.network.check_pieces(forced, "tgt")
-        assert _all_below(forced, outputs) and 0 <= settings.bos_id < outputs
-        assert settings.n_best >= 1 and settings.beam_size >= 1
-        assert settings.ending == ENDINGS[0] or (settings.n_best <= settings.beam_size and settings.ending in ENDINGS)
-        assert settings.forced_end is None or 0 <= settings.forced_end < outputs
-        assert 0 <= settings.begun <= prefix.shape[1] and (prefix[:, : settings.begun] >= 0).all()
-        assert (max_length > settings.begun).all()
-        assert max_length.min() >= 1 and max_length.max() < 1 << 30
-
-    def _goes_with(self, first: "Decoding") -> bool:
+    def goes_with(self, first: "Decoding") -> bool:
         """Whether both can take the steps of one search: their places are the same ones from the first on."""
         alike = self.sentences == first.sentences and self.network.vocabulary == first.network.vocabulary
         return alike and not (self.places or self._room)
@@ -400,40 +346,40 @@ class Decoding:
         self.network.know_positions(int(positions.max()) + 1)
         hidden = np.empty((len(tokens), self.network.d_model), np.float32)
         of_rows = [np.ascontiguousarray(x, np.int32) for x in (tokens, positions, sentences)]
-        at = [_at(x) for x in of_rows]
-        self._done(_library().sightline_step(self.address, len(tokens), *at, _at(paths), paths.shape[1], _at(hidden)))
+        columns = [at(x) for x in of_rows]
+        self.done(c.needed().sightline_step(self.address, len(tokens), *columns, at(paths), paths.shape[1], at(hidden)))
         return hidden
 
     def _check_step(self, rows: int, positions: Ints, sentences: Ints, paths: Ints) -> None:
         """What C goes by without looking."""
         assert rows and positions.shape == sentences.shape == (rows,) and len(paths) == rows
-        assert _all_below(positions, paths.shape[1]) and _all_below(sentences, self.sentences)
+        assert all_below(positions, paths.shape[1]) and all_below(sentences, self.sentences)
         assert self.places + rows <= self._room, "`make_room` comes first"
         self._check_paths(paths, int(positions.max()) + 1, self.places + rows)
 
     @staticmethod
     def _check_paths(paths: Ints, length: int, places: int) -> None:
         assert paths.ndim == 2 and paths.dtype == np.int32 and paths.flags.c_contiguous, "rows of places in int32"
-        assert 0 <= length <= paths.shape[1] and _all_below(paths[:, :length], places), "places that there are"
+        assert 0 <= length <= paths.shape[1] and all_below(paths[:, :length], places), "places that there are"
 
     def make_room(self, rows: int, paths: Ints, length: int) -> None:
         """Before a step of `rows` rows: `paths` (hypotheses, room), in int32, may change, up to `length`."""
         self._check_paths(paths, length, self.places)
-        room = _library().sightline_make_room(self.address, rows, _at(paths), len(paths), paths.shape[1], length)
-        self._done(room)
+        room = c.needed().sightline_make_room(self.address, rows, at(paths), len(paths), paths.shape[1], length)
+        self.done(room)
         self._room = self.places + rows
 
     @property
     def places(self) -> int:
         """How many places are in use."""
-        return _library().sightline_places(self.address)
+        return c.needed().sightline_places(self.address)
 
     def forget(self, places: int) -> None:
         """Give up all places from `places` on."""
         assert places >= 0
-        _library().sightline_forget(self.address, places)
+        c.needed().sightline_forget(self.address, places)
 
-    def _done(self, failed: int) -> None:
+    def done(self, failed: int) -> None:
         """What the library's answer means."""
         if failed and self._stop is not None and self._stop[0]:
             raise Stopped
@@ -441,8 +387,29 @@ class Decoding:
             raise MemoryError("no memory to decode with")
 
 
-def _addresses(objects: Sequence[Any]) -> Any:
-    return (c_void_p * len(objects))(*(each.address for each in objects))
+class DraftedOutput:
+    """One output of one source, read piece by piece and taken back; same contract as `decode.drafts.Drafting`."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        self._decoding = decoding
+
+    @property
+    def length(self) -> int:
+        """Pieces that were read: the only output has the places to itself."""
+        return self._decoding.places
+
+    def truncate(self, length: int) -> None:
+        """Take back all from `length` on."""
+        self._decoding.forget(length)
+
+    def feed(self, tokens: Sequence[int]) -> int:
+        """The piece that is likeliest after these."""
+        decoding, first, rows = self._decoding, self.length, len(tokens)
+        paths = np.tile(np.arange(first + rows, dtype=np.int32), (rows, 1))
+        decoding.make_room(rows, paths[:1], first)
+        positions = np.arange(first, first + rows)
+        hidden = decoding.step(np.array(tokens), positions, np.zeros(rows, int), paths)
+        return int(decoding.network.output(hidden[-1:]).argmax())
 
 
 def _wider_heads(weight: Floats, bias: Floats, heads: int) -> tuple[Floats, Floats]:
@@ -471,28 +438,9 @@ def _rounded(width: int) -> int:
     return -(-width // LANES) * LANES
 
 
-def _all_below(numbers: Ints, end: int) -> bool:
-    """Whether all are among 0 ... end - 1."""
-    return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < end)
-
-
-def _floats(array: Any) -> Floats:
-    return np.ascontiguousarray(array, np.float32)
-
-
-def _at(array: NDArray[Any] | None) -> c_void_p | None:
-    return None if array is None else c_void_p(array.ctypes.data)
-
-
-def _library() -> Any:
-    found = c.library()
-    assert found is not None, "the compiled library is missing"
-    return found
-
-
 def _end(decoding: int, network: CompiledNetwork) -> None:
     """Give a decoding's memory back; until then it needs its network."""
-    _library().sightline_end(decoding)
+    c.needed().sightline_end(decoding)
 
 
 def _done(code: int) -> None:

@@ -10,18 +10,40 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Rows that live, those of one sentence side by side, best first. */
+/* Rows that live, those of one output side by side, best first. */
 typedef struct Live {
     int32_t *tokens, *paths; /* (rows, longest) */
     float *token_log_probs;  /* (rows, longest) */
     float *log_probs;        /* -inf: nothing lives here */
-    int32_t *sentences;
+    int32_t *outputs;        /* whose rows they are: sample c of sentence s is output s * copies + c */
 } Live;
 
 typedef struct Candidate {
     float log_prob, last; /* of the hypothesis, of its last token */
     int row, token;
 } Candidate;
+
+/* A token that may be drawn: its weight, which is exp(score) of its own scale. */
+typedef struct Chance {
+    float score, weight;
+    int32_t token;
+} Chance;
+
+struct Search {
+    Members members;
+    const int32_t *ids;
+    const float *barred;
+    Options options;
+    Limits limits;
+    Found found;
+    int vocab, most;   /* most: candidates of an output */
+    int rows, length;  /* rows that live, tokens that they have */
+    Candidate *best;   /* (most) */
+    Chance *chances;   /* (vocab): where draws are from the likeliest only */
+    Live old, new;
+    Buffer memory;
+    float *logits, *spare; /* of the rows, and one row more */
+};
 
 /* What a log-probability is divided by. */
 static float penalty(int length, const Options *options) {
@@ -35,52 +57,188 @@ static int among(int32_t id, const Ids *list) {
     return 0;
 }
 
+static int sentence_of(const Search *s, int row) { return s->old.outputs[row] / s->options.copies; }
+
+/* --- What may not be written: -inf among the logits --- */
+
+static void bar(float *logits, int vocab, const Ids *list) {
+    for (int i = 0; i < list->count; i++)
+        if (list->ids[i] >= 0 && list->ids[i] < vocab) logits[list->ids[i]] = -INFINITY;
+}
+
+/* Token `at` of a row; the start mark stands before the first. */
+static int32_t token_at(const Search *s, int row, int at) {
+    return at < 0 ? s->options.bos_id : s->old.tokens[(int64_t)row * s->found.longest + at];
+}
+
+/* Bar what would complete an n-gram that the row has already. */
+static void bar_repeats(const Search *s, int row, float *logits) {
+    const int n = s->options.no_repeat_ngram, newest = s->length - n + 1, first = s->options.start_counts ? -1 : 0;
+    for (int i = first; i + n <= s->length; i++) {
+        int same = 0;
+        while (same < n - 1 && token_at(s, row, i + same) == token_at(s, row, newest + same)) same++;
+        if (same == n - 1) logits[token_at(s, row, i + same)] = -INFINITY;
+    }
+}
+
+/* A row with nothing left to write may end, even if it is short. */
+static void rule_out(const Search *s, int row, float *logits) {
+    const Options *o = &s->options;
+    const int end = o->ends.ids[0], may_end = s->length >= s->limits.min_length[sentence_of(s, row)];
+    if (s->length == o->begun) bar(logits, s->vocab, &o->suppressed_first);
+    const float ending = end >= 0 && end < s->vocab ? logits[end] : -INFINITY;
+    bar(logits, s->vocab, &o->suppressed);
+    if (!may_end) bar(logits, s->vocab, &o->ends);
+    if (!o->no_repeat_ngram) return;
+    bar_repeats(s, row, logits);
+    if (ending > -INFINITY && maximum(logits, s->vocab) == -INFINITY) logits[end] = ending;
+}
+
+/* --- Draws, as in decode/sampling.py --- */
+
+/* One step of SplitMix64 (https://prng.di.unimi.it/splitmix64.c). */
+static uint64_t mix(uint64_t x) {
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+/* The number in [0, 1) for what a row writes next. */
+static double uniform(const Search *s, int row) {
+    const int copy = s->old.outputs[row] % s->options.copies;
+    uint64_t state = mix((uint64_t)s->limits.streams[0]);
+    state = mix(state ^ (uint64_t)s->limits.streams[1 + sentence_of(s, row)]);
+    state = mix(state ^ (uint64_t)copy);
+    state = mix(state ^ (uint64_t)(s->length - s->options.begun));
+    return (double)(state >> 11) * 0x1p-53;
+}
+
+static int likelier(Chance a, Chance b) { return a.score > b.score || (a.score == b.score && a.token < b.token); }
+
+/* Let a chance of a heap sink below likelier ones. */
+static void sink(Chance *heap, int count, int at) {
+    for (int child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && likelier(heap[child + 1], heap[child])) child++;
+        if (!likelier(heap[child], heap[at])) return;
+        const Chance above = heap[at];
+        heap[at] = heap[child], heap[child] = above;
+    }
+}
+
+/* The likeliest of a heap, which goes behind what is left of it. */
+static Chance pop(Chance *heap, int *left) {
+    const Chance top = heap[0];
+    heap[0] = heap[--*left];
+    sink(heap, *left, 0);
+    return heap[*left] = top;
+}
+
+/* Bring the likeliest chances to the end, the very likeliest last: the `top_k` and what equals the last of them, and of
+   these the fewest whose share of the weight is `top_p`. How many. */
+static int likeliest(Chance *chances, int count, int top_k, double top_p) {
+    int left = count, kept = 0;
+    double total = 0, weight = 0;
+    for (int i = count / 2 - 1; i >= 0; i--) sink(chances, count, i);
+    while (top_k && left && (count - left < top_k || chances[0].score == chances[left].score))
+        total += pop(chances, &left).weight;
+    for (int i = 0; !top_k && i < count; i++) total += chances[i].weight;
+    const int offered = top_k ? count - left : count;
+    if (!(top_p < 1)) return offered;
+    for (; kept < offered && weight < top_p * total; kept++) {
+        if (kept == count - left) pop(chances, &left);
+        weight += chances[count - 1 - kept].weight;
+    }
+    return kept;
+}
+
+/* Scores become weights, those of all but the likeliest tokens 0. */
+static void keep_likeliest(const Search *s, float *scores) {
+    int count = 0;
+    for (int v = 0; v < s->vocab; v++)
+        if (scores[v] > -INFINITY) s->chances[count++] = (Chance){scores[v], 0, v};
+    exponentials(scores, s->vocab, maximum(scores, s->vocab));
+    for (int i = 0; i < count; i++) s->chances[i].weight = scores[s->chances[i].token];
+    const int kept = likeliest(s->chances, count, s->options.top_k, s->options.top_p);
+    memset(scores, 0, 4 * (size_t)s->vocab);
+    for (int i = count - kept; i < count; i++) scores[s->chances[i].token] = s->chances[i].weight;
+}
+
+/* The token that a row's random number falls on, from log-probabilities, which are overwritten; -1: there is none. */
+static int draw(const Search *s, int row, float *log_probs) {
+    double total = 0, below = 0;
+    for (int v = 0; v < s->vocab; v++) log_probs[v] /= s->options.temperature;
+    if (s->chances) keep_likeliest(s, log_probs);
+    else exponentials(log_probs, s->vocab, maximum(log_probs, s->vocab));
+    for (int v = 0; v < s->vocab; v++) total += log_probs[v];
+    const double target = fmin(uniform(s, row) * total, nextafter(total, 0)); /* rounding must not lead past the end */
+    for (int v = 0; v < s->vocab; v++)
+        if ((below += log_probs[v]) > target) return v;
+    return -1;
+}
+
 /* --- Candidates --- */
 
 /* Put a candidate among the best ones, behind those that are as good: they came earlier. */
-static int offer(Candidate *best, int count, int most, Candidate new) {
-    if (count == most && !(new.log_prob > best[most - 1].log_prob)) return count;
-    int at = count < most ? count : most - 1;
+static int offer(const Search *s, int count, Candidate new) {
+    Candidate *best = s->best;
+    if (count == s->most && !(new.log_prob > best[count - 1].log_prob)) return count;
+    int at = count < s->most ? count : count - 1;
     for (; at > 0 && new.log_prob > best[at - 1].log_prob; at--) best[at] = best[at - 1];
     best[at] = new;
-    return count < most ? count + 1 : count;
+    return count < s->most ? count + 1 : count;
 }
 
-/* Offer every continuation of a row of `length` tokens by one. `spare` is overwritten, a row of the same width. */
-static int continue_row(const float *logits, float *spare, int vocab, int row, float so_far, int length, int forced,
-                        int may_end, const Options *options, Candidate *best, int count, int most) {
-    if (length < options->begun) return offer(best, count, most, (Candidate){so_far, 0, row, forced});
-    if (length + 1 == options->end_at) return offer(best, count, most, (Candidate){so_far, 0, row, options->forced_end});
-    const float largest = maximum(logits, vocab);
-    memcpy(spare, logits, 4 * (size_t)vocab);
-    const float rest = logf(exponentials(spare, vocab, largest));
-    if (forced >= 0) {
-        const float last = logits[forced] - largest - rest;
-        return offer(best, count, most, (Candidate){so_far + last, last, row, forced});
-    }
-    for (int v = 0; v < vocab; v += 8) {
+/* Offer the continuations of a row that may be among the best; a log-probability is logit - largest - rest. */
+static int offer_best(const Search *s, int row, const float *logits, float largest, float rest, int count) {
+    const float so_far = s->old.log_probs[row];
+    for (int v = 0; v < s->vocab; v += 8) {
         /* what is lower than this logit is lower than the worst of the best; a little less, for rounding */
-        const float bound = count < most ? -INFINITY : best[most - 1].log_prob - so_far + rest + largest;
+        const float bound = count < s->most ? -INFINITY : s->best[count - 1].log_prob - so_far + rest + largest;
         const float low = bound - 1e-5f * (1 + fabsf(bound));
         int hits = 0xff;
-        if (v + 8 <= vocab && count == most) hits = hits8(load8(logits + v), all8(low));
+        if (v + 8 <= s->vocab && count == s->most) hits = hits8(load8(logits + v), all8(low));
         for (; hits; hits &= hits - 1) {
             const int token = v + __builtin_ctz(hits);
-            if (token >= vocab) break;
-            if (among(token, &options->suppressed) || (!may_end && among(token, &options->ends))) continue;
-            if (length == options->begun && among(token, &options->suppressed_first)) continue;
+            if (token >= s->vocab) break;
+            if (logits[token] == -INFINITY) continue;
             const float last = logits[token] - largest - rest;
-            count = offer(best, count, most, (Candidate){so_far + last, last, row, token});
+            count = offer(s, count, (Candidate){so_far + last, last, row, token});
         }
     }
     return count;
 }
 
+/* Offer what may follow a row of `length` tokens. */
+static int continue_row(const Search *s, int row, float *logits, int count) {
+    const Options *o = &s->options;
+    const Limits *limits = &s->limits;
+    const float so_far = s->old.log_probs[row];
+    const int64_t begins = (int64_t)sentence_of(s, row) * limits->prefix_length;
+    const int forced = s->length < limits->prefix_length ? limits->prefix[begins + s->length] : -1;
+    if (s->length < o->begun) return offer(s, count, (Candidate){so_far, 0, row, forced});
+    if (s->length + 1 == o->end_at) return offer(s, count, (Candidate){so_far, 0, row, o->forced_end});
+    const float largest = maximum(logits, s->vocab);
+    memcpy(s->spare, logits, 4 * (size_t)s->vocab);
+    const float rest = logf(exponentials(s->spare, s->vocab, largest));
+    int token = forced;
+    if (forced < 0) rule_out(s, row, logits);
+    if (forced < 0 && !limits->streams) return offer_best(s, row, logits, largest, rest, count);
+    if (forced < 0) {
+        for (int v = 0; v < s->vocab; v++) s->spare[v] = logits[v] - largest - rest;
+        token = draw(s, row, s->spare);
+    }
+    const float last = token < 0 ? -INFINITY : logits[token] - largest - rest;
+    return token < 0 ? count : offer(s, count, (Candidate){so_far + last, last, row, token});
+}
+
 /* --- Hypotheses that have ended --- */
 
 /* Behind those that are as good, if it is one of the pool; what a row says and one more token. */
-static void finish(const Found *found, int pool, int sentence, const Live *live, const Candidate *c, int length, float score) {
-    const int64_t first = (int64_t)sentence * pool, stride = found->longest;
+static void finish(const Search *s, int output, const Candidate *c, int length, float score) {
+    const Found *found = &s->found;
+    const int pool = s->options.pool;
+    const int64_t first = (int64_t)output * pool, stride = found->longest;
     if (!(score > found->scores[first + pool - 1])) return;
     int at = pool - 1;
     for (; at > 0 && score > found->scores[first + at - 1]; at--) {
@@ -91,22 +249,23 @@ static void finish(const Found *found, int pool, int sentence, const Live *live,
         found->log_probs[to] = found->log_probs[from], found->scores[to] = found->scores[from];
     }
     const int64_t to = first + at, from = (int64_t)c->row * stride;
-    memcpy(found->tokens + to * stride, live->tokens + from, 4 * (size_t)(length - 1));
-    memcpy(found->token_log_probs + to * stride, live->token_log_probs + from, 4 * (size_t)(length - 1));
+    memcpy(found->tokens + to * stride, s->old.tokens + from, 4 * (size_t)(length - 1));
+    memcpy(found->token_log_probs + to * stride, s->old.token_log_probs + from, 4 * (size_t)(length - 1));
     found->tokens[to * stride + length - 1] = c->token;
     found->token_log_probs[to * stride + length - 1] = c->last;
     found->lengths[to] = length, found->log_probs[to] = c->log_prob, found->scores[to] = score;
 }
 
-static void live_on(const Live *old, const Live *new, int to, const Candidate *c, int length, int64_t stride, int alive) {
-    const int64_t from = (int64_t)c->row * stride, at = (int64_t)to * stride;
+static void live_on(const Search *s, int to, const Candidate *c, int length, int alive) {
+    const Live *old = &s->old, *new = &s->new;
+    const int64_t stride = s->found.longest, from = (int64_t)c->row * stride, at = (int64_t)to * stride;
     memcpy(new->tokens + at, old->tokens + from, 4 * (size_t)(length - 1));
     memcpy(new->paths + at, old->paths + from, 4 * (size_t)length);
     memcpy(new->token_log_probs + at, old->token_log_probs + from, 4 * (size_t)(length - 1));
     new->tokens[at + length - 1] = c->token;
     new->token_log_probs[at + length - 1] = c->last;
     new->log_probs[to] = alive ? c->log_prob : -INFINITY;
-    new->sentences[to] = old->sentences[c->row];
+    new->outputs[to] = old->outputs[c->row];
 }
 
 /* Whether nothing alive, of log-probabilities up to `most`, is waited for any more. */
@@ -119,48 +278,32 @@ static int settled(float most, float worst, int length, int max_length, const Op
     return most / penalty(reached, options) <= worst;
 }
 
-/* One sentence's step: its candidates end or live on. How many rows it has next; 0: it is done. */
-static int advance(const Live *old, const Live *new, int to, const Candidate *best, int count, int length,
-                   const Limits *limits, const Options *options, const Found *found) {
+/* One output's step: its candidates end or live on. How many rows it has next; 0: it is done. */
+static int advance(const Search *s, int to, int count) {
     if (!count) return 0; /* nothing but numbers that are none */
-    const int sentence = old->sentences[best[0].row], at_limit = length >= limits->max_length[sentence];
-    const int counted = options->ending == UNSURPASSED ? count : MIN(count, options->beam_size);
-    const float divisor = penalty(length, options);
+    const Options *o = &s->options;
+    const int length = s->length + 1, output = s->old.outputs[s->best[0].row];
+    const int max_length = s->limits.max_length[output / o->copies], at_limit = length >= max_length;
+    const int counted = o->ending == UNSURPASSED ? count : MIN(count, o->beam_size);
+    const float divisor = penalty(length, o);
     float most = -INFINITY;
     int rows = 0;
     for (int i = 0; i < count; i++) {
-        const Candidate *c = best + i;
-        if (at_limit || among(c->token, &options->ends)) {
-            if (i < counted) finish(found, options->pool, sentence, old, c, length, c->log_prob / divisor);
-        } else if (rows < options->beam_size) {
-            live_on(old, new, to + rows++, c, length, found->longest, 1);
+        const Candidate *c = s->best + i;
+        if (at_limit || among(c->token, &o->ends)) {
+            if (i < counted) finish(s, output, c, length, c->log_prob / divisor);
+        } else if (rows < o->beam_size) {
+            live_on(s, to + rows++, c, length, 1);
             most = MAX(most, c->log_prob);
         }
     }
-    const float worst = found->scores[(int64_t)sentence * options->pool + options->pool - 1];
-    if (!rows || at_limit || settled(most, worst, length, limits->max_length[sentence], options)) return 0;
-    for (; rows < options->beam_size; rows++) live_on(old, new, to + rows, best, length, found->longest, 0);
+    const float worst = s->found.scores[(int64_t)output * o->pool + o->pool - 1];
+    if (!rows || at_limit || settled(most, worst, length, max_length, o)) return 0;
+    for (; rows < o->beam_size; rows++) live_on(s, to + rows, s->best, length, 0);
     return rows;
 }
 
-#ifdef __wasm__ /* a page shows what is being written: the best that lives, after each step */
-__attribute__((import_module("page"), import_name("written"))) void written(const int32_t *tokens, int length);
-#else
-static void written(const int32_t *tokens, int length) { (void)tokens, (void)length; }
-#endif
-
-/* --- The search --- */
-
-static int allocate(Live *live, int rows, int longest) {
-    const int64_t cells = (int64_t)rows * longest + 1;
-    live->tokens = malloc(4 * cells), live->paths = malloc(4 * cells), live->token_log_probs = malloc(4 * cells);
-    live->log_probs = malloc(4 * ((size_t)rows + 1)), live->sentences = malloc(4 * ((size_t)rows + 1));
-    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->sentences ? 0 : -1;
-}
-
-static void release(Live *live) {
-    free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->sentences);
-}
+/* --- Steps --- */
 
 static int widest_state(const Members *members) {
     int d = 0;
@@ -176,74 +319,148 @@ static void divide(float *sums, float by, int64_t n) {
     for (int64_t i = 0; i < n; i++) sums[i] /= by;
 }
 
-/* The logits after the newest token of every row, of several models their mean: that of their log-probabilities but for
-   one number a row, which the search's own softmax takes away. 0, or -1. */
-static int predict(const Members *members, const Live *live, int rows, int length, int64_t stride, int bos_id,
-                   const int32_t *ids, Buffer *memory, float **logits) {
-    const int d = widest_state(members), vocab = members->outputs[0]->d_out;
-    const int64_t cells = (int64_t)rows * vocab, more = members->count > 1 ? cells : 0;
-    if (make_room(members->decodings, members->count, rows, live->paths, rows, stride, length)) return -1;
-    float *hidden = room(memory, 4 * ((int64_t)rows * (d + 2) + cells + more + vocab + 64));
+/* What the models are fed: the newest token of every row, or of the only one with guesses behind it. */
+static void feed(Search *s, const int32_t *guesses, int count, int32_t *tokens, int32_t *positions, int32_t *sentences) {
+    const int64_t place = sightline_places(s->members.decodings[0]), stride = s->found.longest;
+    for (int r = 0; r < s->rows + count; r++) {
+        const int row = MIN(r, s->rows - 1), ahead = r - row;
+        tokens[r] = ahead ? guesses[ahead - 1] : token_at(s, row, s->length - 1);
+        if (s->ids) tokens[r] = s->ids[tokens[r]];
+        positions[r] = s->length + ahead, sentences[r] = sentence_of(s, row);
+        s->old.paths[row * stride + s->length + ahead] = (int32_t)(place + r);
+    }
+}
+
+/* The logits after every token that is fed, of several models their mean: that of their log-probabilities but for one
+   number a row, which the search's own softmax takes away. 0, or -1. */
+static int predict(Search *s, const int32_t *guesses, int count) {
+    const Members *members = &s->members;
+    const int rows = s->rows + count, d = widest_state(members);
+    const int64_t cells = (int64_t)rows * s->vocab, more = members->count > 1 ? cells : 0, stride = s->found.longest;
+    if (make_room(members->decodings, members->count, rows, s->old.paths, s->rows, stride, s->length)) return -1;
+    float *hidden = room(&s->memory, 4 * ((int64_t)rows * (d + 3) + cells + more + s->vocab + 64));
     if (!hidden) return -1;
-    *logits = hidden + (int64_t)rows * d;
-    float *others = *logits + cells + vocab; /* a row in between is for the search */
-    int32_t *tokens = (int32_t *)(others + more), *positions = tokens + rows;
-    for (int r = 0; r < rows; r++) {
-        tokens[r] = length ? live->tokens[r * stride + length - 1] : bos_id;
-        if (ids) tokens[r] = ids[tokens[r]];
-        positions[r] = length;
-        live->paths[r * stride + length] = (int32_t)(sightline_places(members->decodings[0]) + r);
-    }
+    s->logits = hidden + (int64_t)rows * d, s->spare = s->logits + cells;
+    float *others = s->spare + s->vocab;
+    int32_t *tokens = (int32_t *)(others + more), *positions = tokens + rows, *sentences = positions + rows;
+    feed(s, guesses, count, tokens, positions, sentences);
     for (int m = 0; m < members->count; m++) {
-        Decoding *s = members->decodings[m];
-        float *own = m ? others : *logits;
-        if (sightline_step(s, rows, tokens, positions, live->sentences, live->paths, stride, hidden)) return -1;
-        if (apply(members->outputs[m], hidden, rows, s->model->d_model, own, vocab, NONE, &s->scratch)) return -1;
-        if (m) add(*logits, others, cells);
+        Decoding *of = members->decodings[m];
+        float *own = m ? others : s->logits;
+        if (sightline_step(of, rows, tokens, positions, sentences, s->old.paths, count ? 0 : stride, hidden)) return -1;
+        if (apply(members->outputs[m], hidden, rows, of->model->d_model, own, s->vocab, NONE, &of->scratch)) return -1;
+        if (m) add(s->logits, others, cells);
     }
-    if (members->count > 1) divide(*logits, (float)members->count, cells);
+    if (members->count > 1) divide(s->logits, (float)members->count, cells);
     return 0;
+}
+
+/* What was ranked in a step of the only sentence. */
+static void show(const Search *s, const Ranked *ranked, int step, int count) {
+    const int at_limit = s->length + 1 >= s->limits.max_length[0];
+    ranked->counts[step] = count;
+    for (int i = 0; i < count; i++) {
+        const Candidate *c = s->best + i;
+        const int64_t to = (int64_t)step * s->most + i;
+        ranked->tokens[to] = c->token, ranked->parents[to] = c->row;
+        ranked->ended[to] = at_limit || among(c->token, &s->options.ends);
+        ranked->log_probs[to] = c->log_prob, ranked->token_log_probs[to] = c->last;
+    }
+}
+
+#ifdef __wasm__ /* a page shows what is being written: the best that lives, after each step */
+__attribute__((import_module("page"), import_name("written"))) void written(const int32_t *tokens, int length);
+#else
+static void written(const int32_t *tokens, int length) { (void)tokens, (void)length; }
+#endif
+
+/* Every output by one token. 0, or -1 when stopped. */
+static int rank(Search *s, float *logits, const Ranked *ranked, int step) {
+    int next_rows = 0;
+    for (int r = 0; r < s->rows;) {
+        const int output = s->old.outputs[r], sentence = output / s->options.copies;
+        const float *barred = s->barred ? s->barred + (int64_t)sentence * s->vocab : NULL;
+        int count = 0;
+        for (; r < s->rows && s->old.outputs[r] == output; r++) {
+            float *row = logits + (int64_t)r * s->vocab;
+            if (s->old.log_probs[r] == -INFINITY) continue;
+            if (barred) add(row, barred, s->vocab);
+            count = continue_row(s, r, row, count);
+        }
+        if (ranked) show(s, ranked, step, count);
+        next_rows += advance(s, next_rows, count);
+        if (stopped(&s->members.decodings[0]->scratch)) return -1;
+    }
+    const Live former = s->old;
+    s->old = s->new, s->new = former;
+    s->rows = next_rows, s->length++;
+    if (s->rows) written(s->old.tokens, s->length);
+    return 0;
+}
+
+int sightline_search_step(Search *s, const int32_t *guesses, int count, const Ranked *ranked) {
+    if (!s->rows) return 0;
+    count = MIN(count, s->found.longest - s->length - 1);
+    if (predict(s, guesses, count)) return -1;
+    const int64_t place = sightline_places(s->members.decodings[0]) - s->rows - count;
+    for (int made = 0, right = 1; right; ) {
+        if (count) s->old.paths[s->length] = (int32_t)(place + made);
+        if (rank(s, s->logits + (int64_t)made * s->vocab, ranked, made)) return -1;
+        right = made < count && s->rows && s->old.tokens[s->length - 1] == guesses[made];
+        made++;
+        if (right) continue;
+        for (int m = 0; count && m < s->members.count; m++) sightline_forget(s->members.decodings[m], place + made);
+        return made;
+    }
+    return -1;
+}
+
+/* --- The search --- */
+
+static int allocate(Live *live, int rows, int longest) {
+    const int64_t cells = (int64_t)rows * longest + 1;
+    live->tokens = malloc(4 * cells), live->paths = malloc(4 * cells), live->token_log_probs = malloc(4 * cells);
+    live->log_probs = malloc(4 * ((size_t)rows + 1)), live->outputs = malloc(4 * ((size_t)rows + 1));
+    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->outputs ? 0 : -1;
+}
+
+static void release(Live *live) {
+    free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->outputs);
+}
+
+Search *sightline_search_start(const Members *members, const int32_t *ids, const float *barred, const Options *options,
+                               const Limits *limits, const Found *found) {
+    Search *s = calloc(1, sizeof(Search));
+    if (!s) return NULL;
+    s->members = *members, s->ids = ids, s->barred = barred;
+    s->options = *options, s->limits = *limits, s->found = *found;
+    s->vocab = members->outputs[0]->d_out, s->rows = members->decodings[0]->sentences * options->copies;
+    /* of the candidates of a beam as many as it is wide live on at least */
+    s->most = options->beam_size == 1 ? 1 : (1 + options->ends.count) * options->beam_size;
+    s->best = malloc(sizeof(Candidate) * s->most);
+    const int few = limits->streams && (options->top_k || options->top_p < 1);
+    if (few) s->chances = malloc(sizeof(Chance) * s->vocab);
+    const int rows = s->rows * options->beam_size;
+    if (!s->best || (few && !s->chances) || allocate(&s->old, rows, found->longest) || allocate(&s->new, rows, found->longest)) {
+        sightline_search_end(s);
+        return NULL;
+    }
+    for (int64_t i = 0; i < (int64_t)s->rows * options->pool; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
+    for (int r = 0; r < s->rows; r++) s->old.outputs[r] = r, s->old.log_probs[r] = 0;
+    return s;
+}
+
+void sightline_search_end(Search *s) {
+    if (!s) return;
+    release(&s->old), release(&s->new);
+    free(s->best), free(s->chances), free(s->memory.bytes), free(s);
 }
 
 int sightline_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
                      const Limits *limits, const Found *found) {
-    const Decoding *s = members->decodings[0];
-    const int greedy = options->beam_size == 1, ends = MAX(options->ends.count, 1);
-    const int most = greedy ? 1 : (1 + ends) * options->beam_size; /* of which beam_size at least live on */
-    const int vocab = members->outputs[0]->d_out;
-    const int64_t stride = found->longest;
-    Candidate *best = malloc(sizeof(Candidate) * most);
-    Live old = {0}, new = {0};
-    Buffer memory = {0};
-    float *logits;
-    int rows = s->sentences;
-    const int widest = rows * options->beam_size;
-    int failed = !best || allocate(&old, widest, stride) || allocate(&new, widest, stride);
-    for (int64_t i = 0; i < (int64_t)rows * options->pool; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
-    for (int r = 0; !failed && r < rows; r++) old.sentences[r] = r, old.log_probs[r] = 0;
-    for (int length = 0; !failed && rows; length++) {
-        failed = predict(members, &old, rows, length, stride, options->bos_id, ids, &memory, &logits);
-        int next_rows = 0;
-        for (int r = 0; !failed && r < rows; failed = stopped(&s->scratch)) {
-            const int sentence = old.sentences[r];
-            const int32_t *prefix = limits->prefix + (int64_t)sentence * limits->prefix_length;
-            const int forced = length < limits->prefix_length ? prefix[length] : -1;
-            int count = 0;
-            for (; r < rows && old.sentences[r] == sentence; r++) {
-                float *row = logits + (int64_t)r * vocab;
-                if (old.log_probs[r] == -INFINITY) continue;
-                if (barred)
-                    for (int v = 0; v < vocab; v++) row[v] += barred[(int64_t)sentence * vocab + v];
-                count = continue_row(row, logits + (int64_t)rows * vocab, vocab, r, old.log_probs[r], length,
-                                     forced, length >= limits->min_length[sentence], options, best, count, most);
-            }
-            next_rows += advance(&old, &new, next_rows, best, count, length + 1, limits, options, found);
-        }
-        Live former = old;
-        old = new, new = former;
-        rows = next_rows;
-        if (rows) written(old.tokens, length + 1);
-    }
-    free(best), release(&old), release(&new), free(memory.bytes);
-    return failed ? -1 : 0;
+    Search *s = sightline_search_start(members, ids, barred, options, limits, found);
+    int made = s ? 1 : -1;
+    while (made > 0) made = sightline_search_step(s, NULL, 0, NULL);
+    sightline_search_end(s);
+    return made;
 }

@@ -40,7 +40,7 @@ class DroppingKernel(nn.Module):
     """A kernel some of whose weights are dropped in training.
 
     Every attention is given one where anything is dropped at all: by it, whoever computes a network in another form
-    (`training/packed.py`, `native_inference.py`) sees that this is not the paper's.
+    (`training/packed.py`, `network/compiled.py`) sees that this is not the paper's.
     """
 
     def __init__(self, kernel: Kernel, p: float) -> None:

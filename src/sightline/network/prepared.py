@@ -1,18 +1,15 @@
-"""The forms of a Transformer that decoding asks for: itself, in half precision, in the compiled library, or for torch.
+"""The forms of a Transformer that decoding asks for: itself, in half precision, or packed for the compiled library.
 
-All keep the contract of the model they come from; what makes each faster is in its own file (`native_inference`,
-`inference`).
+The first two are decoded step by step with torch and a cache (`cache`); the last searches by itself (`compiled`).
 """
 
 import copy
-import warnings
 from typing import Any
 
 import torch
 
 from sightline.errors import UserError
-from sightline.network.native_inference import NativeTransformer, foreign, native_available
-from sightline.network.plain import is_plain
+from sightline.network.compiled import foreign, native_available, packed
 from sightline.network.transformer import Transformer
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -36,41 +33,30 @@ class PreparedForms:
 
 
 def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
-    """The same model for decoding only, a snapshot: later changes to `model` need a new one.
+    """The same model for decoding only; what is not the model itself is a snapshot: later changes need a new one.
 
     Args:
-        model: whichever of our Transformers; stays as it is and shares what it can.
-        compute: "float32", equal to the model but for rounding; "int8", on a CPU only, faster and smaller;
-            "bfloat16" or "float16", a copy of the model in these numbers. On a CPU the first two are for the compiled
-            library where there is one, for torch where not; without the instructions for int8, torch gets float32 and
-            a warning. On CUDA float32 is the model itself.
+        model: whichever of our Transformers.
+        compute: "float32"; "int8", by the compiled library only, faster and smaller; "bfloat16" or "float16", a copy of
+            the model in these numbers. The first two are for the library where the model is on a CPU and the library
+            has its every part; else float32 is the model itself, as "torch" is anywhere.
 
     Raises:
-        UserError: int8 for a model that is not on a CPU.
+        UserError: int8 for a model that the library does not decode.
     """
     on_cpu = next(model.parameters()).device.type == "cpu"
     if compute in HALF:
         return copy.deepcopy(model).to(HALF[compute]).requires_grad_(False).eval()
-    if compute == "int8" and not on_cpu:
-        raise UserError("decode.compute = int8 is for a CPU: choose --device cpu, or bfloat16 to stay on this device")
-    if on_cpu and native_available(model):
-        return NativeTransformer(model, compute)
-    if not (on_cpu and is_plain(model)):
-        return _in_float32(model, compute)
-    from sightline.network.inference import InferenceTransformer  # where there is no library
-    from sightline.network.quantized import int8_available
-
-    if compute == "int8" and not int8_available():
-        warnings.warn("this processor or this torch has no int8 matrix products: float32 is used", stacklevel=2)
-        compute = "float32"
-    with torch.no_grad():
-        return InferenceTransformer(model, compute)
-
-
-def _in_float32(model: Transformer, compute: str) -> Transformer:
-    """The model itself, which computes with what it has; `UserError` where 8 bits are asked of it."""
+    if compute != "torch" and on_cpu and native_available(model):
+        return packed(model, compute)
     if compute == "int8":
-        lacks = foreign(model)
-        why = f"lacks a part of this network ({lacks})" if lacks else "is not here: it needs AVX2 or a 64-bit ARM"
-        raise UserError(f"compute = int8 is computed by the compiled library, which {why}; leave it out")
+        raise _no_int8(model, on_cpu)
     return model
+
+
+def _no_int8(model: Transformer, on_cpu: bool) -> UserError:
+    if not on_cpu:
+        return UserError("decode.compute = int8 is for a CPU: choose --device cpu, or bfloat16 to stay on this device")
+    lacks = foreign(model)
+    why = f"lacks a part of this network ({lacks})" if lacks else "is not here: it needs AVX2 or a 64-bit ARM"
+    return UserError(f"compute = int8 is computed by the compiled library, which {why}; leave it out")

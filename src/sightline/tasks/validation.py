@@ -16,7 +16,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
 from sightline.decode.translator import Translation, Translator
 from sightline.evaluate.bleu import corpus_scores
-from sightline.network.native_inference import NativeTransformer, native_available
+from sightline.network.compiled import native_available, packed
 from sightline.network.transformer import Transformer
 
 FIRST, CHUNK = 32, 250  # texts translated at once: those that are looked at, and the others
@@ -52,7 +52,7 @@ def _searching(network: EncoderDecoder) -> Any:
     """The network's parameters in the compiled library where it takes them, else the network itself."""
     on_cpu = next(network.parameters()).device.type == "cpu"
     if isinstance(network, Transformer) and on_cpu and native_available(network):
-        return NativeTransformer(network, "float32")
+        return packed(network, "float32")
     return network
 
 

@@ -19,10 +19,9 @@ from torch.nn import functional as F
 
 from sightline.native.library import Inputs, PackedShape, training_library
 from sightline.native.network import LANES
-from sightline.network.attention import AsItIs, MultiHeadAttention, merge_heads, split_heads
+from sightline.network.attention import AsItIs, DotProduct, MultiHeadAttention, merge_heads, split_heads
 from sightline.network.embeddings import Embeddings
 from sightline.network.masks import Causal, Everywhere
-from sightline.network.plain import scores_are_plain
 from sightline.network.transformer import Transformer
 
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
@@ -267,3 +266,10 @@ def _inputs(q: Tensor, kv: Tensor | None, n_heads: int, widths: tuple[int, int])
 def _call(name: str, *arguments: Any) -> None:
     if getattr(training_library(), f"sightline_{name}")(*arguments, torch.get_num_threads()):
         raise MemoryError("no memory for attention")
+
+
+def scores_are_plain(attention: MultiHeadAttention) -> bool:
+    """Whether queries and keys, whatever was done to them, meet as in equation 1, a head of each for the other."""
+    kernel, d_k = attention.kernel, attention.q_proj.out_features // attention.n_heads
+    paper = type(kernel) is DotProduct and kernel.scale in (0.0, d_k**-0.5)
+    return paper and attention.n_kv_heads == attention.n_heads

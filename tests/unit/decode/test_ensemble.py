@@ -20,7 +20,6 @@ from sightline.decode.ensemble import AveragedNetworks
 from sightline.decode.speculative import speculative_search
 from sightline.decode.streaming import stream_tokens
 from sightline.errors import UserError
-from sightline.network.inference import InferenceTransformer
 
 VOCAB, EOS = 11, 2
 SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=1)
@@ -133,12 +132,10 @@ def test_prefixes_are_continued(members: list[Any]) -> None:
 
 
 def test_a_shortlist_normalises_among_its_own(members: list[Any]) -> None:
-    """Members that compute some logits alone, beside others that have to compute all."""
-    forms = [InferenceTransformer(members[0], "float32"), *members[1:]]
     table = CandidateTable(np.array([4, 5]), np.tile([6, 7], (VOCAB, 1)))
     for settings in SEARCHES[:3]:
         config = replace(SHORT, **settings)
-        found = decode_tokens(AveragedNetworks(forms), SOURCES, config, shortlist=table)
+        found = decode_tokens(AveragedNetworks(members), SOURCES, config, shortlist=table)
         for source, ranked in zip(SOURCES, found, strict=True):
             allowed = sorted({0, 1, 2, 3, 4, 5, 6, 7, *source})
             for h in ranked if source else ():

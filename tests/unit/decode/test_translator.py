@@ -236,7 +236,9 @@ def test_a_line_that_memory_does_not_hold_is_named(tokenizer):
                 raise MemoryError
             return [[Hypothesis([4], -1.0, -1.0, [-1.0])] for _ in sources]
 
-    translator = Translator(lambda: None, tokenizer, searcher=lambda compute: Small())
+        begin = search
+
+    translator = Translator(Small(), tokenizer)
     lines = ["A dog runs .", "Two men .", "", "A man . " * 3, "The dog sees the men . " * 9]
     with pytest.raises(UserError, match=r"^text 5: memory does not hold"):
         translator.translate(lines)

@@ -22,7 +22,7 @@ from sightline.export.web import page, wasm
 from sightline.export.web.memory import Image, layout
 from sightline.export.web.tokens import foreign_part, tokens_for_page
 from sightline.native import library as c
-from sightline.network.native_inference import NativeTransformer
+from sightline.network.compiled import packed
 
 MakeModel = Callable[..., Path]
 NO_BINARIES = {"simd": b"simd", "relaxed": b"relaxed"}
@@ -53,7 +53,7 @@ def test_a_page_is_one_file_that_asks_no_network(make_model: MakeModel, tmp_path
 
 @pytest.mark.parametrize("shape", [{}, {"d_model": 12}, {"positions": "learned", "max_len": 20}], ids=str)
 def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: dict[str, Any]) -> None:
-    network = NativeTransformer(read_folder(make_model(**shape)).network, "int8").network
+    network = packed(read_folder(make_model(**shape)).network, "int8")
     image = Image(network, 20)
     words = np.frombuffer(image.bytes, "<i4")
     names = [name for name, _ in layout(c.Transformer)]

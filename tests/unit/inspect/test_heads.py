@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from unit.native.stepping import Steps
 
 from sightline.architectures import build_network
 from sightline.config import ModelConfig, RunConfig, check
@@ -20,6 +21,8 @@ from sightline.inspect.heads import (
     multi_head_attentions,
     parameters_without,
 )
+from sightline.native.library import library
+from sightline.native.network import CompiledNetwork
 from sightline.network.attention import split_heads
 from sightline.network.masks import padding_mask
 from sightline.network.parameters import load_parameters, parameters_of
@@ -123,6 +126,7 @@ def test_heads_of_other_widths() -> None:
     torch.testing.assert_close(hidden(pruned), hidden(model))
 
 
+@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 def test_forms_for_decoding_follow_masks_and_pruning(compute: str) -> None:
     """Step by step through the prepared form, as search does it."""
@@ -130,6 +134,7 @@ def test_forms_for_decoding_follow_masks_and_pruning(compute: str) -> None:
     forms = PreparedForms(model)
 
     def steps(form: Any) -> Tensor:
+        form = Steps(form) if isinstance(form, CompiledNetwork) else form
         with torch.inference_mode():
             cache = form.start_cache(form.encode(SRC, SRC_MASK), SRC_MASK)
             parts = [form.decode(TGT_IN[:, t : t + 1], cache.memory, cache.src_mask, cache) for t in range(4)]

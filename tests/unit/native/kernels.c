@@ -158,14 +158,20 @@ static Transformer transformer(int int8, Activation activation, int norm_first, 
     return t;
 }
 
-static void search(const Transformer *t, int beam_size, const char *what) {
+/* `samples`: how many outputs are drawn of each sentence; 0: none, they are searched for. */
+static void search(const Transformer *t, int beam_size, int samples, const char *what) {
+    static const int64_t streams[1 + SENTENCES] = {-4, 1, -5, 1LL << 60, 3, 3, 99, 7};
     static const int32_t lengths[SENTENCES] = {5, 1, 12, 9, 3, 20, 2}, ends[] = {2};
     int32_t pieces[52], min_length[SENTENCES], max_length[SENTENCES];
     for (int i = 0; i < 52; i++) pieces[i] = 3 + (int32_t)(drawn() % (VOCABULARY - 3));
     for (int i = 0; i < SENTENCES; i++) min_length[i] = 2, max_length[i] = LONGEST - i;
-    const Options options = {beam_size, beam_size, 1, 0, 0, 0, {ends, 1}, {NULL, 0}, {NULL, 0}, UNSURPASSED, 0.6f};
-    const Limits limits = {min_length, max_length, NULL, 0};
-    const int n = SENTENCES * beam_size;
+    const Options options = {
+        .beam_size = beam_size, .pool = beam_size, .bos_id = 1, .copies = samples ? samples : 1, .ends = {ends, 1},
+        .ending = UNSURPASSED, .length_penalty = 0.6f, .no_repeat_ngram = samples % 3, .top_k = 40 * (samples > 1),
+        .temperature = 1.3f, .top_p = samples > 2 ? 0.8f : 1,
+    };
+    const Limits limits = {min_length, max_length, NULL, samples ? streams : NULL, 0};
+    const int n = SENTENCES * beam_size * options.copies;
     int32_t *tokens = calloc(n * LONGEST, 4), *found_lengths = calloc(n, 4);
     float *each = calloc(n * LONGEST, 4), *log_probs = calloc(n, 4), *scores = calloc(n, 4);
     const Found found = {tokens, found_lengths, each, log_probs, scores, LONGEST};
@@ -187,8 +193,9 @@ static void searches(void) {
         for (int beam_size = 1; beam_size <= 4; beam_size += 3) {
             char what[64];
             sprintf(what, "search %s d_model %d activation %d beam %d", int8 ? "int8" : "float32", t.d_model, kind, beam_size);
-            search(&t, beam_size, what);
+            search(&t, beam_size, 0, what);
         }
+        for (int samples = 1; samples <= 3; samples++) search(&t, 1, samples, "drawn");
     }
 }
 

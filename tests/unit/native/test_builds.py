@@ -18,8 +18,7 @@ from sightline.config import DecodeConfig
 from sightline.decode.engine import decode_tokens
 from sightline.native import build as original
 from sightline.native import library as c
-from sightline.native.network import Linear
-from sightline.network.native_inference import NativeTransformer
+from sightline.native.network import CompiledNetwork, Linear
 from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
@@ -80,7 +79,7 @@ def test_a_search_finds_the_same_to_the_last_bit(
     for name in c.usable_builds():
         monkeypatch.setattr(c, "library", lambda name=name: c.opened(name))
         prepared = prepare_for_inference(model, compute)
-        assert isinstance(prepared, NativeTransformer)
+        assert isinstance(prepared, CompiledNetwork)
         found[name] = decode_tokens(prepared, sources, config)
         alone = [decode_tokens(prepared, [source], config)[0] for source in sources]
         assert records(alone) == records(found[name])

@@ -1,25 +1,25 @@
 """Networks of the families in the library against torch's, a step at a time; and which of them it takes."""
 
 import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from unit.native.stepping import Steps
 
 from sightline.errors import UserError
-from sightline.generation.rewrite import COMPILED, OFF, UNREAD, is_compiled, rewrite
+from sightline.generation.rewrite import rewrite
 from sightline.generation.settings import GenerationSettings
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
+from sightline.native.network import CompiledNetwork
 from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 from sightline.network.build import build as build_network
+from sightline.network.compiled import foreign, native_available
 from sightline.network.feed_forward import ACTIVATIONS
-from sightline.network.inference import InferenceTransformer
-from sightline.network.native_inference import NativeTransformer, foreign, native_available
-from sightline.network.plain import is_plain
 from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
@@ -88,9 +88,9 @@ def build(stack: dict[str, Any] | None = None, **network: Any) -> Transformer:
     return made
 
 
-def compiled(network: nn.Module, compute: str = "float32") -> NativeTransformer:
+def compiled(network: nn.Module, compute: str = "float32") -> CompiledNetwork:
     prepared = prepare_for_inference(network, compute)
-    assert isinstance(prepared, NativeTransformer), foreign(network)
+    assert isinstance(prepared, CompiledNetwork), foreign(network)
     return prepared
 
 
@@ -113,8 +113,8 @@ def test_step_by_step(stack: dict[str, Any], network: dict[str, Any]) -> None:
     """Padding within a text is where it never stands, but users write what they like."""
     model, tgt_in = build(stack, **network), torch.randint(1, VOCAB, (4, 9))
     wanted = logits(copy.deepcopy(model).double(), tgt_in)
-    torch.testing.assert_close(logits(compiled(model), tgt_in).double(), wanted, rtol=0, atol=2e-5)
-    assert (logits(compiled(model, "int8"), tgt_in) - wanted).abs().mean() < 0.05 * wanted.std()
+    torch.testing.assert_close(logits(Steps(compiled(model)), tgt_in).double(), wanted, rtol=0, atol=2e-5)
+    assert (logits(Steps(compiled(model, "int8")), tgt_in) - wanted).abs().mean() < 0.05 * wanted.std()
 
 
 @pytest.mark.parametrize("compute", ["float32", "int8"])
@@ -139,6 +139,10 @@ def test_an_output_is_the_same_to_the_last_bit_in_any_company(name: str, compute
         {"end_ids": (END, 6, 7), "suppressed": tuple(range(8, 19)), "suppressed_first": (20, 21)},
         {"end_ids": ()},
         {"max_new_tokens": 1, "forced_start_id": 9, "forced_end_id": 5},
+        {"no_repeat_ngram": 1, "begins": (START, 5)},
+        {"no_repeat_ngram": 2, "forced_start_id": 9},
+        {"sample": True, "forced_start_id": 9, "temperature": 2.0, "top_k": 0, "seed": -3},
+        {"sample": True, "top_k": 5, "no_repeat_ngram": 1},
     ],
     ids=str,
 )
@@ -146,7 +150,6 @@ def test_searches_find_what_torch_finds(name: str, changes: dict[str, Any]) -> N
     network = build(STACKS[name])
     settings = replace(GenerationSettings(10, beam_size=4, start_id=START, end_ids=(END,)), **changes)
     settings = replace(settings, n_best=settings.beam_size)
-    assert is_compiled(settings)
     pairs = zip(rewrite(compiled(network), SOURCES, settings, 9), rewrite(network, SOURCES, settings, 9), strict=True)
     for found, wanted in pairs:
         assert [one.tokens for one in found] == [one.tokens for one in wanted]
@@ -155,29 +158,10 @@ def test_searches_find_what_torch_finds(name: str, changes: dict[str, Any]) -> N
             assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-4)
 
 
-def test_what_the_search_cannot_do_goes_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every setting is known to be the search's affair, off, or of no meaning to it."""
-    assert {f.name for f in fields(GenerationSettings)} == {*COMPILED, *OFF, *UNREAD}
-    network = build(STACKS["Marian"])
-    form = compiled(network)
-    monkeypatch.setattr(form, "search", None)
-    settings = GenerationSettings(10, start_id=START, end_ids=(END,))
-    for changes in ({"no_repeat_ngram": 2}, {"sample": True, "top_k": 5}):
-        asked = replace(settings, **changes)
-        assert not is_compiled(asked)
-        for found, wanted in zip(rewrite(form, SOURCES, asked), rewrite(network, SOURCES, asked), strict=True):
-            assert found[0].tokens == wanted[0].tokens
-    assert not is_compiled(replace(settings, stop=("a",)))
-    assert not is_compiled(replace(settings, forced_end_id=4, suppressed=(4,)))
-
-
 @pytest.mark.parametrize(("stack", "part"), ALIEN.values(), ids=ALIEN)
 def test_what_the_library_lacks_is_never_left_out(stack: dict[str, Any], part: str) -> None:
     network = build(stack)
     assert not native_available(network) and part in foreign(network)
-    if is_plain(network):
-        assert isinstance(prepare_for_inference(network), InferenceTransformer)  # which torch computes, in int8 too
-        return
     assert prepare_for_inference(network) is network
     with pytest.raises(UserError, match="compute = int8 is computed by the compiled library, which lacks a part"):
         prepare_for_inference(network, "int8")

@@ -82,7 +82,7 @@ def test_without_the_library_the_text_is_the_same(capsys: pytest.CaptureFixture[
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=switched_off, capture_output=True, text=True, check=True)
     exec(SCRIPT, {})
     (off, without), (on, found) = json.loads(done.stdout), json.loads(capsys.readouterr().out)
-    assert (off, on) == ("InferenceTransformer", "NativeTransformer")
+    assert (off, on) == ("Transformer", "CompiledNetwork")
     assert without == found and found != [[[]]] * 3
 
 

@@ -4,9 +4,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,16 @@ import torch
 from jaxtyping import TypeCheckError
 
 from sightline.config import DecodeConfig
+from sightline.decode.candidates import Candidates
 from sightline.decode.contract import SearchOptions
-from sightline.decode.engine import decode_tokens
+from sightline.decode.engine import Bounds, decode_tokens
 from sightline.errors import UserError
 from sightline.native import library as c
 from sightline.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
 from sightline.native.network import CompiledEnsemble, Decoding, Linear, Stopped
+from sightline.native.search import Search
+from sightline.network.compiled import packed
 from sightline.network.dropout import _drop
-from sightline.network.native_inference import NativeTransformer
 from sightline.network.transformer import Transformer
 from sightline.training.packed import Packing, packed_attention
 
@@ -78,14 +80,12 @@ def test_parameters_that_do_not_fit_together(
     parameters = {**model.state_dict(), name: torch.ones(shape)}
     monkeypatch.setattr(model, "state_dict", lambda: parameters)
     with pytest.raises((AssertionError, ValueError)):  # numpy joins no biases to weights of another number
-        NativeTransformer(model, "float32")
+        packed(model, "float32")
 
 
-def limits(sentences: int = 2, **changes: Any) -> Any:
+def limits(sentences: int = 2, **changes: Any) -> Bounds:
     low, high = np.zeros(sentences, np.int64), np.full(sentences, 5)
-    return SimpleNamespace(
-        **{"min_length": low, "max_length": high, "prefix": np.zeros((sentences, 0), int), **changes}
-    )
+    return replace(Bounds(low, high, np.zeros((sentences, 0), int)), **changes)
 
 
 SEARCHES: dict[str, tuple[Any, Any, Any]] = {
@@ -96,32 +96,36 @@ SEARCHES: dict[str, tuple[Any, Any, Any]] = {
     "begun with what is free": (limits(prefix=np.full((2, 1), -1)), SearchOptions(begun=1), None),
     "nothing left to write": (limits(prefix=np.full((2, 5), 6)), SearchOptions(begun=5), None),
     "more hypotheses than beams": (limits(), SearchOptions(n_best=5, ending="pool_filled"), None),
-    "n-grams, which C does not know": (limits(), SearchOptions(no_repeat_ngram=2), None),
+    "n-grams of less than nothing": (limits(), SearchOptions(no_repeat_ngram=-1), None),
+    "a function of Python": (limits(), SearchOptions(rules=(lambda x, _: x,)), None),
+    "streams of other sentences": (limits(streams=np.zeros(3, int)), PLAIN, None),
+    "no temperature": (limits(streams=np.zeros(2, int)), SearchOptions(temperature=0.0), None),
+    "less than the likeliest": (limits(streams=np.zeros(2, int)), SearchOptions(top_k=-1), None),
     "an unknown ending": (limits(), SearchOptions(ending="early"), None),
     "bounds of other sentences": (limits(3), PLAIN, None),
     "a longest length of 0": (limits(max_length=np.array([5, 0])), PLAIN, None),
     "a prefix of one dimension": (limits(prefix=np.zeros(2, int)), PLAIN, None),
-    "places that are not on the shortlist": (
+    "a prefix that is not on the shortlist": (
         limits(prefix=np.full((2, 1), 6)),
         PLAIN,
-        SimpleNamespace(ids=np.arange(6), allowed=np.ones((2, 6), bool)),
+        Candidates(ids=np.arange(6), allowed=np.ones((2, 6), bool)),
     ),
     "a shortlist beyond the vocabulary": (
         limits(),
         PLAIN,
-        SimpleNamespace(ids=np.arange(7, 13), allowed=np.ones((2, 6), bool)),
+        Candidates(ids=np.arange(7, 13), allowed=np.ones((2, 6), bool)),
     ),
     "a shortlist of other sentences": (
         limits(),
         PLAIN,
-        SimpleNamespace(ids=np.arange(6), allowed=np.ones((1, 6), bool)),
+        Candidates(ids=np.arange(6), allowed=np.ones((1, 6), bool)),
     ),
 }
 
 
 @pytest.mark.parametrize(("bounds", "options", "few"), SEARCHES.values(), ids=SEARCHES)
 def test_searches(build: Build, bounds: Any, options: Any, few: Any) -> None:
-    network = NativeTransformer(build(), "float32").network
+    network = packed(build(), "float32")
     with pytest.raises(AssertionError):
         network.search([[5, 2], [6, 7, 2]], bounds, options, few)
 
@@ -129,7 +133,7 @@ def test_searches(build: Build, bounds: Any, options: Any, few: Any) -> None:
 @pytest.mark.parametrize("sources", [[], [[5, 2], []]], ids=str)
 def test_sources_of_nothing(build: Build, sources: list[list[int]]) -> None:
     with pytest.raises(AssertionError):
-        NativeTransformer(build(), "float32").network.start(sources)
+        packed(build(), "float32").start(sources)
 
 
 def paths(*rows: list[int], dtype: Any = np.int32) -> Any:
@@ -153,7 +157,7 @@ STEPS: dict[str, Callable[[Decoding], object]] = {
 
 @pytest.mark.parametrize("misuse", STEPS.values(), ids=STEPS)
 def test_steps(build: Build, misuse: Callable[[Decoding], object]) -> None:
-    decoding = NativeTransformer(build(), "float32").network.start([[5, 2]])
+    decoding = packed(build(), "float32").start([[5, 2]])
     decoding.make_room(1, paths([0] * 4), 0)
     decoding.step(np.array([5]), ROWS, ROWS, paths([0] * 4))  # as it should be
     decoding.forget(0)
@@ -162,9 +166,9 @@ def test_steps(build: Build, misuse: Callable[[Decoding], object]) -> None:
 
 
 OTHERS: dict[str, Callable[[Build], Decoding]] = {
-    "more sources": lambda build: NativeTransformer(build(), "float32").network.start([[5, 2], [6, 2]]),
-    "another vocabulary": lambda build: NativeTransformer(build(vocab_size=20), "float32").network.start([[5, 2]]),
-    "a past": lambda build: with_a_past(NativeTransformer(build(), "float32").network.start([[5, 2]])),
+    "more sources": lambda build: packed(build(), "float32").start([[5, 2], [6, 2]]),
+    "another vocabulary": lambda build: packed(build(vocab_size=20), "float32").start([[5, 2]]),
+    "a past": lambda build: with_a_past(packed(build(), "float32").start([[5, 2]])),
 }
 
 
@@ -175,9 +179,9 @@ def with_a_past(decoding: Decoding) -> Decoding:
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_decodings_that_do_not_go_together(build: Build, other: Callable[[Build], Decoding]) -> None:
-    decoding, one = NativeTransformer(build(), "float32").network.start([[5, 2]]), np.ones(1, int)
+    decoding = packed(build(), "float32").start([[5, 2]])
     with pytest.raises(AssertionError, match="of the same sources"):
-        decoding.search(PLAIN, 0 * one, one, np.zeros((1, 0), int), None, None, [other(build)])
+        Search([decoding, other(build)], PLAIN, limits(1))
 
 
 def rows(*starts: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
@@ -210,7 +214,7 @@ def test_passes_of_training(misuse: Callable[[], object]) -> None:
 
 
 def test_whoever_stops_a_search_is_told_so(build: Build) -> None:
-    network = NativeTransformer(build(), "float32").network
+    network = packed(build(), "float32")
     with pytest.raises(Stopped):
         network.search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
     with pytest.raises(Stopped):
@@ -241,13 +245,6 @@ def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return c.declared(c.ctypes.CDLL(str(made)))
 
 
-class Pair:
-    """A model that searches together with another one."""
-
-    def __init__(self, *models: NativeTransformer) -> None:
-        self.search = CompiledEnsemble(tuple(model.network for model in models)).search
-
-
 @pytest.mark.parametrize("compute", ["float32", "int8", "ensemble"])
 def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other: with a batch halved the search goes on, or one source is named; nothing else happens."""
@@ -255,9 +252,9 @@ def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monk
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     sources = [[5, 6, 7], [8], [9, 9], [10, 4, 4, 5, 6]]
     kind = "float32" if compute == "ensemble" else compute
-    model: Any = NativeTransformer(build(3.0, vocab_size=30, tied_embeddings="none"), kind)
+    model: Any = packed(build(3.0, vocab_size=30, tied_embeddings="none"), kind)
     if compute == "ensemble":
-        model = Pair(model, NativeTransformer(build(3.0, vocab_size=30, d_model=24), kind))
+        model = CompiledEnsemble((model, packed(build(3.0, vocab_size=30, d_model=24), kind)))
     wanted, failures = decode_tokens(model, sources, CONFIG), 0
     for number in range(1000):
         left.value = number
@@ -269,9 +266,37 @@ def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monk
     left.value = -1
 
 
+def test_every_allocation_of_a_search_in_steps_may_fail(
+    build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guesses that need more room among them; what has failed does not go on."""
+    monkeypatch.setattr(c, "library", lambda: scarce)
+    left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
+    network = packed(build(3.0, vocab_size=30, tied_embeddings="none"), "float32")
+    options = SearchOptions(beam_size=1, top_k=3)
+    for bounds in (limits(1, max_length=np.array([40])), limits(1, streams=np.ones(1, int))):
+        left.value = -1
+        wanted, number = network.search([[5, 6, 2]], bounds, options, None), 0
+        while True:
+            left.value, search = number, None
+            try:
+                search = network.begin([[5, 6, 2]], bounds, options, None)
+                while search.advance([7] * 9):
+                    pass
+            except MemoryError:
+                number += 1
+                with pytest.raises(AssertionError, match="does not go on") if search else nullcontext():
+                    _ = search and search.advance()
+                continue
+            assert search.found() == wanted and left.value >= 0
+            break
+        assert number > 20
+    left.value = -1
+
+
 def test_no_memory_at_all(build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c, "library", lambda: scarce)
-    model = NativeTransformer(build(), "float32")
+    model = packed(build(), "float32")
     monkeypatch.setattr(Decoding, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(UserError, match=re.escape("text 1: memory does not hold the search")):
         decode_tokens(model, [[5, 6]], CONFIG)
@@ -289,15 +314,15 @@ import sys
 from pathlib import Path
 import torch
 from sightline.config import DecodeConfig, ModelConfig
-from sightline.decode.engine import decode_tokens
+from sightline.decode.engine import Bounds, decode_tokens
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
-from sightline.network.native_inference import NativeTransformer
+from sightline.network.compiled import packed
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
 shape = {"vocab_size": 200, "d_model": 128, "d_ff": 128, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 2}
-model = NativeTransformer(build_model(ModelConfig(**shape)), "float32")
+model = packed(build_model(ModelConfig(**shape)), "float32")
 long = int(sys.argv[1])
 config = DecodeConfig(beam_size=4, min_length_factor=1.0, batch_tokens=1_000_000, max_length_extra=long)
 sources = [[5 + i % 90] * 20 for i in range(400)]

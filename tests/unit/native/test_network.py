@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from unit.native.stepping import Steps
 
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, heads_left, parameters_without
 from sightline.native.library import library
-from sightline.network.inference import InferenceTransformer
-from sightline.network.native_inference import NativeTransformer
+from sightline.native.network import CompiledNetwork
+from sightline.network.compiled import packed
 from sightline.network.parameters import load_parameters
 from sightline.network.prepared import PreparedForms, prepare_for_inference
 from sightline.network.transformer import Transformer
@@ -51,10 +52,10 @@ def close(ours: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(ours.double(), wanted, rtol=0, atol=2e-5)
 
 
-def native(model: Transformer, compute: str = "float32") -> NativeTransformer:
+def native(model: Transformer, compute: str = "float32") -> Steps:
     prepared = prepare_for_inference(model, compute)
-    assert isinstance(prepared, NativeTransformer)
-    return prepared
+    assert isinstance(prepared, CompiledNetwork)
+    return Steps(prepared)
 
 
 @torch.no_grad()
@@ -77,8 +78,9 @@ def compare(model: Transformer, src: Tensor, mask: Tensor, length: int = 20) -> 
         wanted = exact.states(src, tgt_in, mask)
         close(hidden, wanted)
         close(prepared.logits(hidden), exact.logits(wanted))
-        few = torch.tensor([9, 2, 2, 11])
-        assert torch.equal(prepared.output_rows(few)(hidden), prepared.logits(hidden)[..., few])
+        few, rows = [9, 2, 2, 11], hidden.flatten(0, 1)
+        chosen = prepared.network.output.rows(np.array(few))(rows.numpy())
+        np.testing.assert_array_equal(chosen, prepared.logits(rows)[:, few].numpy())
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -186,19 +188,20 @@ def test_positions_are_known_up_to_a_limit(build: Build, padded: Any) -> None:
 
 def test_only_models_it_takes_go_to_the_library(build: Build) -> None:
     for model in (build().double(), build().bfloat16()):
-        assert isinstance(prepare_for_inference(model), InferenceTransformer)
-    assert not isinstance(prepare_for_inference(build(), "bfloat16"), NativeTransformer)
+        assert prepare_for_inference(model) is model
+    assert not isinstance(prepare_for_inference(build(), "bfloat16"), CompiledNetwork)
 
 
 def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
     model = build()
     forms = PreparedForms(model)
     before = forms("float32")
-    assert isinstance(before, NativeTransformer) and forms("float32") is before
+    assert isinstance(before, CompiledNetwork) and forms("float32") is before
     with torch.no_grad():
         model.get_parameter("encoder.layers.0.ffn.up_proj.weight").mul_(2)
     after, tgt_in = forms("float32"), torch.randint(1, 12, (4, 3))
-    ours, old = (steps(form, start(form, *padded(SOURCES)), tgt_in) for form in (after, before))
+    forms_of = Steps(after), Steps(before)
+    ours, old = (steps(form, start(form, *padded(SOURCES)), tgt_in) for form in forms_of)
     assert not torch.equal(ours, old)
     with torch.no_grad():
         close(ours, copy.deepcopy(model).double().states(padded(SOURCES)[0], tgt_in, padded(SOURCES)[1]))
@@ -207,7 +210,7 @@ def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
 @pytest.mark.parametrize("strange", [12, -1])
 def test_ids_beyond_the_vocabulary_are_refused(build: Build, strange: int) -> None:
     """C would read whatever stands beyond the table."""
-    network = NativeTransformer(build(), "float32").network
+    network = packed(build(), "float32")
     with pytest.raises(UserError, match=f"piece {strange} is none of the model's 12"):
         network.start([[5, strange, 2]])
     decoding, zeros = network.start([[5, 2]]), np.zeros(1, np.int32)

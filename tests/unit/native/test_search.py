@@ -1,23 +1,27 @@
 """The library's search against `decode.search` over the library's own steps, and over the readable model."""
 
 import copy
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from unit.native.stepping import by_steps
 
 from sightline.config import DecodeConfig
+from sightline.decode import engine
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import decode_tokens
-from sightline.decode.ensemble import AveragedNetworks
+from sightline.decode.contract import SearchOptions, SpecialIds
+from sightline.decode.engine import decode_tokens, search_options
+from sightline.decode.steps import start_decoding, watched
 from sightline.errors import UserError
-from sightline.native.library import library
-from sightline.native.network import CompiledEnsemble, Decoding
-from sightline.network.native_inference import NativeTransformer
+from sightline.native.library import Ids, Options, library
+from sightline.native.network import CompiledEnsemble, CompiledNetwork
+from sightline.native.search import Search
+from sightline.native.settings import options_of
 from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
@@ -29,22 +33,9 @@ LENGTHS = (1, 5, 4, 0, 5, 2, 3, 6)
 SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=3)
 
 
-class Steps:
-    """A prepared model whose own search nobody sees."""
-
-    def __init__(self, model: Any) -> None:
-        self.training = False
-        for name in ("train", "parameters", "encode", "decode", "logits", "start_cache", "output_rows"):
-            setattr(self, name, getattr(model, name))
-
-
-def by_steps(model: Any) -> Any:
-    return Steps(model)
-
-
 def native(model: Transformer, compute: str = "float32") -> Any:
     prepared = prepare_for_inference(model, compute)
-    assert isinstance(prepared, NativeTransformer)
+    assert isinstance(prepared, CompiledNetwork)
     return prepared
 
 
@@ -67,14 +58,14 @@ def compare(model: Any, sources: list[list[int]], config: DecodeConfig, **how: A
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Of each search of the library: its sentences, and the places that are in use at its end."""
     seen: list[tuple[int, int]] = []
-    search = Decoding.search
+    run = Search.run
 
-    def watched(self: Decoding, *args: Any) -> Any:
-        found = search(self, *args)
-        seen.append((self.sentences, self.places))
+    def watched(self: Search) -> Any:
+        found, decoding = run(self), self._decodings[0]
+        seen.append((decoding.sentences, decoding.places))
         return found
 
-    monkeypatch.setattr(Decoding, "search", watched)
+    monkeypatch.setattr(Search, "run", watched)
     return seen
 
 
@@ -274,35 +265,196 @@ def test_weights_that_are_no_numbers(build: Build, name: str, compute: str) -> N
             decode_tokens(native(model, compute), [[7, 8, 9]], replace(SHORT, beam_size=beam_size))
 
 
-def test_sampling_and_ngrams_go_by_steps(build: Build, sentences: Sentences) -> None:
-    """What the library does not know of is searched as ever."""
-    model, sources = native(build()), sentences(*LENGTHS)
-    for config in (replace(SHORT, sample=True, n_best=3), replace(SHORT, no_repeat_ngram=2)):
-        assert decode_tokens(model, sources, config) == decode_tokens(by_steps(model), sources, config)
-    repeats = decode_tokens(model, sources, replace(SHORT, no_repeat_ngram=1, n_best=2))
-    assert all(len(set(h.tokens)) == len(h.tokens) for ranked in repeats for h in ranked)
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_no_ngram_twice(build: Build, sentences: Sentences, n: int, beam_size: int) -> None:
+    """Where nothing else is left, an output may end, even if it is short."""
+    model, sources = native(build(3.0, vocab_size=9, tied_embeddings="none")), sentences(*LENGTHS, vocab=9)
+    config = DecodeConfig(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=4.0)
+    prefixes = [[5], [5, 5, 5], *[[]] * 6]
+    found = compare(model, sources, replace(config, no_repeat_ngram=n), prefixes=prefixes)
+    assert found != decode_tokens(model, sources, config, prefixes=prefixes)
+    for hypothesis in chain(*found[3:]):
+        ngrams = list(zip(*(hypothesis.tokens[i:] for i in range(n)), strict=False))
+        assert len(ngrams) == len(set(ngrams))
+    assert n > 1 or min(len(ranked[0].tokens) for ranked in found if ranked[0].tokens) < 8, "none was stuck"
+
+
+DRAWS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.4},
+    {"temperature": 3.0},
+    {"top_k": 1},
+    {"top_k": 7},
+    {"top_k": 1000},
+    {"top_p": 0.2},
+    {"top_p": 0.9},
+    {"top_k": 20, "top_p": 0.7, "temperature": 1.5},
+    {"seed": 2**63 + 5, "no_repeat_ngram": 1},
+    {"min_length_factor": 1.0, "length_penalty": 1.0},
+]
+
+
+@pytest.mark.parametrize("changes", DRAWS, ids=str)
+def test_draws_are_those_of_torch(build: Build, sentences: Sentences, changes: dict[str, Any]) -> None:
+    """From the same random streams; prefixes of several lengths, several samples of each source."""
+    model, sources = native(build(2.0, vocab_size=203, tied_embeddings="none")), sentences(*LENGTHS, vocab=203)
+    config = replace(SHORT, sample=True, n_best=3, max_length_extra=12, **changes)
+    prefixes = [[5, 6, 7], [], [3, 9], *[[]] * 5]
+    found = compare(model, sources, config, prefixes=prefixes)
+    outputs = {tuple(h.tokens) for h in chain(*found)}
+    sharp = changes in ({"top_k": 1}, {"top_p": 0.2})
+    assert sharp or len(outputs) > 8
+    assert [decode_tokens(model, [source], config)[0] for source in sources[3:]] == found[3:]
+    if not sharp:
+        assert found != decode_tokens(
+            model, sources, replace(config, seed=7), prefixes=[[5, 6, 7], [], [3, 9], *[[]] * 5]
+        )
+
+
+def test_equal_chances_are_kept_together(build: Build, sentences: Sentences) -> None:
+    """What equals the last of `top_k` may be drawn too; of equal chances the first make up `top_p`."""
+    model = build(0.0, vocab_size=30, tied_embeddings="none")
+    with torch.no_grad():
+        model.output.weight[5::2, 0] = 1
+    for changes in ({"top_k": 3}, {"top_p": 0.3}, {"top_k": 3, "top_p": 0.3}):
+        config = replace(SHORT, sample=True, n_best=9, max_length_extra=9, **changes)
+        found = compare(native(model), sentences(6, 5, 4, vocab=30), config)
+        drawn = {token for h in chain(*found) for token in h.tokens}
+        assert len(drawn) > (2 if "top_p" in changes else 9)
+
+
+def test_draws_from_a_shortlist(build: Build, sentences: Sentences) -> None:
+    model, sources = native(build(1.5, vocab_size=300, tied_embeddings="none")), sentences(*LENGTHS, vocab=300)
+    table = CandidateTable(np.array([7, 8]), torch.randint(4, 300, (300, 4)).numpy())
+    for changes in ({}, {"top_k": 9}, {"top_p": 0.6}):
+        config = replace(SHORT, sample=True, n_best=2, max_length_extra=9, **changes)
+        assert compare(model, sources, config, shortlist=table) != decode_tokens(model, sources, config)
+
+
+FLIPPED: dict[str, Any] = {
+    "beam_size": 2, "length_penalty": 0.3, "n_best": 2, "bos_id": 5, "eos_id": 6, "suppressed": (3,),
+    "suppressed_first": (4,), "other_ends": (7,), "ending": "pool_filled", "begun": 1, "forced_end": 0, "end_at": 3,
+    "temperature": 0.5, "top_k": 2, "top_p": 0.5, "seed": 2, "no_repeat_ngram": 2, "start_counts": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(SearchOptions)])
+def test_no_option_is_left_out_in_silence(name: str) -> None:
+    """C is told of each, or refuses it."""
+    usual = SearchOptions(forced_end=1, end_at=2)
+    if name == "seed":
+        return  # goes with the random streams: see `test_draws_are_those_of_torch`
+    if name in ("rules", "stop"):
+        with pytest.raises(AssertionError, match="does not call Python"):
+            options_of(replace(usual, **{name: (print,) if name == "rules" else print}), False)
+        return
+    told = [options_of(each, False) for each in (usual, replace(usual, **{name: FLIPPED[name]}))]
+    assert str(numbers_of(*told[0])) != str(numbers_of(*told[1]))
+
+
+def numbers_of(options: Options, lists: list[Any]) -> list[Any]:
+    """All that C reads, but for where the lists are."""
+    known = [getattr(options, field[0]) for field in Options._fields_ if field[1] is not Ids]
+    return [*known, *(ids.tolist() for ids in lists)]
+
+
+# A step at a time ----------------------------------------------------------------------------------------------------
+
+
+def begun(model: Any, source: list[int], config: DecodeConfig, prefix: Sequence[int] = (), table: Any = None) -> Any:
+    return engine.begin(model, source, prefix, config, SpecialIds(), None, table)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("count", [1, 2])
+def test_each_step_is_shown(build: Build, sentences: Sentences, count: int, beam_size: int) -> None:
+    """What it ranked is what the search with torch ranks, with a shortlist and a prefix; the end is the same."""
+    model, table = several(build, count), CandidateTable(np.array([7, 8]), torch.randint(4, 60, (60, 4)).numpy())
+    config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
+    for source in sentences(5, 2, 9, vocab=60):
+        for how in ({}, {"prefixes": [[9, 30]]}, {"shortlist": table}):
+            search = begun(model, source, config, *how.get("prefixes", [()]), how.get("shortlist"))
+            shown: list[Any] = []
+            while steps := search.advance():
+                shown += steps
+            assert search.advance() == [], "it is over"
+            assert search.found() == decode_tokens(model, [source], config, **how)
+            wanted: list[Any] = []
+            prefix, few = how.get("prefixes", [()])[0], how.get("shortlist")
+            start = start_decoding(by_steps(model), [source], [prefix], config, SpecialIds(), None, few)
+            if beam_size > 1:
+                watched(start, search_options(config, SpecialIds()), wanted.append)
+                assert [[(one.token, one.parent, one.ended) for one in step] for step in shown] == [
+                    [(one.token, one.parent, one.ended) for one in step] for step in wanted
+                ]
+            for ours, theirs in zip(chain(*shown), chain(*wanted), strict=beam_size > 1):
+                assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
+                assert ours.token_log_prob == pytest.approx(theirs.token_log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_guesses_change_nothing_but_the_number_of_steps(
+    build: Build, sentences: Sentences, count: int, compute: str
+) -> None:
+    """To the last bit: right ones, wrong ones, more than the output has room for; what was wrong leaves no trace."""
+    model = several(build, count, compute)
+    config = replace(SHORT, beam_size=1, max_length_extra=25, min_length_factor=3.0, no_repeat_ngram=2)
+    for source in sentences(5, 7, vocab=60):
+        for prefix in ([], [9, 30, 9]):
+            wanted = decode_tokens(model, [source], config, prefixes=[prefix])
+            right = [*wanted[0][0].tokens, 2]
+            for every, most in ((1, 1), (1, 4), (1, 99), (3, 5), (100, 6)):
+                search, written, calls = begun(model, source, config, prefix), [], 0
+                guesses = [(token if i % every else 5) if every > 1 else token for i, token in enumerate(right)]
+                while steps := search.advance(guesses[len(written) : len(written) + most]):
+                    written += [best.token for (best,) in steps]
+                    calls += 1
+                assert written[: len(right)] == right[: len(written)]
+                assert search.found() == wanted
+                assert search._decodings[0].places == len(written), "what was wrong has given its places back"
+                assert every > 1 or calls <= len(written) / (most + 1) + 1
+
+
+def test_steps_are_drawn_too(build: Build, sentences: Sentences) -> None:
+    model, config = native(build(2.0, vocab_size=60, tied_embeddings="none")), replace(SHORT, sample=True)
+    for source in sentences(5, 2, 9, vocab=60):
+        search = begun(model, source, config)
+        written = [best.token for best in engine.written_in(search)]
+        assert search.found() == decode_tokens(model, [source], config)
+        assert written[: len(search.found()[0][0].tokens)] == search.found()[0][0].tokens
+
+
+MISUSES: dict[str, Callable[[Any], object]] = {
+    "guesses for a beam": lambda model: begun(model, [5], replace(SHORT, beam_size=2)).advance([5]),
+    "several samples": lambda model: begun(model, [5], replace(SHORT, sample=True, n_best=2)).advance(),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSES.values(), ids=MISUSES)
+def test_what_is_not_for_single_steps(build: Build, misuse: Callable[[Any], object]) -> None:
+    with pytest.raises(AssertionError):
+        misuse(native(build()))
+
+
+@pytest.mark.parametrize("strange", [12, -1])
+def test_guesses_beyond_the_vocabulary(build: Build, strange: int) -> None:
+    with pytest.raises(UserError, match=f"piece {strange} is none of the model's 12"):
+        begun(native(build()), [5], replace(SHORT, beam_size=1)).advance([strange])
 
 
 # Several models in one search -----------------------------------------------------------------------------------------
 
 
-class Together(AveragedNetworks):
-    """Prepared models that search together in the library, and step by step where nobody sees that they can."""
-
-    def search(self, sources: Any, limits: Any, options: Any, few: Any, stop: Any = None) -> Any:
-        members: list[Any] = list(self.members)
-        networks = tuple(member.network for member in members)
-        return CompiledEnsemble(networks).search(sources, limits, options, few, stop)
-
-
-def several(build: Build, count: int, compute: str = "float32", vocab: int = 60) -> Together:
+def several(build: Build, count: int, compute: str = "float32", vocab: int = 60) -> CompiledEnsemble:
     """Models of different widths, depths, heads and norms."""
     shapes: list[dict[str, Any]] = [
         {"tied_embeddings": "none"},
         {"d_model": 40, "n_heads": 5, "n_decoder_layers": 3, "norm_position": "pre", "tied_embeddings": "none"},
         {"d_model": 24, "n_heads": 3, "n_encoder_layers": 1, "positions": "learned", "max_len": 300},
     ]
-    return Together([native(build(3.0, vocab_size=vocab, **shape), compute) for shape in shapes[:count]])
+    return CompiledEnsemble(tuple(native(build(3.0, vocab_size=vocab, **shape), compute) for shape in shapes[:count]))
 
 
 @pytest.mark.parametrize("compute", ["float32", "int8"])
@@ -327,7 +479,7 @@ def test_a_model_with_itself(build: Build, sentences: Sentences, beam_size: int,
     """Is that model, to the last bit."""
     model, sources = native(build(2.0, vocab_size=60, tied_embeddings="none"), compute), sentences(*LENGTHS, vocab=60)
     config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
-    assert decode_tokens(Together([model] * 2), sources, config) == decode_tokens(model, sources, config)
+    assert decode_tokens(CompiledEnsemble((model, model)), sources, config) == decode_tokens(model, sources, config)
 
 
 def test_an_ensemble_gives_up_places_together(
@@ -345,7 +497,7 @@ def test_an_ensemble_with_a_member_that_gives_no_numbers(build: Build, sentences
     with torch.no_grad():
         models[1].get_parameter("decoder.layers.0.ffn.down_proj.weight")[0, 0] = torch.nan
     with pytest.raises(UserError, match="not finite"):
-        decode_tokens(Together([native(model) for model in models]), sentences(3, 4), SHORT)
+        decode_tokens(CompiledEnsemble(tuple(native(model) for model in models)), sentences(3, 4), SHORT)
 
 
 def test_longer_than_the_positions_there_are(build: Build) -> None:

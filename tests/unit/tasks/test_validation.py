@@ -10,7 +10,8 @@ from sightline.config import DataConfig, DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.families.sightline import build_model
-from sightline.network.native_inference import NativeTransformer, native_available
+from sightline.native.network import CompiledNetwork
+from sightline.network.compiled import native_available
 from sightline.tasks.validation import CHUNK, FIRST, validation_bleu
 
 TEXTS = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]
@@ -29,7 +30,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int, dict[str, Any
 
     def watched(self: Translator, texts: Any, **overrides: Any) -> Any:
         found = translate(self, texts, **overrides)
-        seen.append((self.model, len(texts), overrides, found))
+        seen.append((self.form(self.config), len(texts), overrides, found))
         return found
 
     monkeypatch.setattr(Translator, "translate", watched)
@@ -50,7 +51,7 @@ def test_a_model_that_ends_no_sentence_is_cut_off(calls: list[Any]) -> None:
     assert longest[0] > 60 and max(longest[1:]) < 2 * pieces + 8
     assert not calls[0][2] and calls[1][2]["max_length_extra"] == 5
     if native_available(network):
-        assert all(isinstance(model, NativeTransformer) for model, *_ in calls)
+        assert all(isinstance(model, CompiledNetwork) for model, *_ in calls)
 
 
 def test_settings_that_bound_more_stay_as_they_are(calls: list[Any]) -> None:

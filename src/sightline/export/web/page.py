@@ -27,7 +27,7 @@ from sightline.inspect.alignment import AlignmentHead, usual_head
 from sightline.inspect.page.document import asset, digest, filled, script_text
 from sightline.native import library as c
 from sightline.native.settings import options_of
-from sightline.network.native_inference import NativeTransformer, foreign
+from sightline.network.compiled import foreign, packed
 from sightline.network.transformer import Transformer
 
 STYLES = ("paper.css", "columns.css")
@@ -60,7 +60,7 @@ def pack(folder: Folder) -> bytes:
     config, tokenizer = folder.config.decode, folder.tokenizer
     max_len = folder.config.model.max_len if folder.config.model.positions == "learned" else 0
     lengths = lengths_of(config, max_len)
-    image = Image(NativeTransformer(folder.network, "int8").network, int(lengths["positions"]))
+    image = Image(packed(folder.network, "int8"), int(lengths["positions"]))
     parts, places, end = {**binaries(), "image": bytes(image.bytes)}, {}, 0
     for name, content in parts.items():
         places[name] = (end, len(content))
@@ -97,7 +97,7 @@ def lengths_of(config: DecodeConfig, max_len: int) -> dict[str, int | float]:
 def settings(config: DecodeConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """How to search: as `sightline translate` does with the model's own settings, for one translation."""
     special = SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id)
-    options, ids = options_of(search_options(config, special))
+    options, ids = options_of(search_options(config, special), False)
     options.pool = 1
     names = ("ends", "suppressed", "suppressed_first")
     return {"options": values(options), "lists": {name: list.tolist() for name, list in zip(names, ids, strict=True)}}

@@ -1,31 +1,24 @@
-"""A trained encoder-decoder handed to the compiled library (`sightline.native`): prepared for decoding, like
-`inference.InferenceTransformer`, and able to search by itself.
+"""A trained encoder-decoder handed to the compiled library (`sightline.native`), which then searches by itself.
 
-Same contract as the network it comes from, wherever that comes from (a recipe, Marian, M2M-100, BART, ...), if the
-library has its every part. What it yields for a hypothesis is the same to the last bit in any batch, in float32 and in
-int8. Not here: what the library does, and whether to use it (`prepared.prepare_for_inference`).
+Wherever the network comes from (a recipe, Marian, M2M-100, BART, ...), if the library has its every part. Not here:
+what the library does, and whether to use it (`prepared.prepare_for_inference`).
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
-from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
-from sightline.native.network import CompiledNetwork, Decoding, Linear, Shape
+from sightline.native.network import CompiledEnsemble, CompiledNetwork, Shape
 from sightline.network.attention import DotProduct, MultiHeadAttention
 from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
 from sightline.network.positions import LearnedPositions, NoPositions, WithoutPadding, in_order
-
-# --- What the library takes ---
 
 NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"}
 # What a network may be made of, of `sightline.network` and `torch.nn`: known by name, so that nobody has to import what
@@ -46,6 +39,18 @@ PARAMETERS = re.compile(  # which of their parameters are packed; others would b
 
 class Foreign(ValueError):
     """A network has a part that the library lacks; says which."""
+
+
+def packed(model: Any, compute: str) -> CompiledNetwork:
+    """The network's parameters as they are now, packed to compute with "float32" or "int8"; `Foreign` as `shape_of`."""
+    src, tgt = model.src_embeddings, model.tgt_embeddings
+    shape, int8 = shape_of(model), compute == "int8"
+    return CompiledNetwork(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), int8)
+
+
+def together(forms: Sequence[Any]) -> CompiledEnsemble | None:
+    """Packed networks that search as one; None where not all of `forms` are packed."""
+    return CompiledEnsemble(tuple(forms)) if all(isinstance(form, CompiledNetwork) for form in forms) else None
 
 
 def native_available(model: nn.Module) -> bool:
@@ -143,102 +148,3 @@ def _codes(embeddings: Embeddings, length: int) -> Any:
 def _parameters(model: nn.Module) -> dict[str, Any]:
     """By the names of our own model directories."""
     return {name.removeprefix("head."): value.detach().numpy() for name, value in model.state_dict().items()}
-
-
-# --- The prepared form ---
-
-
-class NativeTransformer(nn.Module):
-    """Made by `prepare_for_inference`; decodes, and does nothing else."""
-
-    def __init__(self, model: Any, compute: str) -> None:
-        super().__init__()
-        self.training = False
-        self.device_mark = nn.Parameter(torch.zeros(0), requires_grad=False)  # says that this is on a CPU
-        src, tgt = model.src_embeddings, model.tgt_embeddings
-        shape, int8 = shape_of(model), compute == "int8"
-        self.network = CompiledNetwork(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), int8)
-
-    def train(self, mode: bool = True) -> "NativeTransformer":
-        """Nothing: there is one mode."""
-        return self
-
-    def encode(self, src: Int[Tensor, "batch src_len"], src_mask: Bool[Tensor, "batch src_len"]) -> Decoding:
-        """The sources with all that decoding needs of them; padding stands right of everything real."""
-        lengths = src_mask.sum(1).tolist()
-        return self.network.start([row[:length] for row, length in zip(src.tolist(), lengths, strict=True)])
-
-    def start_cache(self, memory: Decoding, src_mask: Bool[Tensor, "batch src_len"]) -> "NativeCache":
-        """As `Transformer.start_cache`; an encoding can be decoded once."""
-        return NativeCache(memory, src_mask)
-
-    def decode(
-        self,
-        tgt_in: Int[Tensor, "rows new"],
-        memory: Decoding,
-        src_mask: Bool[Tensor, "sentences src_len"],
-        cache: "NativeCache | None" = None,
-    ) -> Float[Tensor, "rows new d_model"]:
-        """As `Transformer.decode` with a cache; memory and mask are the cache's own."""
-        assert cache is not None
-        return cache.step(tgt_in)
-
-    def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
-        """As `Transformer.logits`."""
-        return _through(self.network.output, hidden)
-
-    def output_rows(self, ids: Int[Tensor, " n"]) -> Callable[[Tensor], Tensor]:
-        """`logits` for some pieces only, the same to the last bit: hidden (*any, d_model) to logits (*any, n)."""
-        few = self.network.output.rows(ids.numpy())
-        return lambda hidden: _through(few, hidden)
-
-    def search(
-        self, sources: Sequence[Sequence[int]], limits: Any, options: SearchOptions, few: Any, stop: Any = None
-    ) -> list[list[Hypothesis]]:
-        """What `decode.search` finds, without a step of it in Python; arguments as `decode.contract.OwnSearch`."""
-        return self.network.search(sources, limits, options, few, stop)
-
-
-class NativeCache:
-    """The hypotheses of a decoding, each known by its path; same contract as `cache.DecoderCache`."""
-
-    def __init__(self, decoding: Decoding, src_mask: Bool[Tensor, "sentences src_len"]) -> None:
-        self.memory = decoding
-        self.src_mask = src_mask
-        self.length = 0  # target positions decoded so far
-        self.sentences = torch.arange(decoding.sentences, dtype=torch.int32)  # of each row
-        self.paths = torch.zeros(decoding.sentences, 16, dtype=torch.int32)
-
-    def step(self, tokens: Int[Tensor, "rows new"]) -> Float[Tensor, "rows new d_model"]:
-        """Hidden states after new tokens, positions of one hypothesis like hypotheses that follow each other."""
-        rows, new = tokens.shape
-        if self.length + new > self.paths.size(1):
-            self.paths = F.pad(self.paths, (0, self.length + new))
-        self.memory.make_room(rows * new, self.paths.numpy(), self.length)
-        end, first = self.length + new, self.memory.places
-        self.paths[:, self.length : end] = torch.arange(first, first + rows * new, dtype=torch.int32).view(rows, new)
-        positions = torch.arange(self.length, end, dtype=torch.int32).repeat(rows)
-        self.length = end
-        sentences, paths = (x if new == 1 else x.repeat_interleave(new, 0) for x in (self.sentences, self.paths))
-        newest = tokens.flatten().int()
-        hidden = self.memory.step(newest.numpy(), positions.numpy(), sentences.numpy(), paths.numpy())
-        return torch.from_numpy(hidden).view(rows, new, -1)
-
-    def truncate(self, length: int) -> None:
-        """Take steps back: forget all positions from `length` on, of a single hypothesis."""
-        assert len(self.paths) == 1, "only a single hypothesis has its places to itself"
-        if length < self.length:
-            self.memory.forget(int(self.paths[0, length]))
-            self.length = length
-
-    def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Row i becomes what row index[i] was."""
-        self.select(index)
-
-    def select(self, index: Int[Tensor, " kept"]) -> None:
-        """Keep the rows of `index`, in its order, repeated where it repeats."""
-        self.paths, self.sentences = self.paths.index_select(0, index), self.sentences.index_select(0, index)
-
-
-def _through(layer: Linear, x: Tensor) -> Tensor:
-    return torch.from_numpy(layer(x.reshape(-1, layer.d_in).numpy())).view(*x.shape[:-1], layer.d_out)

@@ -1,0 +1,67 @@
+"""Which form of a model decodes: the model itself, half of its digits, or the compiled library."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sightline.errors import UserError
+from sightline.native.library import library
+from sightline.native.network import CompiledNetwork
+from sightline.network.masks import padding_mask
+from sightline.network.prepared import PreparedForms, prepare_for_inference
+from sightline.network.transformer import Transformer
+
+SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
+SRC_MASK = padding_mask(SRC, 0)
+Build = Callable[..., Transformer]
+needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+
+
+def logits(model: Any, tokens: Tensor) -> Tensor:
+    """After the last of `tokens`, fed one at a time."""
+    with torch.no_grad():
+        cache = model.start_cache(model.encode(SRC, SRC_MASK), SRC_MASK)
+        steps = [model.decode(token, cache.memory, cache.src_mask, cache) for token in tokens.split(1, dim=1)]
+        return model.logits(steps[-1])
+
+
+@needs_library
+def test_preparing_leaves_the_model_alone(build_small: Build) -> None:
+    model = build_small().float().train()
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    assert isinstance(prepare_for_inference(model), CompiledNetwork)
+    assert model.training and all(parameter.requires_grad for parameter in model.parameters())
+    assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
+
+
+def test_without_the_library_the_model_decodes_itself(build_small: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And eight bits are refused in a line."""
+    monkeypatch.setattr("sightline.network.prepared.native_available", lambda model: False)
+    model = build_small().float()
+    assert prepare_for_inference(model) is model
+    with pytest.raises(UserError, match=r"int8 is computed by the compiled library, which is not here: .*leave it out"):
+        prepare_for_inference(model, "int8")
+
+
+@pytest.mark.parametrize("compute", ["bfloat16", "float16"])
+def test_half_precision_is_a_copy(build_small: Build, compute: str) -> None:
+    model = build_small().float()
+    half = prepare_for_inference(model, compute)
+    tokens = torch.randint(3, 11, (3, 3))
+    wanted, got = logits(model, tokens), logits(half, tokens)
+    assert got.dtype == getattr(torch, compute)
+    assert (got.float() - wanted).abs().max() < 0.1 * wanted.std()
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+
+
+@needs_library
+def test_forms_are_kept_until_the_model_changes(build_small: Build) -> None:
+    forms = PreparedForms(model := build_small().float())
+    first, other = forms("float32"), forms("int8")
+    assert forms("float32") is first and forms("int8") is other and first is not other
+    with torch.no_grad():
+        model.output.weight.mul_(2)
+    assert forms("float32") is not first
