@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import sightline
 from sightline.config import DataConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import clean_text, one_line, split_text
@@ -91,6 +92,29 @@ def test_five_hundred_sentences_are_as_on_the_command_line(
     found = translated(opened(build), "\n".join(lines))
     assert [(i, *pair) for i, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]] == []
     assert len(set(found)) > 100
+
+
+ASKED = """(text) => new Promise((resolve) => {
+  const code = document.getElementById("worker").textContent, found = [];
+  const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+  worker.onmessage = ({ data }) => {
+    if (data.kind === "ready") worker.postMessage({ kind: "translate", text });
+    if (data.kind === "written") found.push([data.score, data.tokens.length]);
+    if (data.kind === "done") resolve(found);
+  };
+  worker.postMessage({ kind: "load", base64: document.getElementById("model").textContent });
+})"""
+
+
+def test_scores_have_the_same_bits_in_both_builds(opened: Opened, model_paths: dict[str, Path]) -> None:
+    """And here, but for the logarithm, which is that of another C library."""
+    rng = random.Random(4)
+    lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 14))) for _ in range(60)]
+    relaxed, simd = (opened(build).evaluate(ASKED, "\n".join(lines)) for build in ("relaxed", "simd"))
+    assert relaxed == simd
+    here = sightline.load(model_paths["transformer"], "cpu").translate(lines, compute="int8")
+    assert [length for _, length in simd] == [len(one.pieces) for one in here]
+    assert [score for score, _ in simd] == pytest.approx([one.score for one in here], rel=1e-6)
 
 
 def test_a_chosen_sentence_shows_alternatives_and_lines(opened: Opened) -> None:
