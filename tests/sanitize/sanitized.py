@@ -8,3 +8,4 @@ from sightline.native import build, library
 FOLDER = os.environ.get("SIGHTLINE_SANITIZED")
 if FOLDER:
     library.library_of = lambda name: build.library_of(name, Path(FOLDER))
+    library.usable_builds = lambda: [name for name in build.builds() if library.library_of(name).is_file()]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,9 @@ from sightline.checkpoint.compiled import parameter_shapes
 from sightline.checkpoint.trained import WEIGHTS, write_settings
 from sightline.config import DataConfig, ModelConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
-from sightline.native.build import ANYWHERE, BUILDS, library_of
+from sightline.native.build import ANYWHERE, BUILDS, FOLDER, library_of
+from sightline.native.build import compiler as own_compiler
+from sightline.native.library import usable_builds
 
 ROOT = Path(__file__).parents[2]
 DIST = Path(os.environ.get("SIGHTLINE_DIST", ROOT / "dist"))
@@ -119,6 +122,50 @@ def test_no_build_has_more_than_its_instructions(wheel: Path, tmp_path: Path) ->
 def test_auditwheel_agrees(wheel: Path) -> None:
     ran = subprocess.run(["auditwheel", "show", wheel], capture_output=True, text=True, check=True)
     assert tag(wheel) in ran.stdout
+
+
+KERNELS = ROOT / "tests/unit/native/kernels.c"
+ZIG_WINDOWS = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-windows-gnu"]
+WINE = shutil.which("wine64") or "/usr/lib/wine/wine64"
+ELSEWHERE = {  # who compiles the program that hashes every kernel, who runs it, and with which builds
+    "manylinux_2_17_aarch64": (
+        ["aarch64-linux-gnu-gcc"],
+        ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"],
+        ["dotprod", "neon"],
+    ),
+    "win_amd64": (ZIG_WINDOWS, [WINE], [name for name in usable_builds() if platform.machine() == "x86_64"]),
+}
+
+
+def hashes(compiler: list[str], emulator: list[str], library: Path) -> list[str]:
+    """What a build yields, as `kernels.c` prints it."""
+    program = library.with_name("kernels.exe")
+    if not program.is_file():
+        flags = ["-std=gnu11", "-O1", "-DSCALAR", "-w", f"-I{FOLDER}", str(KERNELS), "-o", program]
+        subprocess.run([*compiler, *flags, *([] if "windows" in str(compiler) else ["-ldl"]), "-lm"], check=True)
+    ran = subprocess.run([*emulator, program, library], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return ran.stdout.splitlines()
+
+
+@pytest.mark.parametrize("wheel", [w for w in WHEELS if tag(w) in ELSEWHERE], ids=tag)
+def test_it_yields_the_bits_of_this_machine(wheel: Path, tmp_path: Path) -> None:
+    """Every kernel and whole searches, by an emulator of ARM and by Wine."""
+    compiler, emulator, builds = ELSEWHERE[tag(wheel)]
+    needs_zig = "ziglang" in compiler and not find_spec("ziglang")
+    if needs_zig or not (
+        own_compiler() and usable_builds() and shutil.which(compiler[0]) and shutil.which(emulator[0])
+    ):
+        pytest.skip(f"needs {compiler[0]} and {emulator[0]}")
+    here = tmp_path / "here" / "library"
+    here.parent.mkdir()
+    shutil.copy(library_of(ANYWHERE), here)
+    wanted = hashes(own_compiler() or [], [], here)
+    assert len(wanted) > 200
+    for build in builds:
+        path = tmp_path / library_of(build).name
+        path.write_bytes(libraries(wheel)[path.name])
+        assert hashes(compiler, emulator, path) == wanted, build
 
 
 TRANSLATE = """

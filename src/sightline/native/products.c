@@ -119,9 +119,18 @@ static void pack_levels(Linear *layer, int output, const float *weight, float *p
     layer->shifts[output] = layer->zero * total;
 }
 
+/* Half a panel: eight outputs from `output` on, or as many as there are. */
 static void pack_values(Linear *layer, int output, const float *weight) {
-    float *panel = layer->values + (int64_t)(output / PANEL) * PANEL * layer->depth;
-    for (int i = 0; i < layer->d_in; i++) panel[(int64_t)i * PANEL + output % PANEL] = weight[i];
+    const int64_t d_in = layer->d_in, count = MIN(8, layer->d_out - output);
+    float *to = layer->values + (int64_t)(output / PANEL) * PANEL * layer->depth + output % PANEL;
+    int64_t i = 0;
+    for (; count == 8 && i + 8 <= d_in; i += 8) {
+        f8 block[8];
+        for (int o = 0; o < 8; o++) block[o] = load8(weight + o * d_in + i);
+        transpose8(block, to + i * PANEL, PANEL);
+    }
+    for (; i < d_in; i++)
+        for (int o = 0; o < count; o++) to[i * PANEL + o] = weight[o * d_in + i];
 }
 
 /* A layer from its weight (d_out, d_in) and its bias (d_out) or NULL; NULL without memory. `after_relu`: its inputs are
@@ -133,7 +142,7 @@ Linear *sightline_linear(const float *weight, const float *bias, int d_out, int 
         sightline_linear_free(layer);
         return NULL;
     }
-    for (int o = 0; o < d_out; o++) {
+    for (int o = 0; o < d_out; o += int8 ? 1 : 8) {
         const float *row = weight + (int64_t)o * d_in;
         if (int8) pack_levels(layer, o, row, padded, (int8_t *)(padded + layer->depth));
         else pack_values(layer, o, row);

@@ -220,7 +220,7 @@ static int continue_row(const Search *s, int row, float *logits, int count) {
     if (s->length + 1 == o->end_at) return offer(s, count, (Candidate){so_far, 0, row, o->forced_end});
     const float largest = maximum(logits, s->vocab);
     memcpy(s->spare, logits, 4 * (size_t)s->vocab);
-    const float rest = logf(exponentials(s->spare, s->vocab, largest));
+    const float rest = logarithm(exponentials(s->spare, s->vocab, largest));
     int token = forced;
     if (forced < 0) rule_out(s, row, logits);
     if (forced < 0 && !limits->streams) return offer_best(s, row, logits, largest, rest, count);

@@ -39,6 +39,17 @@ typedef uint32_t u8 __attribute__((vector_size(32)));
 #include "simd_scalar.h"
 #endif
 
+/* ln x by its series in double precision: systems' own differ in the last bit. */
+static inline float logarithm(float x) {
+    if (!(x > 0) || isinf(x)) return x == 0 ? -INFINITY : x > 0 ? x : NAN;
+    int exponent;
+    double m = frexp(x, &exponent), sum = 0;
+    if (m < 0.70710678) m *= 2, exponent--;
+    const double s = (m - 1) / (m + 1);
+    for (int k = 17; k > 0; k -= 2) sum = sum * (s * s) + 1.0 / k;
+    return (float)(2 * s * sum + exponent * 0.69314718055994530942);
+}
+
 /* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). */
 INLINE f8 exponential(f8 x) {
     const f8 least = all8(-87.0f), clipped = max8(least, x), n = round8(mul8(clipped, all8(1.44269504f)));

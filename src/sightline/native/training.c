@@ -103,7 +103,7 @@ static void softmax_rows(void *data, int64_t begin, int64_t end) {
         int64_t i = 0;
         for (; i + 8 <= n; i += 8) store8(x + i, mul8(load8(x + i), factor));
         for (; i < n; i++) x[i] /= sum;
-        s->normalizers[r] = most + logf(sum);
+        s->normalizers[r] = most + logarithm(sum);
     }
 }
 

@@ -6,7 +6,14 @@
 #include "attention.h"
 #include "search.h"
 
+#ifdef _WIN32
+#include <windows.h>
+#define dlopen(name, how) (void *)LoadLibraryA(name)
+#define dlsym(library, name) (void *)GetProcAddress(library, name)
+#define dlerror() "it cannot be loaded"
+#else
 #include <dlfcn.h>
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 """Networks of the families in the library against torch's, a step at a time; and which of them it takes."""
 
 import copy
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -206,3 +207,13 @@ def test_activations_far_out(name: str) -> None:
     wanted = ACTIVATIONS[name](torch.from_numpy(x).double()).numpy()
     loaded.sightline_activate(COMPILED_ACTIVATIONS.index(name), x.ctypes.data, len(x))
     np.testing.assert_allclose(x, wanted, rtol=2e-6, atol=3e-7)
+
+
+def test_the_logarithm_is_the_nearest_number() -> None:
+    """Of a system's own nobody knows which it is. Of n zeros the sum of exponentials is n."""
+    loaded, found = library(), np.empty(1, np.float32)
+    assert loaded is not None
+    for n in (*range(1, 1000), 32000, 1 << 20):
+        zeros = np.zeros(n, np.float32)
+        loaded.sightline_softmax(zeros.ctypes.data, 1, n, found.ctypes.data, 1)
+        assert found[0] == np.float32(math.log(n)), n
