@@ -18,7 +18,7 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from sightline.checkpoint.compiled import COMPUTES, Weights, compiled, fits, is_for_library
@@ -167,7 +167,7 @@ def read_weights(path: str | Path) -> Weights:
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: has no {WEIGHTS} yet; its training was stopped before the first validation")
     try:
-        found = _in_one_piece(folder / WEIGHTS) or load_file(folder / WEIGHTS)
+        found = load_file(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
     except (TypeError, AttributeError):  # numbers that numpy does not know: somebody has converted the file
@@ -175,23 +175,6 @@ def read_weights(path: str | Path) -> Weights:
     if any(array.dtype.kind != "f" for array in found.values()):  # or knows by another library, such as bfloat16
         return _converted_weights(folder / WEIGHTS)
     return {name: np.asarray(array, np.float32) for name, array in found.items()}
-
-
-def _in_one_piece(path: Path) -> Weights:
-    """The arrays of a file of float32, read as one block of memory, in a third of the time; nothing for other files."""
-    with safe_open(path, "numpy"):  # it looks at the whole header
-        pass
-    block = np.fromfile(path, np.uint8)
-    start = 8 + int.from_bytes(block[:8].tobytes(), "little")
-    header = json.loads(block[8:start].tobytes())
-    header.pop("__metadata__", None)
-    if start % 4 or any(about["dtype"] != "F32" for about in header.values()):
-        return {}
-    numbers, found = block[start:].view(np.float32), {}
-    for name, about in header.items():
-        first, last = about["data_offsets"]
-        found[name] = numbers[first // 4 : last // 4].reshape(about["shape"])
-    return found
 
 
 def _converted_weights(path: Path) -> Weights:

@@ -30,10 +30,11 @@ BUILDS = {
         "avx2": ("-mavx2", "-mfma"),
         ANYWHERE: ("-DSCALAR", "-O2"),  # an oracle: -O3 would take half the time of the build
     },
-    "aarch64": {"dotprod": ("-mcpu=generic+dotprod",), "neon": (), ANYWHERE: ("-DSCALAR", "-O2")},
+    "aarch64": {"dotprod": ("-march=armv8.2-a+dotprod",), "neon": (), ANYWHERE: ("-DSCALAR", "-O2")},
 }
 BUILDS |= {"arm64": BUILDS["aarch64"], "AMD64": BUILDS["x86_64"]}  # as macOS and Windows call them
 ZIG = (sys.executable, "-m", "ziglang", "cc")
+IN_ZIG = {"-march=armv8.2-a+dotprod": "-mcpu=generic+v8_2a+dotprod"}  # which knows processors and no architectures
 
 
 def builds(machine: str = "") -> dict[str, tuple[str, ...]]:
@@ -52,8 +53,7 @@ def compiler() -> list[str] | None:
     What gcc makes of the sources is the fastest, and `cc` may be any other. On Windows gcc is not asked: there it
     forgets that registers of 32 bytes want a stack of their own (its bug 54412).
     """
-    known = [] if os.name == "nt" else ["gcc", "cc", "clang"]
-    names = [os.environ["CC"]] if os.environ.get("CC") else known
+    names = [os.environ["CC"]] if os.environ.get("CC") else [] if os.name == "nt" else ["gcc", "cc", "clang"]
     for name in names:
         if shutil.which(name.split()[0]):
             return name.split()
@@ -85,15 +85,14 @@ def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = 
         path.unlink()
     if not builds(machine):
         return f"there is none for {platform.system()} on {machine or platform.machine()} yet"
-    own = command is None
     command = command or compiler()
     if command is None:
         return "no C compiler was found (gcc, cc, clang, or pip install ziglang)"
-    known = [name for name, flags in builds(machine).items() if name == ANYWHERE or not own or knows(command, flags)]
+    known = [name for name, flags in builds(machine).items() if name == ANYWHERE or knows(command, flags)]
     made = {name: library_of(name, folder).with_suffix(f".{os.getpid()}") for name in known}
     try:
         for name, path in made.items():
-            done = subprocess.run([*command, *call_of(name, path, machine)], capture_output=True, text=True)
+            done = asked([*command, *call_of(name, path, machine)])
             if done.returncode:
                 return f"{command[0]} failed: {done.stderr.strip()[-500:]}"
         for name, path in made.items():
@@ -106,8 +105,13 @@ def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = 
 
 def knows(command: list[str], flags: tuple[str, ...]) -> bool:
     """Whether a compiler has heard of these instructions: one of before 2018 has not of all, and the others do."""
-    call = [*command, *flags, "-fsyntax-only", "-xc", os.devnull]
-    return not subprocess.run(call, capture_output=True).returncode
+    return not asked([*command, *flags, "-fsyntax-only", "-xc", os.devnull]).returncode
+
+
+def asked(call: list[str]) -> subprocess.CompletedProcess[str]:
+    """A compiler's answer to a call, which is put in its words."""
+    call = [IN_ZIG.get(part, part) for part in call] if "ziglang" in call else call
+    return subprocess.run(call, capture_output=True, text=True)
 
 
 if __name__ == "__main__":

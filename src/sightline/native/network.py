@@ -118,9 +118,8 @@ class CompiledNetwork:
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
         heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
         decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
-        output = parameters["output.weight"]
-        output = output if shape.logit_scale == 1 else output * np.float32(shape.logit_scale)
-        self.output = Linear(output, parameters.get("output.bias"), int8)
+        output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
+        self.output = Linear(output if scale == 1 else output * scale, parameters.get("output.bias"), int8)
         self._positions = positions
         self._known = 0  # positions in the table
         self._growing = Lock()

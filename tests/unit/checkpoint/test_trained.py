@@ -80,20 +80,6 @@ def test_five_files_that_point_nowhere(folder: Path, tmp_path: Path) -> None:
         assert str(tmp_path).encode() not in path.read_bytes(), path.name
 
 
-def test_a_file_is_read_in_one_piece(folder: Path, tmp_path: Path) -> None:
-    """All arrays are views of it, of any shape and also none; what is not float32 goes another way."""
-    some = {"a": torch.randn(3, 5), "of nothing": torch.zeros(0, 4), "number": torch.tensor(2.5), "b": torch.randn(7)}
-    save_file(some, tmp_path / "some.safetensors", {"format": "pt"})
-    found = module._in_one_piece(tmp_path / "some.safetensors")
-    assert {name: array.shape for name, array in found.items()} == {name: x.shape for name, x in some.items()}
-    assert all(np.array_equal(found[name], x.numpy()) and found[name].flags.writeable for name, x in some.items())
-    assert found["a"].base is found["b"].base
-    save_file({**some, "c": torch.ones(2).half()}, tmp_path / "some.safetensors")
-    assert module._in_one_piece(tmp_path / "some.safetensors") == {}
-    wanted = load_file(folder / "model.safetensors")
-    assert all(np.array_equal(array, wanted[name].numpy()) for name, array in module.read_weights(folder).items())
-
-
 def test_weights_are_float32_whatever_they_were(folder: Path) -> None:
     write_weights(folder, {name: value.bfloat16() for name, value in parameters_of(network()).items()}, "")
     assert {value.dtype for value in load_file(folder / "model.safetensors").values()} == {torch.float32}
