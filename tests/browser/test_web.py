@@ -119,6 +119,7 @@ def test_scores_have_the_same_bits_in_both_builds(opened: Opened, model_paths: d
 
 def test_a_chosen_sentence_shows_alternatives_and_lines(opened: Opened) -> None:
     page = opened()
+    assert not page.is_visible("#details")
     translated(page, "A dog runs .\nZwei Männer reden .")
     page.wait_for_selector("#details:not([hidden])")
     assert page.inner_text("#details .source") == "A dog runs ."
