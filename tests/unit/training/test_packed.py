@@ -12,7 +12,7 @@ from sightline.families.sightline import axes, build_model
 from sightline.native.library import library
 from sightline.network.attention import scaled_dot_product_attention
 from sightline.network.axes import RotaryConfig
-from sightline.network.build import Network, build
+from sightline.network.build import FamilyNetwork, build
 from sightline.training.loss import sequence_loss
 from sightline.training.packed import LONGEST, Packing, can_pack, packed_attention, starts
 from sightline.training.step import real_states
@@ -120,7 +120,7 @@ PLAIN = axes(config())
 BOTH = PLAIN.encoder, PLAIN.decoder
 
 
-def varied(**changes: object) -> Network:
+def varied(**changes: object) -> FamilyNetwork:
     """The plain network with other axes in both stacks."""
     encoder, decoder = (replace(stack, **changes) for stack in BOTH if stack)
     return build(replace(PLAIN, encoder=encoder, decoder=decoder))
