@@ -31,7 +31,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 PATIENCE = 30_000  # milliseconds, for a busy machine
 # Whoever draws with a frame draws late here, as on a busy machine: a test that does not wait for it fails everywhere.
 LATE_FRAMES = """const prompt = window.promptFrame = requestAnimationFrame.bind(window);
-window.requestAnimationFrame = f => setTimeout(() => prompt(f), 200);"""
+window.requestAnimationFrame = f => setTimeout(() => prompt(f), 60);"""
 LINES = ["A dog runs across the field .", "Zwei Männer reden .", "Der Hund sieht die Männer ."] * 20
 VALIDATED = ["Hund .", "Zwei Männer reden , der Hund sieht die Männer .", "A dog runs ."]
 SHAPES: dict[str, dict[str, Any]] = {
