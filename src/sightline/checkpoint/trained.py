@@ -135,11 +135,6 @@ def _settings_of(path: Path, tables: dict[str, Any]) -> tuple[RunConfig, dict[st
     return from_dict(sections, str(path)), tables
 
 
-def task_of(path: str | Path) -> str:
-    """What the model in `path` was trained for; `UserError` where there is none."""
-    return _find_settings(path)[0].model.task
-
-
 def settings_for(tasks: Sequence[str] | None, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
     """`read_settings` of a model that was trained for one of `tasks` (None: any); `UserError` where there is none."""
     config, about = _find_settings(path)
