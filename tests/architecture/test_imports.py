@@ -307,20 +307,22 @@ def class_names(module: str, source: str) -> Iterator[str]:
 
 
 def aliases(module: str, source: str) -> Iterator[str]:
-    """Names that are written as classes are, and given to something at the top of a module."""
-    targets = (target for node in ast.parse(source).body if isinstance(node, ast.Assign) for target in node.targets)
+    """Names that are written as classes are, and given to something at the top of a module; variables of types mean
+    what their function says.
+    """
+    given = (node for node in ast.parse(source).body if isinstance(node, ast.Assign))
+    targets = (target for node in given if "TypeVar" not in ast.unparse(node.value) for target in node.targets)
     if module != "native.library" and not within(module, "aside.study"):
         yield from (t.id for t in targets if isinstance(t, ast.Name) and re.fullmatch(r"[A-Z]+[a-z]\w*", t.id))
 
 
 def shared_names(sources: Mapping[str, str]) -> list[str]:
-    """Classes that share their name with another class, or with what another module calls so."""
+    """Classes and aliases of types that share their name with what another module calls so."""
     owners: dict[str, list[str]] = {}
     for module, source in sources.items():
         for name in (*class_names(module, source), *aliases(module, source)):
             owners.setdefault(name, []).append(module)
-    classes = {name for module, source in sources.items() for name in class_names(module, source)}
-    return [f"{name}: {' and '.join(owners[name])}" for name in sorted(classes) if len(owners[name]) > 1]
+    return [f"{name}: {' and '.join(modules)}" for name, modules in sorted(owners.items()) if len(modules) > 1]
 
 
 def long_files(module: str, source: str, _: bool = False) -> list[str]:
@@ -495,9 +497,11 @@ def test_a_name_means_one_class() -> None:
         "a": "class Layout: ...",
         "b": "class Layout: ...",
         "c": "Pair = tuple",
-        "d": "class Pair: ...\nLayouts = 1",
+        "d": "class Pair: ...\nLayouts = 1\nStep = int",
+        "e": "Step = float\nItem = TypeVar('Item')",
+        "f": "Item = TypeVar('Item')",
     }
-    assert shared_names(twice) == ["Layout: a and b", "Pair: c and d"]
+    assert shared_names(twice) == ["Layout: a and b", "Pair: c and d", "Step: d and e"]
     assert shared_names({"a": "class Layer: ...", "native.library": "class Layer: ..."}) == []
 
 

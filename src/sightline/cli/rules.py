@@ -160,11 +160,11 @@ def refuse_overwriting(parser: argparse.ArgumentParser, options: argparse.Namesp
             what = "standard output" if path == "-" else f"{flag} {path}"
             source = "standard input" if same == "-" else same
             raise UserError(f"{what}: is the file that is read ({source}); write into another one")
-    places = [(flag, Path(path).resolve()) for flag, path in written if path != "-"]
-    for number, (flag, place) in enumerate(places):
-        for earlier, other in places[:number]:
-            if place == other:
-                raise UserError(f"{flag} {place}: {earlier} writes this file already; name another one")
+    files = [(flag, Path(path).resolve()) for flag, path in written if path != "-"]
+    for number, (flag, file) in enumerate(files):
+        for earlier, other in files[:number]:
+            if file == other:
+                raise UserError(f"{flag} {file}: {earlier} writes this file already; name another one")
 
 
 def _files(

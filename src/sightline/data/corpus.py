@@ -160,25 +160,25 @@ def read_tsv(path: str) -> Iterator[Pair]:
 def read_jsonl(path: str) -> Iterator[Pair]:
     """Pairs of a JSON-lines file: one `{"src": "...", "tgt": "..."}` a line, further keys ignored."""
     for number, line in enumerate(read_lines(path), start=1):
-        place = f"{display_name(path)}: line {number}"
+        location = f"{display_name(path)}: line {number}"
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f'{place} is not JSON ({error}); write {{"src": "...", "tgt": "..."}}') from error
+            raise UserError(f'{location} is not JSON ({error}); write {{"src": "...", "tgt": "..."}}') from error
         if not isinstance(record, dict):
-            raise UserError(f'{place} is not an object; write {{"src": "...", "tgt": "..."}}')
-        yield text_field(record, "src", place), text_field(record, "tgt", place)
+            raise UserError(f'{location} is not an object; write {{"src": "...", "tgt": "..."}}')
+        yield text_field(record, "src", location), text_field(record, "tgt", location)
 
 
-def text_field(record: Mapping[str, Any], key: str, place: str) -> str:
+def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
     """`record[key]`, which must be a string that UTF-8 can hold."""
     if key not in record:
-        raise UserError(f'{place} has no "{key}"; it has {", ".join(map(repr, record)) or "nothing"}')
+        raise UserError(f'{location} has no "{key}"; it has {", ".join(map(repr, record)) or "nothing"}')
     value = record[key]
     if not isinstance(value, str):
-        raise UserError(f'{place}: "{key}" must be a string, not {type(value).__name__}')
+        raise UserError(f'{location}: "{key}" must be a string, not {type(value).__name__}')
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise UserError(f'{place}: "{key}" holds half a surrogate pair, which is no text; remove the \\ud... escape')
+        raise UserError(f'{location}: "{key}" holds half a surrogate pair, which is no text; remove the \\ud... escape')
     return value
 
 

@@ -22,8 +22,8 @@ def read_hugging_face(spec: str) -> Iterator[Pair]:
     name, options = parse_hf_spec(spec)
     for number, row in enumerate(open_dataset(name, options), start=1):
         record = row["translation"] if isinstance(row.get("translation"), dict) else row
-        place = f"{HF_PREFIX}{name}?src={options['src']}&tgt={options['tgt']}: row {number}"
-        yield text_field(record, options["src"], place), text_field(record, options["tgt"], place)
+        location = f"{HF_PREFIX}{name}?src={options['src']}&tgt={options['tgt']}: row {number}"
+        yield text_field(record, options["src"], location), text_field(record, options["tgt"], location)
 
 
 def parse_hf_spec(spec: str) -> tuple[str, dict[str, str]]:

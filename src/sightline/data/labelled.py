@@ -45,12 +45,12 @@ def read_labelled(path: str) -> Iterator[tuple[str, str]]:
     """
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
-        place = f"{display_name(path)}: line {number}"
+        location = f"{display_name(path)}: line {number}"
         if len(columns) != 2:
             found = "no tab" if len(columns) < 2 else f"{len(columns) - 1} tabs"
-            raise UserError(f"{place} has {found}; {FORMAT}")
+            raise UserError(f"{location} has {found}; {FORMAT}")
         if not columns[1].strip():
-            raise UserError(f"{place} has an empty label; {FORMAT}, or remove the line")
+            raise UserError(f"{location} has an empty label; {FORMAT}, or remove the line")
         yield columns[0], columns[1].strip()
 
 

@@ -29,7 +29,7 @@ from sightline.data.prepared import META, cache, content, digest
 from sightline.data.sentences import EMPTY, SentenceKeys, mixed, pair_keys, sentence_key
 from sightline.errors import UserError
 
-Ids = NDArray[np.int64]
+Labels = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 FORMAT = 1  # raise it when the same files are split another way
@@ -124,7 +124,7 @@ def _choose(corpora: Sequence[Corpus], amount: Amount, labelled: bool) -> tuple[
     return choose(*keys, np.array(labels, np.int64), amount.of(len(src)))
 
 
-def choose(src: SentenceKeys, tgt: SentenceKeys, labels: Ids, wanted: int) -> tuple[Flags, Flags]:
+def choose(src: SentenceKeys, tgt: SentenceKeys, labels: Labels, wanted: int) -> tuple[Flags, Flags]:
     """Which pairs to take, and which to drop because they share a sentence with them.
 
     Args:
@@ -147,7 +147,7 @@ def choose(src: SentenceKeys, tgt: SentenceKeys, labels: Ids, wanted: int) -> tu
     return taken, ~taken & (inside[left] | inside[right])
 
 
-def _shares(counts: Ids, wanted: int) -> list[int]:
+def _shares(counts: Labels, wanted: int) -> list[int]:
     """`wanted` shared out in proportion to `counts`, by largest remainders.
 
     >>> _shares(np.array([70, 20, 10]), 5)
@@ -160,7 +160,7 @@ def _shares(counts: Ids, wanted: int) -> list[int]:
     return whole.tolist()
 
 
-def connected(left: Ids, right: Ids, n: int) -> Ids:
+def connected(left: Labels, right: Labels, n: int) -> Labels:
     """The smallest id that each of `n` sentences is connected to by pairs of ids, step by step.
 
     >>> connected(np.array([0, 2, 4]), np.array([1, 1, 4]), 5).tolist()
@@ -178,7 +178,9 @@ def connected(left: Ids, right: Ids, n: int) -> Ids:
         root = joined
 
 
-def _take_groups(taken: Flags, group: Ids, usable: Flags, of_label: Flags, sentences: SentenceKeys, wanted: int) -> int:
+def _take_groups(
+    taken: Flags, group: Labels, usable: Flags, of_label: Flags, sentences: SentenceKeys, wanted: int
+) -> int:
     """Mark whole groups whose first pair has the label, up to `wanted` pairs; returns how many pairs they have.
 
     Every group is as likely as any other, whatever its size, so that every pair is: their order is that of hashes.
@@ -198,7 +200,7 @@ def _take_groups(taken: Flags, group: Ids, usable: Flags, of_label: Flags, sente
     return wanted - room
 
 
-def _take_pairs(taken: Flags, left: Ids, right: Ids, usable: Flags, keys: SentenceKeys, wanted: int) -> None:
+def _take_pairs(taken: Flags, left: Labels, right: Labels, usable: Flags, keys: SentenceKeys, wanted: int) -> None:
     """Mark single pairs; first those whose sentences stand in the fewest others, which will have to go."""
     uses = np.bincount(np.concatenate([left, right]))
     free = np.flatnonzero(usable & ~taken)

@@ -1,6 +1,6 @@
 """The few pieces that a lexical shortlist allows, to be searched instead of a whole vocabulary.
 
-The compiled library searches a batch in *places*: positions in the list of all pieces any of its sentences may write.
+The compiled library searches a batch in *columns*: positions in the list of all pieces any of its sentences may write.
 Callers speak of ids, and `native.search` translates. What only the other sentences of a batch may write has no
 probability, so a sentence yields the same in any company (batch-invariant). Probabilities are those among a sentence's
 own candidates. Torch computes all logits and bars what is not `allowed`: the same, and slower.
@@ -63,10 +63,10 @@ class CandidateTable:
 class Candidates:
     """The pieces a batch may write, and which of them each sentence may."""
 
-    ids: NDArray[np.int64]  # (places,), ascending, so that places are ordered as ids are
-    allowed: NDArray[np.bool_]  # (sentences, places)
+    ids: NDArray[np.int64]  # (columns,), ascending, so that columns are ordered as ids are
+    allowed: NDArray[np.bool_]  # (sentences, columns)
 
-    def places(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+    def columns(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """Where ids are in the list; FREE for those that are not there."""
-        places = np.searchsorted(self.ids, ids).clip(max=len(self.ids) - 1)
-        return np.where(self.ids[places] == ids, places, FREE)
+        columns = np.searchsorted(self.ids, ids).clip(max=len(self.ids) - 1)
+        return np.where(self.ids[columns] == ids, columns, FREE)

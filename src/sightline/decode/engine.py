@@ -47,7 +47,7 @@ class TooLarge(UserError):
         return f"{self.kind} {self.index + 1}: {self.why}"
 
 
-Decode = Callable[[list[int]], list[list[Hypothesis]]]  # of the sources with these indices
+DecodeBatch = Callable[[list[int]], list[list[Hypothesis]]]  # of the sources with these indices
 Results = Generator[tuple[list[int], list[list[Hypothesis]]], None, None]
 
 
@@ -195,7 +195,7 @@ def _asked(
     return ended, limits, search_options(config, special), few
 
 
-def in_threads(decode: Decode, waiting: list[list[int]], stop: NDArray[np.int32], way_out: str) -> Results:
+def in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.int32], way_out: str) -> Results:
     """Batches side by side in `usable_threads`; what memory does not hold is done again on its own, cut in half.
 
     `decode` ends soon after `stop` came to hold another number than 0, which it does when nobody waits any more.
@@ -218,7 +218,7 @@ def in_threads(decode: Decode, waiting: list[list[int]], stop: NDArray[np.int32]
             pool.shutdown(cancel_futures=True)
 
 
-def _or_none(decode: Decode, batch: list[int]) -> list[list[Hypothesis]] | None:
+def _or_none(decode: DecodeBatch, batch: list[int]) -> list[list[Hypothesis]] | None:
     """None where memory has run out: the error itself would keep what is in memory."""
     try:
         return decode(batch)
@@ -226,7 +226,7 @@ def _or_none(decode: Decode, batch: list[int]) -> list[list[Hypothesis]] | None:
         return None
 
 
-def one_by_one(decode: Decode, waiting: Iterable[list[int]], way_out: str) -> Results:
+def one_by_one(decode: DecodeBatch, waiting: Iterable[list[int]], way_out: str) -> Results:
     """One batch after the other; one that memory does not hold is cut in half. `way_out` as of `in_threads`."""
     stack = list(waiting)[::-1]
     while stack:

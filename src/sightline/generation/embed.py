@@ -15,51 +15,51 @@ from torch.nn import functional as F
 
 from sightline.generation.rewrite import pad_right
 
-States = Float[Tensor, "batch length d_model"]
+TextStates = Float[Tensor, "batch length d_model"]
 Real = Bool[Tensor, "batch length"]  # which states count; the others stand for padding, or for a prompt
 Vectors = Float[Tensor, "batch d_model"]
 StatesToVector = Callable[[Tensor, Tensor], Tensor]
-Step = Callable[[Tensor], Tensor]  # vectors to vectors
+VectorStep = Callable[[Tensor], Tensor]  # vectors to vectors
 
 
 # --- Poolings: states and which of them are real to one vector for each text ---
 
 
-def first(hidden: States, mask: Real) -> Vectors:
+def first(hidden: TextStates, mask: Real) -> Vectors:
     """The first state, which BERT trains to stand for the whole ([CLS])."""
     return _state_at(hidden, mask.int().argmax(1))
 
 
-def last(hidden: States, mask: Real) -> Vectors:
+def last(hidden: TextStates, mask: Real) -> Vectors:
     """The last state, in a decoder the only one that has seen the whole text."""
     return _state_at(hidden, mask.size(1) - 1 - mask.int().flip(1).argmax(1))
 
 
-def highest(hidden: States, mask: Real) -> Vectors:
+def highest(hidden: TextStates, mask: Real) -> Vectors:
     """The maximum of each component."""
     return hidden.masked_fill(~mask.unsqueeze(-1), -torch.inf).amax(1)
 
 
-def mean(hidden: States, mask: Real) -> Vectors:
+def mean(hidden: TextStates, mask: Real) -> Vectors:
     """The mean of the states."""
     return _weighted(hidden, mask, power=1.0)
 
 
-def mean_sqrt_len(hidden: States, mask: Real) -> Vectors:
+def mean_sqrt_len(hidden: TextStates, mask: Real) -> Vectors:
     """The sum of the states over the square root of their number."""
     return _weighted(hidden, mask, power=0.5)
 
 
-def weighted_mean(hidden: States, mask: Real) -> Vectors:
+def weighted_mean(hidden: TextStates, mask: Real) -> Vectors:
     """The mean of the states, the n-th counted n times (SGPT, arXiv:2202.08904)."""
     return _weighted(hidden, mask * torch.arange(1, mask.size(1) + 1, device=mask.device), power=1.0)
 
 
-def _state_at(hidden: States, place: Int[Tensor, " batch"]) -> Vectors:
+def _state_at(hidden: TextStates, place: Int[Tensor, " batch"]) -> Vectors:
     return hidden[torch.arange(len(hidden), device=hidden.device), place]
 
 
-def _weighted(hidden: States, weights: Tensor, power: float) -> Vectors:
+def _weighted(hidden: TextStates, weights: Tensor, power: float) -> Vectors:
     """The weighted sum over a power of the sum of the weights; nothing but zeros where all weights are."""
     weights = weights.to(hidden.dtype).unsqueeze(-1)
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1e-9) ** power
@@ -89,7 +89,7 @@ class Dense:
 
     weight: Float32[Tensor, "out in"]
     bias: Float32[Tensor, " out"] | None
-    activation: Step
+    activation: VectorStep
 
     def __call__(self, vectors: Float[Tensor, "batch in"]) -> Float[Tensor, "batch out"]:
         bias = None if self.bias is None else self.bias.to(vectors.device)
@@ -110,7 +110,7 @@ def embed(
     texts: Sequence[Sequence[int]],
     pad_id: int,
     poolings: Sequence[str],
-    steps: Sequence[Step],
+    steps: Sequence[VectorStep],
     width: int,
     batch_size: int,
     skip: int = 0,

@@ -36,11 +36,11 @@ def fill(network: Guesser, tokens: Sequence[int], mask_id: int, top: int) -> lis
     Raises:
         UserError: there is no mask.
     """
-    places = [i for i, token in enumerate(tokens) if token == mask_id]
-    if not places:
+    masked = [i for i, token in enumerate(tokens) if token == mask_id]
+    if not masked:
         raise UserError("the text has no mask to fill")
     row = torch.tensor([list(tokens)], device=next(network.parameters()).device)
-    hidden = network.encode(row)[:, places]
+    hidden = network.encode(row)[:, masked]
     best = network.logits(hidden)[0].softmax(-1, dtype=torch.float32).topk(top)
     rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [list(zip(ids, probabilities, strict=True)) for ids, probabilities in rows]

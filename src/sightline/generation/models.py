@@ -63,7 +63,7 @@ PREPROCESSOR = "preprocessor_config.json"
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
 WINDOW = 1024  # tokens read at once for a perplexity, where the model knows no limit
 
-Decode = Callable[[list[int]], str]
+Detokenise = Callable[[list[int]], str]
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,13 @@ class Writer(FamilyModel):
         return read_settings(self.path, self.hf_config, has_encoder=self.config.encoder is not None)
 
 
-def output_of(ranked: Sequence[Hypothesis], decode: Decode, stops: Sequence[str]) -> Output:
+def output_of(ranked: Sequence[Hypothesis], decode: Detokenise, stops: Sequence[str]) -> Output:
     """The best hypothesis as text, with the others behind it."""
     best, *others = [_one_output(found, decode, stops) for found in ranked]
     return replace(best, alternatives=tuple(others))
 
 
-def _one_output(found: Hypothesis, decode: Decode, stops: Sequence[str]) -> Output:
+def _one_output(found: Hypothesis, decode: Detokenise, stops: Sequence[str]) -> Output:
     whole = decode(found.tokens)
     text = before_stop(whole, stops)
     ended = "stop" if text != whole else "end" if len(found.token_log_probs) > len(found.tokens) else "length"
@@ -121,7 +121,7 @@ class Predictor(Protocol):
     @property
     def onward(self) -> Onward: ...
     def encode(self, prompt: str | Messages) -> list[int]: ...
-    def decode_after(self, prompt: Sequence[int]) -> Decode: ...
+    def decode_after(self, prompt: Sequence[int]) -> Detokenise: ...
 
 
 class TextVerbs:
@@ -175,12 +175,12 @@ class TextVerbs:
         """The ids of a prompt."""
         return prompt_ids(prompt, self.path, self.tokenizer, self.generation.start_id)
 
-    def decode_after(self: Predictor, prompt: Sequence[int]) -> Decode:
+    def decode_after(self: Predictor, prompt: Sequence[int]) -> Detokenise:
         """Ids to the text that they add to a prompt's."""
         return decode_after(self.tokenizer, prompt)
 
 
-def decode_after(vocabulary: Vocabulary, prompt: Sequence[int]) -> Decode:
+def decode_after(vocabulary: Vocabulary, prompt: Sequence[int]) -> Detokenise:
     """Ids to the text that they add to a prompt's; at the beginning of a text some vocabularies drop a blank."""
     context = list(prompt[-CONTEXT:])
     known = len(vocabulary.decode(context))

@@ -19,7 +19,7 @@ from sightline.checkpoint.modules import MODULES, PROMPTS, READING, Module, read
 from sightline.checkpoint.published import open_tensors
 from sightline.errors import UserError, unknown
 from sightline.generation.chat import tokenizer_settings
-from sightline.generation.embed import POOLINGS, Dense, Step, unit
+from sightline.generation.embed import POOLINGS, Dense, VectorStep, unit
 
 IDLE = ("Dropout",)  # modules that do nothing but in training
 NAMES = {"cls": "first", "mean_sqrt_len_tokens": "mean_sqrt_len", "weightedmean": "weighted_mean", "lasttoken": "last"}
@@ -53,7 +53,7 @@ class SentenceSettings:
     """What is done to a text, and to the states that the network has for it."""
 
     poolings: tuple[str, ...] = ("mean",)
-    steps: tuple[Step, ...] = (unit,)
+    steps: tuple[VectorStep, ...] = (unit,)
     max_tokens: int = 0  # of a text, marks included; 0 = as many as the network holds
     lowercase: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)  # what may be put before a text, by name
@@ -112,7 +112,7 @@ def read_sentence_settings(folder: Path) -> SentenceSettings:
     return SentenceSettings(steps=steps, **_pooling(modules[1].folder), **_reading(folder), **_prompts(folder))
 
 
-def _step(module: Module, folder: Path) -> Step:
+def _step(module: Module, folder: Path) -> VectorStep:
     if module.kind == "Normalize":
         _refuse_more(module.folder / CONFIG)
         return unit

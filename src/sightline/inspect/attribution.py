@@ -84,21 +84,21 @@ class PieceScores:
         return self.table(self.src).detach()
 
     def __call__(
-        self, embedded: Float[Tensor, "rows src width"], places: Int[Tensor, " rows"]
+        self, embedded: Float[Tensor, "rows src width"], positions: Int[Tensor, " rows"]
     ) -> Float[Tensor, " rows"]:
-        """Each row is asked for one target piece, the one in `places`."""
+        """Each row is asked for one target piece, the one in `positions`."""
         rows = len(embedded)
         src, src_mask, tgt_in = (x.expand(rows, -1) for x in (self.src, self.src_mask, self.tgt_in))
         with _returning(self.table, embedded):  # while encoding only: the target may use the same table
             memory = self.network.encode(src, src_mask)
-        hidden = self.network.decode(tgt_in, memory, src_mask)[torch.arange(rows), places]
+        hidden = self.network.decode(tgt_in, memory, src_mask)[torch.arange(rows), positions]
         log_probs = self.network.logits(hidden).float().log_softmax(-1)
-        return log_probs.gather(-1, self.tgt[places].unsqueeze(-1)).squeeze(-1)
+        return log_probs.gather(-1, self.tgt[positions].unsqueeze(-1)).squeeze(-1)
 
 
-def repeat(x: Float[Tensor, "1 src width"], places: Int[Tensor, " rows"]) -> Float[Tensor, "rows src width"]:
-    """A row for each of `places`."""
-    return x.expand(len(places), -1, -1).contiguous()
+def repeat(x: Float[Tensor, "1 src width"], positions: Int[Tensor, " rows"]) -> Float[Tensor, "rows src width"]:
+    """A row for each of `positions`."""
+    return x.expand(len(positions), -1, -1).contiguous()
 
 
 @contextmanager
@@ -132,11 +132,11 @@ def _returning(module: nn.Module, value: Tensor) -> Iterator[None]:
 
 
 def _shares(
-    method: Any, real: Tensor, baseline: Tensor, places: Int[Tensor, " some"], steps: int, most: int
+    method: Any, real: Tensor, baseline: Tensor, positions: Int[Tensor, " some"], steps: int, most: int
 ) -> Float[Tensor, "some src"]:
     """Integrated gradients of some target pieces. A row of a pass is one of them at one step; `most` are one pass."""
-    start, end = repeat(baseline, places), repeat(real, places)
-    found = method.attribute(end, start, additional_forward_args=places, n_steps=steps, internal_batch_size=most)
+    start, end = repeat(baseline, positions), repeat(real, positions)
+    found = method.attribute(end, start, additional_forward_args=positions, n_steps=steps, internal_batch_size=most)
     return found.sum(-1)
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from sightline.errors import UserError
 from sightline.inspect.record import AttentionRecord, Word
 
-Layer = Float[np.ndarray, "heads queries keys"]
+LayerWeights = Float[np.ndarray, "heads queries keys"]
 
 
 def head_average(layer: Float[np.ndarray, "heads queries keys"]) -> Float[np.ndarray, "queries keys"]:
@@ -21,7 +21,7 @@ def head_average(layer: Float[np.ndarray, "heads queries keys"]) -> Float[np.nda
     return layer.mean(0)
 
 
-def layer_average(layers: Sequence[Layer | None]) -> Float[np.ndarray, "queries keys"]:
+def layer_average(layers: Sequence[LayerWeights | None]) -> Float[np.ndarray, "queries keys"]:
     """The mean of the recorded layers, each the mean of its heads; layers that were not recorded do not count.
 
     Raises:
@@ -135,17 +135,17 @@ def stack_rollout(layers: Sequence[Float[np.ndarray, "_ length length"] | None])
     return product
 
 
-def _every(layers: Sequence[Layer | None]) -> list[Layer]:
+def _every(layers: Sequence[LayerWeights | None]) -> list[LayerWeights]:
     recorded = [layer for layer in layers if layer is not None]
     if not recorded or len(recorded) < len(layers):
         raise UserError("rollout needs every layer of a Transformer: record them all (attend without layers=)")
     return recorded
 
 
-def _mean(layer: Layer) -> Float[np.ndarray, "queries keys"]:
+def _mean(layer: LayerWeights) -> Float[np.ndarray, "queries keys"]:
     """In float64, for products of many layers."""
     return layer.astype(np.float64).mean(0)
 
 
-def _with_residual(layer: Layer) -> Float[np.ndarray, "length length"]:
+def _with_residual(layer: LayerWeights) -> Float[np.ndarray, "length length"]:
     return (_mean(layer) + np.eye(layer.shape[-1])) / 2

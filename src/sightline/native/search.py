@@ -25,8 +25,8 @@ class Search:
         decodings: of the same sources by networks of one vocabulary, whose log-probabilities are averaged.
         settings: all but `rules` and `stop`. The first `begun` pieces of a prefix are certain and not in what is found.
         limits: `decode.engine.Bounds`; with `streams` outputs are drawn, `n_best` of each source.
-        few: `decode.candidates.Candidates`, all that may be written; None: everything. C speaks of places among its
-            ids, and is told of everything else in such places.
+        few: `decode.candidates.Candidates`, all that may be written; None: everything. C speaks of columns among its
+            ids, and is told of everything else in such columns.
     """
 
     def __init__(self, decodings: Sequence[Any], settings: SearchOptions, limits: Any, few: Any = None) -> None:
@@ -96,8 +96,8 @@ class Search:
             ranked[i // outputs].append(Hypothesis(self._ids(pieces), score, log_prob, chances))
         return [sorted(found, key=lambda h: -h.score)[: self._n_best] for found in ranked]
 
-    def _ids(self, places: list[int]) -> list[int]:
-        return places if self._few is None else self._few.ids[places].tolist()
+    def _ids(self, columns: list[int]) -> list[int]:
+        return columns if self._few is None else self._few.ids[columns].tolist()
 
     def _begin(self) -> None:
         if self._address is None:
@@ -125,7 +125,7 @@ class Search:
         return c.Found(*map(at, arrays), longest)
 
     def _check(self, settings: SearchOptions, limits: Any) -> None:
-        """What C goes by without looking: ids or places among the outputs, and numbers of sentences."""
+        """What C goes by without looking: ids or columns among the outputs, and numbers of sentences."""
         first, prefix, few = self._decodings[0], limits.prefix, self._few
         assert all(decoding.goes_with(first) for decoding in self._decodings), "fresh decodings of the same sources"
         assert few is None or few.allowed.shape == (first.sentences, self._vocab)
@@ -146,10 +146,10 @@ class Search:
 
 
 def _placed(settings: SearchOptions, few: Any) -> SearchOptions:
-    """In places among the candidates; what nobody may write is none of them, or is written by nobody."""
+    """In columns among the candidates; what nobody may write is none of them, or is written by nobody."""
 
     def place(token: int) -> int:
-        return int(few.places(np.array(token)))
+        return int(few.columns(np.array(token)))
 
     return replace(
         settings,
@@ -163,7 +163,7 @@ def _placed(settings: SearchOptions, few: Any) -> SearchOptions:
 
 
 def _with_prefix(limits: Any, few: Any) -> Any:
-    """The same limits with a prefix of places."""
-    places = few.places(limits.prefix)
-    assert ((places >= 0) == (limits.prefix >= 0)).all(), "a prefix of what is on the shortlist"
-    return replace(limits, prefix=places)
+    """The same limits with a prefix of columns."""
+    columns = few.columns(limits.prefix)
+    assert ((columns >= 0) == (limits.prefix >= 0)).all(), "a prefix of what is on the shortlist"
+    return replace(limits, prefix=columns)

@@ -1,15 +1,13 @@
 """What a compiled search is told, for C."""
 
 from ctypes import c_void_p
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sightline.decode.contract import SearchOptions
 from sightline.native import library as c
+from sightline.native.arrays import Ints
 
-Ints = NDArray[Any]  # of whole numbers
 ENDINGS = ("unsurpassed", "pool_filled", "pool_filled_early", "pool_filled_patient")  # in the order of search.c
 
 

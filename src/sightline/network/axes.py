@@ -50,9 +50,9 @@ class StackConfig:
     # "sinusoidal_interleaved" (the paper), "sinusoidal" in halves (Marian), "sinusoidal_tensor2tensor" (M2M-100),
     # "learned" or "none".
     positions: str = "none"
-    max_len: int = 0  # rows of learned positions that are for places
-    position_offset: int = 0  # row of the first place (BART: 2)
-    count_from: int = -1  # places are counted without padding, which has this id; -1 = with it (RoBERTa, M2M-100)
+    max_len: int = 0  # rows of learned positions that are for tokens
+    position_offset: int = 0  # row of the first token (BART: 2)
+    count_from: int = -1  # positions are counted without padding, which has this id; -1 = with it (RoBERTa, M2M-100)
     rotary: RotaryConfig | None = None  # (GPT-NeoX, LLaMA)
     relative_buckets: int = 0  # of relative positions; 0 = none (T5)
     relative_distance: int = 128  # beyond which all distances are one

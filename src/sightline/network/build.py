@@ -216,10 +216,10 @@ def token_front(c: StackConfig, vocab_size: int) -> Embeddings:
         "project": nn.Linear(width, c.d_model) if width != c.d_model else None,
         "numbering": WithoutPadding(c.count_from) if c.count_from >= 0 else in_order,
     }
-    tokens, places = nn.Embedding(vocab_size, width), positions(c, width)
+    tokens, codes = nn.Embedding(vocab_size, width), positions(c, width)
     if c.n_types:
-        return TypedEmbeddings(nn.Embedding(c.n_types, width), tokens, places, c.embedding_scale, **parts)
-    return Embeddings(tokens, places, c.embedding_scale, **parts)
+        return TypedEmbeddings(nn.Embedding(c.n_types, width), tokens, codes, c.embedding_scale, **parts)
+    return Embeddings(tokens, codes, c.embedding_scale, **parts)
 
 
 def positions(c: StackConfig, width: int) -> nn.Module:

@@ -120,8 +120,8 @@ class TextCache:
         """The empty cache of a decoder with `n_layers` layers."""
         return cls(padding, [LayerCache(grows=True) for _ in range(n_layers)])
 
-    def places(self, new: int) -> Int[Tensor, "rows new"]:
-        """Where the next `new` positions stand in their texts; padding counts as the first place."""
+    def position_ids(self, new: int) -> Int[Tensor, "rows new"]:
+        """Where the next `new` tokens stand in their texts; padding counts as the first."""
         index = torch.arange(self.length, self.length + new, device=self.padding.device)
         return (index - self.padding.unsqueeze(1)).clamp(min=0)
 

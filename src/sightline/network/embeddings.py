@@ -4,19 +4,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.network.dropout import Dropout
-from sightline.network.positions import Numbering, Places, in_order
+from sightline.network.positions import Numbering, PositionIds, in_order
 
 
 class Embeddings(nn.Module):
-    """dropout(E[token] * scale + PE[place]) (sections 3.4, 3.5, 5.4); the paper's scale is sqrt(d_model).
+    """dropout(E[token] * scale + PE[position]) (sections 3.4, 3.5, 5.4); the paper's scale is sqrt(d_model).
 
     The table `tokens` may be the very module another `Embeddings` or the output projection uses.
 
     Args:
-        positions: gives the codes of places; `positions.NoPositions` where they enter elsewhere.
+        positions: gives the codes of positions; `positions.NoPositions` where they enter elsewhere.
         norm: of the sum (BERT, BART); None = none.
         project: to the width of the layers, where that of the table is another (ELECTRA); None = none.
-        numbering: which places tokens have; fairseq's models do not count padding.
+        numbering: which positions tokens have; fairseq's models do not count padding.
     """
 
     def __init__(
@@ -39,15 +39,17 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, tokens: Int[Tensor, "rows length"], start: int | Places = 0
+        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0
     ) -> Float[Tensor, "rows length d_model"]:
-        """Vectors of `tokens`, which stand at the places from `start` on, or at those that it names."""
+        """Vectors of `tokens`, which stand at the positions from `start` on, or at those that it names."""
         return self.finish(self.sum(tokens, *self.numbering(tokens, start)))
 
-    def sum(self, tokens: Int[Tensor, "rows length"], places: Places, end: int) -> Float[Tensor, "rows length width"]:
+    def sum(
+        self, tokens: Int[Tensor, "rows length"], position_ids: PositionIds, end: int
+    ) -> Float[Tensor, "rows length width"]:
         """The embeddings added up, in the numbers of the table: computed positions are float32."""
         x = self.tokens(tokens) * self.scale
-        return (x + self.positions(places, end)).to(x.dtype)
+        return (x + self.positions(position_ids, end)).to(x.dtype)
 
     def finish(self, x: Float[Tensor, "rows length width"]) -> Float[Tensor, "rows length d_model"]:
         """From the sum to what the first layer reads."""
@@ -68,7 +70,7 @@ class TypedEmbeddings(Embeddings):
     def forward(
         self,
         tokens: Int[Tensor, "rows length"],
-        start: int | Places = 0,
+        start: int | PositionIds = 0,
         types: Int[Tensor, "rows length"] | None = None,
     ) -> Float[Tensor, "rows length d_model"]:
         """As `Embeddings.forward`; None = every token is of type 0."""
@@ -77,7 +79,7 @@ class TypedEmbeddings(Embeddings):
 
 
 class SeriesEmbeddings(nn.Module):
-    """dropout(W x + b + PE[place]) for a series of vectors x; without positions where an encoder reads in order."""
+    """dropout(W x + b + PE[position]) for a series of vectors x; without positions where an encoder reads in order."""
 
     def __init__(self, n_columns: int, d_model: int, positions: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -87,5 +89,5 @@ class SeriesEmbeddings(nn.Module):
 
     def forward(self, values: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length d_model"]:
         """One vector for each step of the series."""
-        places, end = in_order(values[..., 0].long())
-        return self.dropout(self.proj(values) + self.positions(places, end))
+        position_ids, end = in_order(values[..., 0].long())
+        return self.dropout(self.proj(values) + self.positions(position_ids, end))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sightline.network.cache import TextCache
 from sightline.network.embeddings import Embeddings
 from sightline.network.fronts import Front
-from sightline.network.positions import Places
+from sightline.network.positions import PositionIds
 from sightline.network.stacks import CausalStack, Encoder
 
 
@@ -69,7 +69,7 @@ class DecoderOnly(nn.Module):
         if cache is None:
             return self.decoder(self.embeddings(tokens), None)
         new = tokens.size(1)
-        return self.decoder(self.embeddings(tokens, cache.places(new)), cache.real(new), cache)
+        return self.decoder(self.embeddings(tokens, cache.position_ids(new)), cache.real(new), cache)
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """Unnormalised scores of the next token."""
@@ -83,14 +83,14 @@ class DecoderOnly(nn.Module):
         self,
         tokens: Int[Tensor, "batch length"],
         mask: Bool[Tensor, "batch length"] | None = None,
-        places: int | Places = 0,
+        position_ids: int | PositionIds = 0,
     ) -> Float[Tensor, "batch length vocab"]:
         """Logits of the token after each.
 
         Args:
             tokens: ids.
             mask: True on real tokens, wherever padding stands; None = all.
-            places: where each token stands in its text, or the first of each row; whatever `mask` says, which matters
-                only to learned positions and padding on the left.
+            position_ids: where each token stands in its text, or the first of each row; whatever `mask` says, it
+                matters only to learned positions and padding on the left.
         """
-        return self.logits(self.decoder(self.embeddings(tokens, places), mask))
+        return self.logits(self.decoder(self.embeddings(tokens, position_ids), mask))

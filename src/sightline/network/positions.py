@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from sightline.errors import UserError
 from sightline.native import positions
 
-Places = Int[Tensor, "#rows length"]  # where tokens stand, from 0
+PositionIds = Int[Tensor, "#rows length"]  # where tokens stand, from 0
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
@@ -41,7 +41,7 @@ def halved_sinusoids(
 class NoPositions(nn.Module):
     """Nothing is added: positions enter elsewhere."""
 
-    def forward(self, places: Places, end: int) -> float:
+    def forward(self, position_ids: PositionIds, end: int) -> float:
         """Zero."""
         return 0.0
 
@@ -53,7 +53,7 @@ class SinusoidalPositions(nn.Module):
 
     Args:
         codes: makes the table of so many positions, such as `sinusoids`, given the width.
-        offset: the first place has the code of this position (M2M-100); place -1, which is padding's, zeros.
+        offset: the first token has the code of this position (M2M-100); position -1, which is padding's, zeros.
     """
 
     def __init__(
@@ -66,20 +66,20 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", self._rows(512), persistent=False)
 
     def _rows(self, length: int) -> Float[Tensor, "rows d_model"]:
-        """The code of place p in row p + 1."""
+        """The code of position p in row p + 1."""
         codes = self.codes(length + self.offset, self.d_model)[self.offset :]
         return torch.cat([torch.zeros_like(codes[:1]), codes])
 
-    def forward(self, places: Places, end: int) -> Float[Tensor, "#rows length d_model"]:
-        """The codes of `places`, all of them less than `end`."""
+    def forward(self, position_ids: PositionIds, end: int) -> Float[Tensor, "#rows length d_model"]:
+        """The codes of `position_ids`, all of them less than `end`."""
         if end >= len(self.table):
             with torch.inference_mode(False):  # or a table grown while decoding could not be trained with
                 self.table = self._rows(2 * end).to(self.table)
-        return F.embedding(places + 1, self.table)
+        return F.embedding(position_ids + 1, self.table)
 
 
 class LearnedPositions(nn.Module):
-    """A trained vector per place; row `offset` of the table is that of the first (BART keeps two rows free)."""
+    """A trained vector per position; row `offset` of the table is that of the first (BART keeps two rows free)."""
 
     def __init__(self, d_model: int, max_len: int, offset: int = 0) -> None:
         super().__init__()
@@ -89,23 +89,23 @@ class LearnedPositions(nn.Module):
 
     @property
     def max_len(self) -> int:
-        """How many places there are."""
+        """How many positions there are."""
         return self.table.num_embeddings - self.offset
 
-    def forward(self, places: Places, end: int) -> Float[Tensor, "#rows length d_model"]:
-        """The vectors of `places`, all of them less than `end`; `UserError` where there is none any more."""
+    def forward(self, position_ids: PositionIds, end: int) -> Float[Tensor, "#rows length d_model"]:
+        """The vectors of `position_ids`, all of them less than `end`; `UserError` where there is none any more."""
         if end > self.max_len:
             raise UserError(f"a sequence of {end} pieces is longer than the model's {self.max_len} learned positions")
-        return self.table(places + self.offset)
+        return self.table(position_ids + self.offset)
 
 
-# --- Which places tokens have ---
+# --- Which positions tokens have ---
 
-Numbering = Callable[[Int[Tensor, "rows length"], int | Places], tuple[Places, int]]
+Numbering = Callable[[Int[Tensor, "rows length"], int | PositionIds], tuple[PositionIds, int]]
 
 
-def in_order(tokens: Int[Tensor, "rows length"], start: int | Places = 0) -> tuple[Places, int]:
-    """Places of tokens from `start` on, all rows alike, and their end; or the places that `start` names."""
+def in_order(tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
+    """Position ids of tokens from `start` on, all rows alike, and their end; or the positions that `start` names."""
     if isinstance(start, int):
         end = start + tokens.size(1)
         return torch.arange(start, end, device=tokens.device).unsqueeze(0), end
@@ -114,13 +114,13 @@ def in_order(tokens: Int[Tensor, "rows length"], start: int | Places = 0) -> tup
 
 @dataclass(frozen=True)
 class WithoutPadding:
-    """Places that count only what is no padding, as models made with fairseq do; padding stands at place -1."""
+    """Position ids that count only what is no padding, as models made with fairseq do; padding has position -1."""
 
     pad_id: int
 
-    def __call__(self, tokens: Int[Tensor, "rows length"], start: int | Places = 0) -> tuple[Places, int]:
+    def __call__(self, tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
         """As `in_order`."""
         real = tokens != self.pad_id
         first = start if isinstance(start, int) else start[:, :1]
-        places = (real.cumsum(1) + first) * real - 1
-        return places, int(places.max()) + 1
+        position_ids = (real.cumsum(1) + first) * real - 1
+        return position_ids, int(position_ids.max()) + 1

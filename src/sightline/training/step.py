@@ -18,7 +18,7 @@ from sightline.training.loss import Loss, sequence_loss
 from sightline.training.packed import can_pack, packed_states
 
 Objective = Callable[[Any], Loss]  # of one kind of batch
-States = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # see `real_states`, which is one
+StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # see `real_states`, which is one
 
 
 def real_states(
@@ -56,7 +56,7 @@ def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, pad
 
 
 def batch_loss(
-    states: States,
+    states: StatesOf,
     weight: Float[Tensor, "vocab d_model"],
     batch: Batch,
     pad_id: int,

@@ -110,5 +110,5 @@ def test_candidates_are_those_of_each_sentence_and_fill_whole_blocks():
     assert len(found.ids) == 64 and (np.diff(found.ids) > 0).all()
     sets = [set(found.ids[row].tolist()) for row in found.allowed]
     assert sets == [{1, 2, 3, 7, 10, 11, 79, 78, 87}, {1, 2, 3, 7, 12, 77, 87, 20}]
-    assert found.ids[found.places(np.array([20, 77]))].tolist() == [20, 77]
-    assert found.places(np.array([[FREE, 88, 10**6]])).tolist() == [[FREE] * 3]
+    assert found.ids[found.columns(np.array([20, 77]))].tolist() == [20, 77]
+    assert found.columns(np.array([[FREE, 88, 10**6]])).tolist() == [[FREE] * 3]

@@ -12,7 +12,7 @@ from sightline.network.transformer import Transformer
 
 
 def at(positions: nn.Module, start: int, length: int) -> Tensor:
-    """The codes of so many places from `start` on."""
+    """The codes of so many positions from `start` on."""
     return positions(torch.arange(start, start + length).unsqueeze(0), start + length)[0]
 
 

@@ -105,8 +105,8 @@ def test_halved_sinusoids_are_the_papers_in_another_order() -> None:
 
 def test_sinusoids_grow_and_know_padding() -> None:
     positions = SinusoidalPositions(8, halved_sinusoids, offset=3)
-    places = torch.tensor([[-1, 0, 600]])
-    codes = positions(places, 601)
+    position_ids = torch.tensor([[-1, 0, 600]])
+    codes = positions(position_ids, 601)
     assert codes[0, 0].eq(0).all()
     close(codes[0, 1:], halved_sinusoids(604, 8)[[3, 603]])
 
@@ -160,9 +160,9 @@ def test_relative_bias_of_a_step_is_the_last_row_of_the_whole() -> None:
 
 def test_texts_padded_on_the_left_know_their_places() -> None:
     cache = TextCache.start(torch.tensor([0, 2]), n_layers=1)
-    assert cache.places(3).tolist() == [[0, 1, 2], [0, 0, 0]]
+    assert cache.position_ids(3).tolist() == [[0, 1, 2], [0, 0, 0]]
     assert cache.real(3).long().tolist() == [[1, 1, 1], [0, 0, 1]]
     cache.length = 3
-    assert cache.places(1).tolist() == [[3], [1]]
+    assert cache.position_ids(1).tolist() == [[3], [1]]
     cache.select(torch.tensor([0, 0]))
     assert cache.real(1) is None
