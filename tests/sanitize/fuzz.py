@@ -294,7 +294,7 @@ def files(draw: Draw, wrong: bool) -> None:
             damaged(draw, folder / [trained.WEIGHTS, trained.CONFIG][chance(draw, 0.3)])
         config, _ = trained.read_settings(folder)
         weights = trained.read_weights(folder)
-    if compiled.is_papers(config.model) and compiled.fits(config.model, weights):
+    if compiled.is_papers(config.model) and compiled.fits(config.model, weights.shapes):
         made = compiled.compiled(config.model, weights, compiled.COMPUTES[whole(draw, 0, 1)])
         search(draw, [made], False)
 

@@ -1,4 +1,4 @@
-"""From the arrays of a model directory to a Transformer of the compiled library, without a module of torch.
+"""From the arrays of a model directory to a Transformer of the compiled library, one by one, without a module of torch.
 
 `network/compiled.py` does the same for a Transformer that torch has already. Not here: reading files
 (`trained`), and what the library does (`native`).
@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sightline.config import ModelConfig, heads_of_layers
 from sightline.native.library import instructions, library
 from sightline.native.network import CompiledNetwork, Shape
 from sightline.native.positions import sinusoids
-from sightline.network.names import todays_names
+from sightline.network.names import Renamed, todays_names
 
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
 SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
@@ -44,17 +43,18 @@ def is_papers(c: ModelConfig) -> bool:
     return c.positions in ("sinusoidal", "learned") and all(getattr(c, f.name) == f.default for f in others)
 
 
-def fits(c: ModelConfig, weights: Weights) -> bool:
-    """Whether these are all the parameters of that Transformer, in their shapes."""
-    in_float32, shapes = all(array.dtype == np.float32 for array in weights.values()), parameter_shapes(c)
-    return in_float32 and {name: array.shape for name, array in todays_names(weights, shapes).items()} == shapes
+def fits(c: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether these are the shapes of all parameters of that Transformer."""
+    own = parameter_shapes(c)
+    return todays_names(shapes, own) == own
 
 
 def compiled(c: ModelConfig, weights: Weights, compute: str) -> CompiledNetwork:
     """The network packed to compute with `compute`, one of COMPUTES."""
-    parameters = todays_names(weights, parameter_shapes(c))
-    parameters.setdefault(TARGET, parameters[SOURCE])  # what is shared is in the file once
-    parameters.setdefault(OUTPUT, parameters[TARGET])
+    names = todays_names({name: name for name in weights}, parameter_shapes(c))
+    names.setdefault(TARGET, names[SOURCE])  # what is shared is in the file once
+    names["output.weight"] = names.pop(OUTPUT, names[TARGET])
+    parameters = Renamed(weights, names)
     heads = [heads_of_layers(c, part) for part in ("encoder", "decoder", "cross")]
 
     def positions(length: int) -> tuple[Any, Any]:
@@ -63,7 +63,6 @@ def compiled(c: ModelConfig, weights: Weights, compute: str) -> CompiledNetwork:
         table = sinusoids(0, length, c.d_model)
         return table, table
 
-    parameters["output.weight"] = parameters.pop(OUTPUT)
     return CompiledNetwork(parameters, Shape(*heads, norm_first=c.norm_position == "pre"), positions, compute == "int8")
 
 

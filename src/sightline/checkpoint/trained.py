@@ -9,6 +9,7 @@ Nothing here needs torch but the network itself, when it is asked for.
 """
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -17,12 +18,12 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
-from sightline.checkpoint.compiled import COMPUTES, Weights, compiled, fits, is_for_library
+from sightline.checkpoint.compiled import COMPUTES, compiled, fits, is_for_library
 from sightline.checkpoint.layout import read_json
+from sightline.checkpoint.weights import WeightsFile
 from sightline.config import WITH_DECODER, DecodeConfig, ModelConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
@@ -35,21 +36,21 @@ RUN = "training.json"  # how a model in another layout was trained, in the words
 
 
 class Trained:
-    """A trained network. On a CPU the compiled library takes its parameters as they are in the file, and torch is not
+    """A trained network. On a CPU the compiled library takes its parameters one by one from the file, and torch is not
     needed until somebody asks for the `network`.
     """
 
-    def __init__(self, config: ModelConfig, weights: Weights, device: str, origin: str) -> None:
+    def __init__(self, config: ModelConfig, weights: WeightsFile, device: str, origin: str) -> None:
         """`UserError` where the weights, which `origin` names, are not those of such a network."""
         self._config = config
-        self._weights = weights
+        self._weights: WeightsFile | None = weights
         self._device = device
         self._origin = origin
         self._network: Any = None
         self._searchers: dict[str, CompiledNetwork] = {}
         self._lock = RLock()  # a model may be used in several threads
-        self.n_parameters = sum(array.size for array in weights.values())  # shared ones are in the file once
-        if not (device == "cpu" and is_for_library(config) and fits(config, weights)):
+        self.n_parameters = sum(map(math.prod, weights.shapes.values()))  # shared ones are in the file once
+        if not (device == "cpu" and is_for_library(config) and fits(config, weights.shapes)):
             self._build()
 
     @property
@@ -63,7 +64,7 @@ class Trained:
     def searcher(self, compute: str) -> CompiledNetwork | None:
         """The network in the compiled library; None where only the torch module will do."""
         with self._lock:
-            if self._network is not None or compute not in COMPUTES:
+            if self._weights is None or compute not in COMPUTES:
                 return None
             if compute not in self._searchers:
                 self._searchers[compute] = compiled(self._config, self._weights, compute)
@@ -72,9 +73,10 @@ class Trained:
     def _build(self) -> None:
         from sightline.architectures import build_network, build_pooled, with_parameters  # brings torch
 
+        assert self._weights is not None
         build: Any = build_network if self._config.task in WITH_DECODER else build_pooled
         network = with_parameters(build, self._config, self._weights, self._origin).to(self._device)
-        self._network, self._weights, self._searchers = network, {}, {}
+        self._network, self._weights, self._searchers = network, None, {}
 
 
 def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]) -> None:
@@ -156,35 +158,12 @@ def _find_settings(path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
     return read_settings(folder)
 
 
-def read_weights(path: str | Path) -> Weights:
-    """The parameters in a model directory, in float32."""
+def read_weights(path: str | Path) -> WeightsFile:
+    """The parameters in a model directory."""
     folder = Path(path)
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: has no {WEIGHTS} yet; its training was stopped before the first validation")
-    try:
-        found = load_file(folder / WEIGHTS)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{folder / WEIGHTS}: damaged or not a safetensors file ({error})") from None
-    except (TypeError, AttributeError):  # numbers that numpy does not know: somebody has converted the file
-        return _converted_weights(folder / WEIGHTS)
-    if any(array.dtype.kind != "f" for array in found.values()):  # or knows by another library, such as bfloat16
-        return _converted_weights(folder / WEIGHTS)
-    return {name: np.asarray(array, np.float32) for name, array in found.items()}
-
-
-def _converted_weights(path: Path) -> Weights:
-    """By torch, which knows more kinds of numbers; `UserError` for those that are no weights.
-
-    Whole numbers, and those of eight bits, mean something with a scale only, and that is not in the file.
-    """
-    from safetensors.torch import load_file
-
-    found = load_file(path)
-    for name, tensor in found.items():
-        if not tensor.is_floating_point() or tensor.element_size() < 2:
-            what = f"{name} holds {tensor.dtype}, not floating-point weights"
-            raise UserError(f"{path}: {what}; put the file back as it was trained")
-    return {name: tensor.float().numpy() for name, tensor in found.items()}
+    return WeightsFile(folder / WEIGHTS)
 
 
 def read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:

@@ -97,7 +97,8 @@ class CompiledNetwork:
     """A packed Transformer.
 
     Args:
-        parameters: by the names of a model directory's file; embeddings and output under each of their names.
+        parameters: by the names of a model directory's file, each asked for once; embeddings and output under each of
+            their names.
         shape: what they do not say.
         positions: the codes of the source's and of the target's positions (n, d_model), of at least as many as asked
             for unless there are no more; of `Shape.padding` it is zeros.
@@ -113,8 +114,9 @@ class CompiledNetwork:
     ) -> None:
         self._parameters, self._shape, self._int8 = parameters, shape, int8
         self._kept: list[Any] = []  # what the structures point to
-        d_model = parameters["tgt_embeddings.tokens.weight"].shape[1]
-        self.d_model = d_model
+        tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
+        self.vocabulary = {side: len(table) for side, table in tables.items()}
+        self.d_model = d_model = tables["tgt"].shape[1]
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
         heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
         decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
@@ -128,15 +130,14 @@ class CompiledNetwork:
             norm_first=shape.norm_first,
             n_encoder_layers=len(encoder),
             n_decoder_layers=len(decoder),
-            source=self._embeddings("src", shape.embedding_scales[0]),
-            target=self._embeddings("tgt", shape.embedding_scales[1]),
+            source=self._embeddings("src", tables["src"], shape.embedding_scales[0]),
+            target=self._embeddings("tgt", tables["tgt"], shape.embedding_scales[1]),
             encoder=self._array(encoder),
             decoder=self._array(decoder),
             encoder_norm=self._norm("encoder.norm", True),
             decoder_norm=self._norm("decoder.norm", True),
             output=self.output.address,
         )
-        self.vocabulary = {side: len(parameters[f"{side}_embeddings.tokens.weight"]) for side in ("src", "tgt")}
         assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), "what is written is read"
         del self._parameters
 
@@ -207,8 +208,8 @@ class CompiledNetwork:
         self._kept.append(linear)
         return linear.address
 
-    def _embeddings(self, side: str, scale: float) -> c.Embeddings:
-        rows, norm = self._parameters[f"{side}_embeddings.tokens.weight"], self._norm(f"{side}_embeddings.norm", True)
+    def _embeddings(self, side: str, rows: Floats, scale: float) -> c.Embeddings:
+        norm = self._norm(f"{side}_embeddings.norm", True)
         assert rows.shape[1] == self.d_model
         return c.Embeddings(self._address(rows), None, norm, scale or math.sqrt(rows.shape[1]), self._shape.padding)
 

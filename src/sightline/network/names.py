@@ -1,7 +1,7 @@
 """Names of parameters in files that were written before there was one network for all families. Needs no torch."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -10,6 +10,25 @@ OLDER = {
     r"positions\.positions\.table": "positions.table",
     r"^output\.(weight|bias)$": r"head.output.\1",
 }
+
+
+class Renamed(Mapping[str, Value]):
+    """Values under other names, each taken from those it is one of when it is asked for."""
+
+    def __init__(self, values: Mapping[str, Value], names: Mapping[str, str]) -> None:
+        self._values, self._names = values, names
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[self._names[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def todays_names(tensors: Mapping[str, Value], own: Collection[str]) -> dict[str, Value]:

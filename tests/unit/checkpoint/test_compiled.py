@@ -77,12 +77,11 @@ def test_shapes_are_those_that_the_builder_makes(config: ModelConfig) -> None:
     assert parameter_shapes(config) == built
 
 
-def test_weights_of_another_network_or_in_other_numbers_do_not_fit() -> None:
-    weights = arrays(network(SMALL))
-    assert fits(SMALL, weights)
-    assert not fits(replace(SMALL, d_ff=16), weights)
-    assert not fits(SMALL, {**weights, "more": np.zeros(1, np.float32)})
-    assert not fits(SMALL, {name: value.astype(np.float64) for name, value in weights.items()})
+def test_weights_of_another_network_do_not_fit() -> None:
+    shapes = {name: value.shape for name, value in arrays(network(SMALL)).items()}
+    assert fits(SMALL, shapes)
+    assert not fits(replace(SMALL, d_ff=16), shapes)
+    assert not fits(SMALL, {**shapes, "more": (1,)})
 
 
 @pytest.mark.parametrize("d_model", [8, 128, 256, 384, 512])
