@@ -133,6 +133,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "device",
             "config",
             "figures",
+            "inspect.page",
             "statistics",
         }
     ),

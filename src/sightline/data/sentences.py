@@ -6,8 +6,6 @@ different ones have the same key with a probability of 3 in a million.
 
 import re
 import unicodedata
-from array import array
-from collections.abc import Iterable
 from functools import cache
 from hashlib import blake2b
 
@@ -45,11 +43,6 @@ def sentence_key(text: str) -> int:
     """64 bits that are the same for the same sentence; `EMPTY` for a blank line."""
     letters = folded(text)
     return int.from_bytes(blake2b(letters.encode("utf-8"), digest_size=8).digest(), "little") or 1 if letters else EMPTY
-
-
-def sentence_keys(texts: Iterable[str]) -> SentenceKeys:
-    """The keys of many texts."""
-    return np.array(array("Q", map(sentence_key, texts)), np.uint64)
 
 
 def mixed(keys: SentenceKeys) -> SentenceKeys:

@@ -11,7 +11,7 @@ from importlib import resources
 
 import numpy as np
 
-from sightline.inspect.page.document import asset, digest
+from sightline.inspect.page.document import asset, document
 from sightline.survey.characters import kind
 from sightline.survey.count import SIDES, SideCounts
 from sightline.survey.findings import UNEVEN, Finding, Leak, Survey, log_ratios
@@ -25,26 +25,8 @@ RARE = 24  # characters shown of a side
 def page(report: CorpusReport) -> str:
     """The HTML."""
     style = asset("paper.css") + resources.files("sightline.survey").joinpath("page.css").read_text(encoding="utf-8")
-    policy = f"default-src 'none'; style-src '{digest(style)}'; img-src data:"
     body = "\n".join([_head(report), *_notes(report), _leak_section(report), *map(_section, report.surveys)])
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<link rel="icon" href="data:,">
-<title>What is in this corpus</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
+    return document("What is in this corpus", style, f"<main>\n{body}\n</main>")
 
 
 def _head(report: CorpusReport) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from sightline.aside.study.claim import Claim, Row, Verdict, distinct
 from sightline.figures import Figure, Panel, render
+from sightline.inspect.page.document import document
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b2530; --soft: #5c6670; --paper: #ffffff; --card: #f4f6f8; --line: #d5dae0;
@@ -83,19 +84,7 @@ def as_json(findings: Sequence[Finding], about: dict[str, Any]) -> dict[str, Any
 def as_html(findings: Sequence[Finding], about: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """The whole page."""
     body = "\n".join([_head(findings, about), *(_section(finding, pictures) for finding in findings), _foot(about)])
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>The claims made for attention, measured</title>
-<style>{STYLE}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+    return document("The claims made for attention, measured", STYLE, body)
 
 
 def _head(findings: Sequence[Finding], about: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from sightline.export.web.memory import Image, layout, values
 from sightline.export.web.tokens import tokens_for_page
 from sightline.export.web.wasm import binaries
 from sightline.inspect.alignment import AlignmentHead, usual_head
-from sightline.inspect.page.document import asset, digest, filled, script_text
+from sightline.inspect.page.document import asset, document, filled, script_text
 from sightline.native import library as c
 from sightline.native.settings import options_of
 from sightline.network.compiled import foreign, packed
@@ -112,23 +112,14 @@ def aligns(network: Transformer, path: Path) -> dict[str, int]:
 
 def page(model: bytes, title: str) -> str:
     """The HTML."""
-    script, style = script_text("main.js", read), "".join(map(asset, STYLES)) + read("page.css")
-    policy = [
-        "default-src 'none'",
-        f"script-src '{digest(script)}' 'wasm-unsafe-eval'",
-        f"style-src '{digest(style)}'",
-        "worker-src blob:",
-        "img-src data:",
-    ]
     parts = {
-        "policy": html.escape("; ".join(policy)),
         "title": html.escape(title),
-        "style": style,
         "model": base64.b64encode(model).decode("ascii"),
         "worker": script_text("worker.js", read),
-        "script": script,
     }
-    return filled(read("page.html"), parts)
+    style = "".join(map(asset, STYLES)) + read("page.css")
+    allowed = ("script-src 'wasm-unsafe-eval'", "worker-src blob:")
+    return document(title, style, filled(read("page.html"), parts), script_text("main.js", read), allowed)
 
 
 def read(name: str) -> str:

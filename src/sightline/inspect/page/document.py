@@ -31,22 +31,35 @@ def page(
         title: of the window.
         live: for the explorer, what its page must know of its server; None is a page that stands alone.
     """
-    script, style = script_text(ENTRY), "".join(map(asset, STYLES))
-    policy = [
-        "default-src 'none'",
-        f"script-src '{digest(script)}'",
-        f"style-src '{digest(style)}'",
-        "img-src data:",
-        *(["connect-src 'self'"] if live is not None else []),
-    ]
+    data = as_script_json({"inspections": list(inspections), "live": live})
+    body = filled(asset("page.html"), {"data": data})
+    allowed = ("connect-src 'self'",) if live is not None else ()
+    return document(title, "".join(map(asset, STYLES)), body, script_text(ENTRY), allowed)
+
+
+def document(title: str, style: str, body: str, script: str = "", allowed: Sequence[str] = ()) -> str:
+    """A whole page that asks no network for anything.
+
+    Args:
+        title: of the window.
+        style: all of it, in CSS.
+        body: what is shown, in HTML; the script comes behind it.
+        script: a module of JavaScript; "" for a page without.
+        allowed: what else its content security policy lets it do beside showing its own pictures: directives, or
+            further words for a script, as in `"script-src 'wasm-unsafe-eval'"`.
+    """
+    policy = {"default-src": "'none'", "style-src": f"'{digest(style)}'", "img-src": "data:"}
+    policy |= {"script-src": f"'{digest(script)}'"} if script else {}
+    for kind, _, words in (directive.partition(" ") for directive in allowed):
+        policy[kind] = f"{policy.get(kind, '')} {words}".strip()
     parts = {
-        "policy": html.escape("; ".join(policy)),
+        "policy": html.escape("; ".join(f"{kind} {words}" for kind, words in policy.items())),
         "title": html.escape(title),
         "style": style,
-        "data": as_script_json({"inspections": list(inspections), "live": live}),
-        "script": script,
+        "body": body.rstrip("\n"),
+        "script": f'\n<script type="module">{script}</script>' if script else "",
     }
-    return filled(asset("page.html"), parts)
+    return filled(asset("document.html"), parts)
 
 
 def notebook_frame(inspection: Mapping[str, Any], height: int = 640) -> str:

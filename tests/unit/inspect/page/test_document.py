@@ -62,7 +62,8 @@ def test_nothing_is_loaded_and_only_our_script_runs() -> None:
     assert "@import" not in text
     assert "url(" not in "".join(map(asset, document.STYLES))
     policy = html.unescape(re.search(r'Policy" content="([^"]*)"', text)[1])  # type: ignore[index]
-    assert policy.startswith(f"default-src 'none'; script-src '{digest(script_text('main.js'))}'; style-src")
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert policy.endswith(f"; img-src data:; script-src '{digest(script_text('main.js'))}'")
     assert "connect-src" not in policy
     assert "connect-src 'self'" in html.unescape(page([], live={"models": []}))
 
@@ -107,3 +108,12 @@ def test_a_notebook_gets_a_frame_of_its_own() -> None:
     frame = notebook_frame({"text": '"</iframe>'})
     assert Tags(frame).tags == ["iframe"]
     assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == page([{"text": '"</iframe>'}])  # type: ignore[index]
+
+
+def test_a_document_allows_what_is_asked_for_and_nothing_else() -> None:
+    plain = document.document("<a>", "b {}", "<p>c</p>\n")
+    assert "<title>&lt;a&gt;</title>" in plain and "<script" not in plain and "script-src" not in plain
+    assert html.unescape(plain).count("default-src 'none'; style-src") == 1
+    scripted = html.unescape(document.document("", "", "", "let a", ("script-src 'x'", "worker-src blob:")))
+    assert f"; script-src '{digest('let a')}' 'x'; worker-src blob:\"" in scripted
+    assert scripted.index('<script type="module">let a</script>') < scripted.index("</body>")
