@@ -196,24 +196,48 @@ static void finish(const Linear *layer, float *y, int rows, int64_t stride, Acti
 
 /* --- Tiles --- */
 
-/* All rows r by P panels from p on, where registers hold SUMS panels of sums. */
-#define BY_ROWS(SUMS, P) \
-    for (int r = 0; r < count;) { \
-        const int most = MIN(TALLEST, SUMS / P), left = count - r; \
-        if (left >= most) { TILE(most, P); r += most; } \
-        else if (most > 4 && left >= 4) { TILE(4, P); r += 4; } \
-        else if (most > 3 && left >= 3) { TILE(3, P); r += 3; } \
-        else if (most > 2 && left >= 2) { TILE(2, P); r += 2; } \
-        else { TILE(1, P); r += 1; } \
-    }
+/* Rows of inputs, as levels or as they are, and where their outputs go. */
+typedef struct Product {
+    const Linear *layer;
+    const void *x;
+    const float *x_scales; /* int8: of each row */
+    float *y;
+    int64_t x_stride, y_stride;
+    int relu;
+} Product;
 
-/* All rows by all panels, of several at a time where rows are few: one chain alone would wait for each of its additions. */
-#define TILES(SUMS, WIDE) \
-    for (int p = 0, all = panels(layer), wide = WIDE; p < all;) { \
-        if (SUMS >= 4 && wide >= 4 && p + 4 <= all) { BY_ROWS(SUMS, 4) p += 4; } \
-        else if (SUMS >= 2 && wide >= 2 && p + 2 <= all) { BY_ROWS(SUMS, 2) p += 2; } \
-        else { BY_ROWS(SUMS, 1) p += 1; } \
+/* Some rows from `row` on by some panels from `panel` on. */
+typedef void Tile(const Product *product, int row, int panel);
+
+/* A function for each shape, MR rows by P panels, whose sums go through memory once they are made: with many shapes in one
+   function, or with what follows in reach, gcc stores every sum in every turn of the loop. */
+#define TILE(KIND, MR, P) \
+    static __attribute__((noinline)) void KIND##_##MR##_##P(const Product *product, int row, int panel) { \
+        KIND##_tile(MR, P, product, row, panel); \
     }
+#define TILES(KIND, P) \
+    TILE(KIND, 1, P) TILE(KIND, 2, P) TILE(KIND, 3, P) TILE(KIND, 4, P) TILE(KIND, 5, P) TILE(KIND, 6, P)
+
+#define HELD(sums) __asm__ volatile("" : : "r"(sums) : "memory")
+
+/* Those of P panels, as high as registers hold SUMS panels of sums. */
+#define FITTING(KIND, SUMS, MR, P) MR * P <= SUMS ? KIND##_##MR##_##P : NULL
+#define HEIGHTS(KIND, SUMS, P) \
+    {FITTING(KIND, SUMS, 1, P), FITTING(KIND, SUMS, 2, P), FITTING(KIND, SUMS, 3, P), \
+     FITTING(KIND, SUMS, 4, P), FITTING(KIND, SUMS, 5, P), FITTING(KIND, SUMS, 6, P)}
+
+/* All rows by all panels, up to `wide` at a time; tiles of much the same height. */
+static void multiply_tiles(const Product *product, int rows, Tile *const (*shapes)[TALLEST], int sums, int wide) {
+    for (int panel = 0, all = panels(product->layer), width; panel < all; panel += width) {
+        width = wide >= 4 && panel + 4 <= all ? 4 : wide >= 2 && panel + 2 <= all ? 2 : 1;
+        const int tallest = MIN(TALLEST, sums / width);
+        int left = (rows + tallest - 1) / tallest;
+        for (int row = 0, height; row < rows; row += height, left--) {
+            height = (rows - row + left - 1) / left;
+            shapes[width / 2][height - 1](product, row, panel);
+        }
+    }
+}
 
 /* --- Products in 8-bit integers --- */
 
@@ -252,28 +276,37 @@ INLINE void put(const Linear *layer, int panel, f16 values, float *y) {
     }
 }
 
-/* MR rows by P panels. */
-INLINE void int8_tile(const int MR, const int P, const Linear *layer, const uint8_t *x, const float *x_scales, int panel,
-                      float *y, int64_t stride, int relu) {
-    const int depth = layer->depth;
-    const int8_t *w = layer->levels + (int64_t)panel * PANEL * depth;
-    i16 total[TALLEST][4];
+INLINE void int8_tile(const int MR, const int P, const Product *product, int row, int panel) {
+    const Linear *layer = product->layer;
+    const int64_t depth = layer->depth;
+    const int8_t *w = layer->levels + panel * PANEL * depth;
+    const uint8_t *x = (const uint8_t *)product->x + row * depth;
+    i16 total[TALLEST][4], sums[TALLEST][4];
     UNROLL(TALLEST)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
         for (int p = 0; p < P; p++) total[r][p] = none16();
-    for (int k = 0; k < depth; k += GROUP) add_products(MR, P, total, x + k, depth, w + k * PANEL);
+    for (int64_t k = 0; k < depth; k += GROUP) add_products(MR, P, total, x + k, depth, w + k * PANEL);
     UNROLL(TALLEST)
-    for (int r = 0; r < MR; r++) {
+    for (int r = 0; r < MR; r++)
         UNROLL(4)
-        for (int p = 0; p < P; p++) {
-            const int n = (panel + p) * PANEL;
-            f16 scale = mul16(all16(x_scales[r]), load16(layer->scales + n));
-            f16 value = fma16(less16(total[r][p], layer->shifts + n), scale, load16(layer->bias + n));
-            put(layer, panel + p, relu ? max16(all16(0), value) : value, y + r * stride);
+        for (int p = 0; p < P; p++) sums[r][p] = total[r][p];
+    HELD(sums);
+    for (int p = 0; p < P; p++) {
+        const int n = (panel + p) * PANEL;
+        const f16 scales = load16(layer->scales + n), bias = load16(layer->bias + n);
+        for (int r = 0; r < MR; r++) {
+            f16 scale = mul16(all16(product->x_scales[row + r]), scales);
+            f16 value = fma16(less16(sums[r][p], layer->shifts + n), scale, bias);
+            if (product->relu) value = max16(all16(0), value);
+            put(layer, panel + p, value, product->y + (row + r) * product->y_stride);
         }
     }
 }
+
+TILES(int8, 1) TILES(int8, 2) TILES(int8, 4)
+static Tile *const INT8_TILES[3][TALLEST] = {
+    HEIGHTS(int8, INT8_TILE, 1), HEIGHTS(int8, INT8_TILE, 2), HEIGHTS(int8, INT8_TILE, 4)};
 
 static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                       Activation kind, Scratch *scratch) {
@@ -283,11 +316,10 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
     float scales[ROWS];
     for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
         if (stopped(scratch)) return -1;
-        const int count = MIN(ROWS, rows), relu = kind == RELU;
+        const int count = MIN(ROWS, rows);
+        const Product product = {layer, levels, scales, y, depth, y_stride, kind == RELU};
         for (int r = 0; r < count; r++) scales[r] = round_row(layer, x + r * x_stride, levels + r * depth);
-#define TILE(MR, P) int8_tile(MR, P, layer, levels + r * depth, scales + r, p, y + r * y_stride, y_stride, relu)
-        TILES(INT8_TILE, count > TALLEST ? INT8_TILE / TALLEST : 1)
-#undef TILE
+        multiply_tiles(&product, count, INT8_TILES, INT8_TILE, count > TALLEST ? INT8_TILE / TALLEST : 1);
         finish(layer, y, count, y_stride, kind);
     }
     return 0;
@@ -295,17 +327,17 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
 
 /* --- Products in float32 --- */
 
-/* MR rows by P panels; every output is one chain of additions, whatever MR and P. */
-INLINE void float_tile(const int MR, const int P, const Linear *layer, const float *x, int64_t x_stride, int panel,
-                       float *y, int64_t stride, int relu) {
-    const int64_t depth = layer->depth;
-    const float *w = layer->values + panel * PANEL * depth;
-    f16 total[TALLEST][4];
+/* Every output is one chain of additions, whatever MR and P. */
+INLINE void float_tile(const int MR, const int P, const Product *product, int row, int panel) {
+    const Linear *layer = product->layer;
+    const int64_t depth = layer->depth, x_stride = product->x_stride;
+    const float *w = layer->values + panel * PANEL * depth, *x = (const float *)product->x + row * x_stride;
+    f16 total[TALLEST][4], sums[TALLEST][4];
     UNROLL(TALLEST)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
         for (int p = 0; p < P; p++) total[r][p] = all16(0);
-    for (int k = 0; k < depth; k++) {
+    for (int64_t k = 0; k < depth; k++) {
         UNROLL(TALLEST)
         for (int r = 0; r < MR; r++) {
             f16 a = all16(x[r * x_stride + k]);
@@ -314,23 +346,31 @@ INLINE void float_tile(const int MR, const int P, const Linear *layer, const flo
         }
     }
     UNROLL(TALLEST)
-    for (int r = 0; r < MR; r++) {
+    for (int r = 0; r < MR; r++)
         UNROLL(4)
-        for (int p = 0; p < P; p++) {
-            f16 value = add16(total[r][p], load16(layer->bias + (panel + p) * PANEL));
-            put(layer, panel + p, relu ? max16(all16(0), value) : value, y + r * stride);
+        for (int p = 0; p < P; p++) sums[r][p] = total[r][p];
+    HELD(sums);
+    for (int p = 0; p < P; p++) {
+        const f16 bias = load16(layer->bias + (panel + p) * PANEL);
+        for (int r = 0; r < MR; r++) {
+            f16 value = add16(sums[r][p], bias);
+            if (product->relu) value = max16(all16(0), value);
+            put(layer, panel + p, value, product->y + (row + r) * product->y_stride);
         }
     }
 }
+
+TILES(float, 1) TILES(float, 2) TILES(float, 4)
+static Tile *const FLOAT_TILES[3][TALLEST] = {
+    HEIGHTS(float, FLOAT_TILE, 1), HEIGHTS(float, FLOAT_TILE, 2), HEIGHTS(float, FLOAT_TILE, 4)};
 
 static int apply_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                        Activation kind, const Scratch *scratch) {
     for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
         if (stopped(scratch)) return -1;
-        const int count = MIN(ROWS, rows), relu = kind == RELU;
-#define TILE(MR, P) float_tile(MR, P, layer, x + r * x_stride, x_stride, p, y + r * y_stride, y_stride, relu)
-        TILES(FLOAT_TILE, FLOAT_TILE / MIN(count, TALLEST))
-#undef TILE
+        const int count = MIN(ROWS, rows);
+        const Product product = {layer, x, NULL, y, x_stride, y_stride, kind == RELU};
+        multiply_tiles(&product, count, FLOAT_TILES, FLOAT_TILE, FLOAT_TILE / MIN(count, TALLEST));
         finish(layer, y, count, y_stride, kind);
     }
     return 0;

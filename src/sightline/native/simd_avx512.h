@@ -21,8 +21,7 @@ INLINE f16 less16(i16 sums, const int32_t *numbers) {
 /* `vpdpbusd` multiplies and adds four neighbours in 32 bits. Where few sums would wait for each other, those of a group are
    made apart. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
-    const int apart = ROWS * P < 4;
-    i16 sums[TALLEST][4];
+    i16 apart[TALLEST][4];
     UNROLL(4)
     for (int g = 0; g < GROUP / 4; g++) {
         i16 weights[4];
@@ -36,15 +35,17 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
         for (int r = 0; r < ROWS; r++) {
             int32_t four;
             memcpy(&four, x + r * depth + 4 * g, 4);
+            const i16 a = _mm512_set1_epi32(four);
             UNROLL(4)
             for (int p = 0; p < P; p++) {
-                i16 *sum = apart ? &sums[r][p] : &total[r][p];
-                *sum = _mm512_dpbusd_epi32(apart && !g ? none16() : *sum, _mm512_set1_epi32(four), weights[p]);
+                if (ROWS * P >= 4) total[r][p] = _mm512_dpbusd_epi32(total[r][p], a, weights[p]);
+                else apart[r][p] = _mm512_dpbusd_epi32(g ? apart[r][p] : none16(), a, weights[p]);
             }
         }
     }
+    if (ROWS * P >= 4) return;
     UNROLL(TALLEST)
-    for (int r = 0; apart && r < ROWS; r++)
+    for (int r = 0; r < ROWS; r++)
         UNROLL(4)
-        for (int p = 0; p < P; p++) total[r][p] = _mm512_add_epi32(total[r][p], sums[r][p]);
+        for (int p = 0; p < P; p++) total[r][p] = _mm512_add_epi32(total[r][p], apart[r][p]);
 }
