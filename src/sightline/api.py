@@ -205,7 +205,8 @@ def train(
 
     Args:
         train: source and target file, or one `.tsv`, `.jsonl` or `hf:` dataset, or several of these in a row; to
-            classify `.tsv` files of texts and labels, to forecast `.csv` files, to denoise files of plain text.
+            classify `.tsv` files of texts and labels, to forecast `.csv` files, to denoise files of plain text, for a
+            language model text or `.jsonl` with a document a line.
         valid: the same for validation, or `["1%"]` or `["500pairs"]` of the training files, which are taken out of
             them; to forecast it may be empty, then the latest rows validate.
         out: the model directory to write.
@@ -213,8 +214,9 @@ def train(
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
         init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree. Or a
-            folder in the Hugging Face layout of an encoder-decoder of text; "" as `recipe` is then "tune".
-        task: "translate", "denoise", "classify" or "forecast"; "" is the recipe's.
+            folder in the Hugging Face layout of an encoder-decoder of text, or of a decoder alone (for "lm"); "" as
+            `recipe` is then "tune" or "tune-lm".
+        task: "translate", "denoise", "classify", "forecast" or "lm"; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
 

@@ -26,8 +26,12 @@ CONV: OnlyFor = {"architecture": ("conv",)}
 PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
 WITH_DECODER = ("translate", "denoise")  # what a denoiser itself leaves unread it keeps for the next stage
 DECODER: OnlyFor = {"task": WITH_DECODER}
+ENCODER: OnlyFor = {"task": (*WITH_DECODER, "classify", "forecast")}
+WRITES: OnlyFor = {"task": (*WITH_DECODER, "lm")}
 TRANSLATE: OnlyFor = {"task": ("translate",)}
-TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify")}
+LINES: OnlyFor = {"task": (*WITH_DECODER, "classify")}
+TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify", "lm")}
+LM: OnlyFor = {"task": ("lm",)}
 POOLED: OnlyFor = {"task": ("classify", "forecast")}
 FORECAST: OnlyFor = {"task": ("forecast",)}
 ALIGNING: OnlyFor = TRANSFORMER | {"task": ("translate",)}
@@ -90,7 +94,7 @@ class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
 
     architecture: str = choice(("transformer", "recurrent", "conv"), "the kind of network; conv is ConvS2S")
-    task: str = choice((*WITH_DECODER, "classify", "forecast"), "denoise is a first stage; classify: text to label")
+    task: str = choice((*WITH_DECODER, "classify", "forecast", "lm"), "denoise: a first stage; lm: a language model")
     vocab_size: int = setting(0, "pieces; 0 until a tokenizer is known", derived=True)
     pad_id: int = setting(0, "id of the padding piece", derived=True)
     n_inputs: int = setting(0, "columns of the series; 0 until the data are known", derived=True, only_for=FORECAST)
@@ -101,11 +105,11 @@ class ModelConfig:
     n_heads: int = setting(8, "attention heads [h]", POSITIVE, only_for=TRANSFORMER)
     d_k: int = setting(0, "width of a query or key per head [d_k]; 0 = d_model / n_heads", only_for=TRANSFORMER)
     d_v: int = setting(0, "width of a value per head [d_v]; 0 = d_model / n_heads", only_for=TRANSFORMER)
-    encoder_heads: tuple[int, ...] = setting((), "left in each layer by pruning; () = n_heads", only_for=TRANSFORMER)
+    encoder_heads: tuple[int, ...] = setting((), "left by pruning; () = n_heads", only_for=TRANSFORMER | ENCODER)
     decoder_heads: tuple[int, ...] = setting((), "of its attention to itself", only_for=TRANSFORMER | DECODER)
     cross_heads: tuple[int, ...] = setting((), "of its attention to the source", only_for=TRANSFORMER | DECODER)
-    n_encoder_layers: int = setting(6, "layers that read [N]", POSITIVE)
-    n_decoder_layers: int = setting(6, "layers that write [N]", POSITIVE, only_for=DECODER)
+    n_encoder_layers: int = setting(6, "layers that read [N]", POSITIVE, only_for=ENCODER)
+    n_decoder_layers: int = setting(6, "layers that write [N]", POSITIVE, only_for=WRITES)
     dropout: float = setting(0.1, "on every sub-layer output and on embeddings [P_drop]", RATE)
     norm_position: str = choice(("post", "pre"), "norm(x + f(x)), the paper's, or x + f(norm(x))", only_for=TRANSFORMER)
     norm: str = choice(("layer", "rms"), "rms: without mean and bias (arXiv:1910.07467)", only_for=TRANSFORMER)
@@ -116,7 +120,7 @@ class ModelConfig:
     normalise_heads: bool = setting(False, "a norm on every head's queries and keys", only_for=TRANSFORMER)
     positions: str = choice(POSITIONS, "learned: Table 3, row E; rotary, relative: in attention", only_for=PARALLEL)
     max_len: int = setting(1024, "longest sequence learned positions address, pieces", POSITIVE, only_for=PARALLEL)
-    tied_embeddings: str = choice(("all", "target", "none"), "target: all but the source's", only_for=DECODER)
+    tied_embeddings: str = choice(("all", "target", "none"), "target: all but the source's", only_for=WRITES)
     cell: str = choice(("gru", "lstm", "rnn"), "of the layers; rnn has a tanh alone", only_for=RECURRENT)
     attention: str = choice(("additive", "dot", "general", "none"), "Bahdanau's, Luong's", only_for=RECURRENT | DECODER)
     bidirectional: bool = setting(True, "the encoder reads in both directions", only_for=RECURRENT)
@@ -130,11 +134,12 @@ class DataConfig:
     """From files to token ids."""
 
     tokenizer: str = setting("", 'path of a tokenizer.json; "" = learn one on the training text', only_for=TEXT)
-    subword: str = choice(("bpe", "unigram"), "how pieces are learnt", only_for=TEXT)
-    vocab_size: int = setting(8000, "pieces to learn, both languages together", POSITIVE, only_for=TEXT)
+    subword: str = choice(("bpe", "unigram", "characters"), "how pieces are learnt; characters: lm", only_for=TEXT)
+    vocab_size: int = setting(8000, "pieces to learn at most, both languages together", POSITIVE, only_for=TEXT)
     normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", only_for=TEXT)
     lowercase: bool = setting(False, "fold case before anything else", only_for=TEXT)
-    max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, only_for=TEXT)
+    max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, only_for=LINES)
+    block_length: int = setting(256, "tokens read at once of running text", POSITIVE, only_for=LM)
     max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", only_for=DECODER)
     bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, only_for=DECODER)
     bpe_dropout_sides: str = choice(("both", "source"), "of a pair, that are cut otherwise", only_for=DECODER)
@@ -275,6 +280,10 @@ def _check_task(config: RunConfig) -> None:
     task = config.model.task
     if task not in _METRICS.get(config.train.best_metric, (task,)):
         raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
+    if task == "lm" and config.model.architecture != "transformer":
+        raise UserError(f"model.architecture = {config.model.architecture}: a language model is a transformer")
+    if config.data.subword == "characters" and task != "lm":
+        raise UserError(f"data.subword = characters is for model.task = lm, not for {task}: use bpe or unigram")
     if task == "forecast" and config.data.season > config.data.window:
         raise UserError(
             f"data.season = {config.data.season} is more than data.window = {config.data.window}: "

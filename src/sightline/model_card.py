@@ -7,7 +7,13 @@ from typing import Any
 from sightline.config import WITH_DECODER, ModelConfig, RunConfig
 
 DECODING = "decoding"  # the row on settings chosen after training
-NOUNS = {"translate": "translation", "denoise": "denoising", "classify": "classification", "forecast": "forecasting"}
+NOUNS = {
+    "translate": "translation",
+    "denoise": "denoising",
+    "classify": "classification",
+    "forecast": "forecasting",
+    "lm": "language",
+}
 USAGE = {
     "translate": """```sh
 sightline translate . input.txt -o output.txt
@@ -53,6 +59,18 @@ import sightline
 
 model = sightline.load(".")
 print(model.forecast("input.csv"))
+```
+""",
+    "lm": """```sh
+sightline generate . "..." --sample
+sightline score . --source input.txt
+```
+
+```python
+import sightline
+
+model = sightline.load(".")
+print(model.generate(["..."], sample=True)[0].text)
 ```
 """,
 }
@@ -123,6 +141,8 @@ def _architecture(model: ModelConfig) -> str:
     if model.task in WITH_DECODER:
         layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers"
         return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
+    if model.task == "lm":
+        return f"{model.architecture}: {model.n_decoder_layers} layers, d_model {model.d_model}, {_shape(model)}"
     layers = f"{model.n_encoder_layers} layers of an encoder"
     return f"{model.architecture}: {layers}, {model.pooling} state, d_model {model.d_model}, {_shape(model)}"
 
@@ -130,7 +150,8 @@ def _architecture(model: ModelConfig) -> str:
 def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
     """Rows on what was learnt from."""
     corpus, files = about["corpus"], ", ".join(about["corpus"]["train"])
-    vocabulary = {"vocabulary": f"{config.model.vocab_size:,} {config.data.subword} pieces"}
+    kind = f"{config.data.subword} pieces" if config.data.subword != "characters" else "characters"
+    vocabulary = {"vocabulary": f"{config.model.vocab_size:,} {kind}"}
     if config.model.task in WITH_DECODER:
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
         amount = f"{corpus['pairs']:,} pairs" if config.model.task == "translate" else f"{corpus['texts']:,} texts"
@@ -138,6 +159,9 @@ def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
     if config.model.task == "classify":
         texts = f"{files}: {corpus['texts']:,} texts"
         return vocabulary | {"labels": ", ".join(about["labels"]), "training data": texts}
+    if config.model.task == "lm":
+        blocks = f"in blocks of {config.data.block_length:,}"
+        return vocabulary | {"training data": f"{files}: {corpus['tokens']:,} tokens, {blocks}"}
     series, rows = about["series"], f"{config.data.window} rows in, {config.data.horizon} out"
     return {
         "forecasts": f"{series['target']} from {', '.join(series['columns'])}: {rows}",

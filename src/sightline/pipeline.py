@@ -41,8 +41,12 @@ TASKS = {  # name -> module:function, a `MakeJob`
     "denoise": "sightline.tasks.denoising:denoising_job",
     "classify": "sightline.tasks.classification:classification_job",
     "forecast": "sightline.tasks.forecasting:forecast_job",
+    "lm": "sightline.tasks.language_modelling:language_job",
 }
-PUBLISHED = "sightline.tasks.published:published_job"  # of whatever starts from a family's network
+TUNED = {  # the same for what starts from a family's network
+    "translate": "sightline.tasks.published:published_job",
+    "lm": "sightline.tasks.language_modelling:tuned_job",
+}
 
 
 def train_model(request: TrainRequest) -> str:
@@ -68,10 +72,10 @@ def train_model(request: TrainRequest) -> str:
 
 def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch.device) -> str:
     published = is_family(request.init) if request.init else False
-    make: MakeJob = resolve_name(PUBLISHED if published else TASKS[config.model.task])
+    make: MakeJob = resolve_name((TUNED if published else TASKS)[config.model.task])
     job = make(request, config, folder)
     config = check(job.config)
-    about = {**_about(request), **job.about}
+    about = {**_about(request, config.model.task), **job.about}
     if request.resume and (folder / CONFIG).is_file():
         from sightline.tasks.resuming import check_resumed  # which a first training does without
 
@@ -121,9 +125,11 @@ def _fresh(request: TrainRequest) -> RunConfig:
 
 def _starting(request: TrainRequest) -> RunConfig:
     """The configuration of a run that starts from a model."""
-    task = request.task or (_fresh(request).model.task if request.recipe else "translate")
-    if task != "translate":
-        raise UserError(f"--init is for translation models, and the task is to {task}: leave one of the two out")
+    task = request.task or (load_recipe(request.recipe).model.task if request.recipe else "translate")
+    if task not in TUNED:
+        raise UserError(
+            f"--init is for translation and language models, and the task is {task}: leave one of the two out"
+        )
     from sightline.tasks.starting import starting  # which a first training does without
 
     return starting(request)
@@ -155,24 +161,24 @@ def _trainer(request: TrainRequest, job: Job, about: Mapping[str, Any], device: 
     )
 
 
-def _about(request: TrainRequest) -> dict[str, Any]:
+def _about(request: TrainRequest, task: str) -> dict[str, Any]:
     """What config.json says beside the configuration: names, not paths, for the directory points nowhere else."""
     return {
         "sightline": sightline.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "recipe": _recipe(request),
+        "recipe": _recipe(request, task),
         "init": Path(request.init).absolute().name if request.init else "",
     }
 
 
-def _recipe(request: TrainRequest) -> str:
+def _recipe(request: TrainRequest, task: str) -> str:
     """Name of the recipe whose settings are used; that of the model to start from where none is given."""
     if request.recipe:
         return Path(request.recipe).stem
     from sightline.tasks.starting import recipe_of
 
-    return recipe_of(request.init)
+    return recipe_of(request.init, task)
 
 
 def _check_writable(folder: Path) -> None:

@@ -115,6 +115,10 @@ GRAPH: dict[str, frozenset[str]] = {
     ),
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
+    "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
+    "tasks.language_modelling": frozenset(
+        {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
+    ),
     "pipeline": EVERYTHING,
     "api": EVERYTHING,
     "demo": EVERYTHING,

@@ -29,6 +29,8 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.baselines",
     "sightline.cli.generate",
     "sightline.data.audio",
+    "sightline.data.blocks",
+    "sightline.data.documents",
     "sightline.data.hugging_face",
     "sightline.data.image",
     "sightline.data.labelled",
@@ -49,10 +51,12 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.classification",
     "sightline.tasks.denoising",
     "sightline.tasks.forecasting",
+    "sightline.tasks.language_modelling",
     "sightline.workers",
     "sightline.tasks.published",
     "sightline.tasks.resuming",
     "sightline.tasks.starting",
+    "sightline.tasks.trainable",
 )
 TRAIN = """
 folder = Path(sys.argv[1])

@@ -42,6 +42,7 @@ TRANSLATING = ["train.validate_bleu=2", "decode.max_length_factor=1.0", "decode.
 SHORT = {  # appended to `train`, by task
     "": [*SMALL, *TRANSLATING, "model.d_ff=32", "data.vocab_size=300"],
     "classify": [*SMALL, "model.d_ff=32", "data.vocab_size=300"],
+    "lm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "forecast": [*SMALL, "model.d_ff=32", "data.window=8", "data.horizon=4", "data.season=4"],
 }
 SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
@@ -113,7 +114,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     **{f"{name}.{side}": text(8, s) for name in ("check", "dev", "test", "text") for side, s in (("en", 0), ("de", 3))},
     **{name: text(8) for name in ("input.txt", "lines.txt", "candidate.de")},
     **{f"mono.{side}": text(60, shift) for side, shift in (("en", 1), ("de", 4))},
-    "text.txt": text(60),
+    **{name: text(60) for name in ("text.txt", "books.txt", "check.txt")},
+    "news.jsonl": lambda path: write(path, [json.dumps({"text": line}) for line in sentences(60)]),
     **{name: links(8) for name in ("dev.links", "test.gold", "fast_align.links")},
     "train.links": links(60),
     "corpus.tsv": pairs,
@@ -313,7 +315,7 @@ def named_inputs(words: list[str]) -> list[str]:
 def shortened(words: list[str]) -> list[str]:
     """Flags behind the line, so that it takes seconds and an untrained model will do."""
     if words[0] == "train":
-        task = next((task for task in ("classify", "forecast") if task in words), "")
+        task = next((task for task in ("classify", "forecast", "lm") if task in words), "")
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]
         return ["--set", *settings, "--device", "cpu"]

@@ -79,7 +79,8 @@ def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: lis
 
 
 def test_dropout_drops(tmp_path: Path) -> None:
-    from sightline.tasks.published import start_of, trainable
+    from sightline.tasks.published import start_of
+    from sightline.tasks.trainable import trainable
 
     write(tmp_path, "marian")
     network = trainable(start_of(str(tmp_path)).network, 0.5).train()
@@ -143,7 +144,7 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
         (["--set", "data.bpe_dropout=0.1"], "data.bpe_dropout = 0.1: a published model has a vocabulary of its own"),
         (["--set", "decode.beam_size=2"], "decode.beam_size = 2: a published model searches as its generation_config"),
         (["--special", "<2de>"], "--special <2de>: cannot be added to the vocabulary of --init"),
-        (["--task", "classify"], "--init is for translation models"),
+        (["--task", "classify"], "--init is for translation and language models"),
         (["--set", "data.max_length=300"], "model.max_len = 200 is less than data.max_length = 300; that is all"),
     ],
 )
@@ -162,7 +163,7 @@ def test_a_model_of_many_languages_must_be_told_which(cli: Cli, files: list[str]
 
 def test_other_networks_are_not_for_pairs(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
-    ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
+    ran = cli("train", "--task", "translate", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
     assert "is a model of gpt2; this needs one that reads a text and writes another" in ran.complaint
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sightline.families.family import Family
-from sightline.families.keys import Keys
+from sightline.families.keys import ACTIVATIONS_TO_HF, Keys
 from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"GPT2LMHeadModel": "language", "GPT2Model": "language"}
@@ -56,4 +56,28 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="transformer.", ignored=r"attn\.(masked_)?bias$")
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The `config.json` of those axes, without ids of tokens; nothing is dropped of attention's weights."""
+    stack = config.decoder
+    assert stack
+    return {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": config.vocab_size,
+        "n_embd": stack.d_model,
+        "n_layer": stack.n_layers,
+        "n_head": stack.n_heads,
+        "n_inner": stack.d_ff,
+        "n_positions": stack.max_len,
+        "activation_function": ACTIVATIONS_TO_HF.get(stack.activation, stack.activation),
+        "layer_norm_epsilon": stack.norm_eps,
+        "tie_word_embeddings": config.tie_head,
+        "embd_pdrop": stack.dropout,
+        "resid_pdrop": stack.dropout,
+        "attn_pdrop": 0.0,
+    }
+
+
+FAMILY = Family(
+    config_from_hf, NAMES, prefix="transformer.", ignored=r"attn\.(masked_)?bias$", config_to_hf=config_to_hf
+)

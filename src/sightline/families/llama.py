@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from sightline.families.family import Family
-from sightline.families.keys import Keys
+from sightline.families.keys import ACTIVATIONS_TO_HF, Keys
 from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"LlamaForCausalLM": "language", "LlamaModel": "none"}
@@ -76,4 +76,28 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="model.", ignored=IGNORED)
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The `config.json` of those axes, without ids of tokens and without how long a text may be."""
+    stack = config.decoder
+    assert stack
+    rotary = {"rope_theta": stack.rotary.base} if stack.rotary else {}
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": config.vocab_size,
+        "hidden_size": stack.d_model,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": stack.n_heads,
+        "num_key_value_heads": stack.n_kv_heads,
+        "head_dim": stack.d_head,
+        "intermediate_size": stack.d_ff,
+        "hidden_act": ACTIVATIONS_TO_HF.get(stack.activation, stack.activation),
+        "attention_bias": bool(stack.attention_bias),
+        "mlp_bias": stack.ffn_bias,
+        "rms_norm_eps": stack.norm_eps,
+        "tie_word_embeddings": config.tie_head,
+        **rotary,
+    }
+
+
+FAMILY = Family(config_from_hf, NAMES, prefix="model.", ignored=IGNORED, config_to_hf=config_to_hf)

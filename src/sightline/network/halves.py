@@ -62,6 +62,11 @@ class DecoderOnly(nn.Module):
         self.decoder = decoder
         self.head = head
 
+    @property
+    def output(self) -> nn.Linear:
+        """The projection to the vocabulary."""
+        return self.head.get_submodule("output")  # pyright: ignore[reportReturnType] of a head for language
+
     def decode(
         self, tokens: Int[Tensor, "batch new"], cache: TextCache | None = None
     ) -> Float[Tensor, "batch new d_model"]:

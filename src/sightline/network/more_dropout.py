@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from sightline.network.attention import Kernel, MultiHeadAttention
 from sightline.network.dropout import Dropout
 from sightline.network.feed_forward import Activation, FeedForward, GatedFeedForward
+from sightline.network.halves import DecoderOnly
 from sightline.network.masks import Mask
 from sightline.network.transformer import Transformer
 
@@ -72,7 +73,7 @@ class DroppingActivation(nn.Module):
         return self.dropout(self.activation(x))
 
 
-def add_dropout(network: Transformer, rates: DropoutRates) -> None:
+def add_dropout(network: Transformer | DecoderOnly, rates: DropoutRates) -> None:
     """Drop at these rates while the network trains."""
     if not rates:
         return
@@ -81,7 +82,10 @@ def add_dropout(network: Transformer, rates: DropoutRates) -> None:
             _give(module, "kernel", DroppingKernel(module.kernel, rates.attention))
         elif isinstance(module, FeedForward | GatedFeedForward) and rates.activation:
             _give(module, "activation", DroppingActivation(module.activation, rates.activation))
-    for stack, p in ((network.encoder, rates.encoder_layer), (network.decoder, rates.decoder_layer)):
+    stacks: list[tuple[Any, float]] = [(network.decoder, rates.decoder_layer)]
+    if isinstance(network, Transformer):
+        stacks.insert(0, (network.encoder, rates.encoder_layer))
+    for stack, p in stacks:
         for layer in stack.layers if p else ():
             layer.register_forward_hook(_skipped_at(p))
         if rates.stack:

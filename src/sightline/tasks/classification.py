@@ -28,7 +28,7 @@ from sightline.data.labelled import (
     learn_labels,
     read_labelled,
 )
-from sightline.data.prepared import prepare, spool
+from sightline.data.prepared import learn_tokenizer, prepare, spool
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import clean_text
 from sightline.errors import UserError
@@ -107,7 +107,12 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
     train, valid = ([parts.train], [parts.valid]) if parts else (files, valid)
     labels = learn_labels(train)
     check_labels(valid, labels)
-    tokenizer = choose_tokenizer(request, config, folder, train, sources_only=True)
+    tokenizer = choose_tokenizer(
+        request,
+        config,
+        folder,
+        lambda: learn_tokenizer(train, config.data, request.special, sources_only=True),
+    )
     training, validating = (
         LabelledCorpus(
             prepare(files, tokenizer, config.data, progress=request.show, clean=False),

@@ -17,7 +17,7 @@ from sightline.config import RunConfig, longest_sequence, meaningful
 from sightline.data.batching import Noise
 from sightline.data.corpus import Corpus, Pair, plain_texts
 from sightline.data.noise import MASK, Infilling
-from sightline.data.prepared import spool
+from sightline.data.prepared import learn_tokenizer, spool
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
@@ -66,7 +66,11 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Se
             f"tokenizer of a model that was trained with --special '{MASK}'"
         )
     special = list(dict.fromkeys([*request.special, MASK]))
-    return choose_tokenizer(replace(request, special=special), config, folder, train, sources_only=True)
+
+    def learn() -> Tokenizer:
+        return learn_tokenizer(train, config.data, special, sources_only=True)
+
+    return choose_tokenizer(replace(request, special=special), config, folder, learn)
 
 
 class Denoiser(HeadVerbs, Model):

@@ -14,7 +14,6 @@ from sightline.checkpoint.trained import TOKENIZER
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus
-from sightline.data.prepared import learn_tokenizer
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
@@ -41,7 +40,7 @@ class TrainRequest:
     tensorboard: bool = False
     init: str = ""  # model directory to start from: its weights, shape and tokenizer
     alignments: str = ""  # word links of the training pairs, for `train.alignment_weight`
-    task: str = ""  # "translate", "denoise", "classify" or "forecast"; "" = the recipe's
+    task: str = ""  # "translate", "denoise", "classify", "forecast" or "lm"; "" = the recipe's
     source_language: str = ""  # to a model of many that is started from: codes as it has them
     target_language: str = ""
 
@@ -121,16 +120,17 @@ def held_out(parts: "Split | None") -> dict[str, Any]:
 
 
 def choose_tokenizer(
-    request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Corpus], sources_only: bool = False
+    request: TrainRequest, config: RunConfig, folder: Path, learn: Callable[[], Tokenizer]
 ) -> Tokenizer:
-    """The run's own where it goes on, the one asked for, or one learnt on the training texts."""
+    """The run's own where it goes on, the one asked for, or one to `learn` on the training texts."""
     if request.resume and (folder / TOKENIZER).is_file():
         return check_special(request.special, Tokenizer.load(folder / TOKENIZER), f"of --resume {folder}")
     if config.data.tokenizer:
         tokenizer = Tokenizer.load(config.data.tokenizer)
         return check_special(request.special, tokenizer, f"data.tokenizer = {config.data.tokenizer}")
-    say(request, f"learning {config.data.vocab_size:,} {config.data.subword} pieces")
-    return learn_tokenizer(train, config.data, request.special, sources_only=sources_only)
+    kind = config.data.subword
+    say(request, f"learning {f'{config.data.vocab_size:,} {kind} pieces' if kind != 'characters' else kind}")
+    return learn()
 
 
 def check_special(special: Sequence[str], tokenizer: Tokenizer, origin: str) -> Tokenizer:

@@ -7,7 +7,7 @@ tokenizer, and `training.json`, which says how. Objective, batches and trainer a
 Everything is dropped that the checkpoint's config.json has dropped (`network/more_dropout.py`), at its rates.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,17 @@ from torch import nn
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import ModelConfig, RunConfig
+from sightline.config import RunConfig
 from sightline.data.corpus import Pair
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.generation.models import RewritingModel, rewriting, with_verbs
-from sightline.network.axes import StackConfig
-from sightline.network.dropout import Dropout
-from sightline.network.more_dropout import DropoutRates, add_dropout, without
-from sightline.network.transformer import Transformer
+from sightline.network.more_dropout import without
 from sightline.tasks.job import TrainRequest
+from sightline.tasks.trainable import more_dropout, trainable
 from sightline.tasks.translation import TranslationJob, batching, prepare_both, read_files
 
 CHUNK = 50  # texts translated between two looks at the clock
-DROPOUT = ("dropout", "dropout_rate")  # how configurations call the paper's
-MORE_DROPOUT = {  # and what others there are
-    "attention_dropout": "attention",
-    "activation_dropout": "activation",
-    "encoder_layerdrop": "encoder_layer",
-    "decoder_layerdrop": "decoder_layer",
-}
 
 
 @dataclass(frozen=True)
@@ -95,60 +86,6 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
 def start_of(path: str) -> RewritingModel:
     """The model to start from, its weights in float32; `UserError` where it does not read a text and write another."""
     return rewriting(with_verbs(read_folder(path, dtype="float32")), path)
-
-
-def trainable(network: Transformer, dropout: float, more: DropoutRates | None = None) -> Transformer:
-    """The network itself with weights that may change: copies, for what it was given lies in a file."""
-    for parameter in network.parameters():
-        parameter.data = parameter.detach().clone()
-        parameter.requires_grad_(True)
-    if network.output.bias is not None:
-        network.output.bias.requires_grad_(False)
-    for module in network.modules():
-        if isinstance(module, Dropout):
-            module.p = dropout
-    if more:
-        add_dropout(network, more)
-    return network
-
-
-def more_dropout(hf_config: Mapping[str, Any], dropout: float) -> DropoutRates:
-    """The dropouts beside the paper's that a config.json names; T5 has one rate, `dropout`, for all that it drops."""
-    if "dropout_rate" in hf_config and "dropout" not in hf_config:
-        return DropoutRates(attention=dropout, activation=dropout, stack=dropout)
-    return DropoutRates(**{ours: float(hf_config.get(name) or 0.0) for name, ours in MORE_DROPOUT.items()})
-
-
-def described(path: str) -> ModelConfig:
-    """A published network in the words of a recipe, as far as they go, with the dropout that its config.json says."""
-    model = start_of(path)
-    config, stack = model.config, model.config.encoder
-    assert stack and config.decoder
-    rate = next((model.hf_config[name] for name in DROPOUT if model.hf_config.get(name) is not None), 0.1)
-    return ModelConfig(
-        vocab_size=config.tgt_vocab_size or config.vocab_size,
-        pad_id=model.generation.pad_id,
-        d_model=stack.d_model,
-        d_ff=stack.d_ff,
-        n_heads=stack.n_heads,
-        d_k=stack.d_head,
-        d_v=stack.d_v or stack.d_head,
-        n_encoder_layers=stack.n_layers,
-        n_decoder_layers=config.decoder.n_layers,
-        dropout=float(rate),
-        norm_position=stack.norm_position,
-        norm="rms" if stack.norm == "rms" else "layer",
-        activation=stack.activation.partition("_")[0],
-        gated=stack.gated,
-        biases=stack.ffn_bias,
-        positions=_positions(stack),
-        max_len=stack.max_len or ModelConfig().max_len,
-        tied_embeddings="none" if not config.tie_head else "all" if config.share_embeddings else "target",
-    )
-
-
-def _positions(stack: StackConfig) -> str:
-    return "relative" if stack.relative_buckets else stack.positions.partition("_")[0]
 
 
 def _rows(model: RewritingModel, dropout: float) -> dict[str, str]:

@@ -13,7 +13,8 @@ from sightline.tasks.job import TrainRequest, say
 OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
 
 
-TUNING = "tune"  # the recipe where a published model is started from and none is named
+TUNING = {"translate": "tune", "lm": "tune-lm"}  # the recipe where a published model is started from and none is named
+LONGEST = {"translate": "max_length", "lm": "block_length"}  # of what is read at once, in [data]
 FIXED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")  # need ours
 
 
@@ -21,11 +22,15 @@ def starting(request: TrainRequest) -> RunConfig:
     """The configuration of a run that starts from the model in `request.init`.
 
     Raises:
-        UserError: it is none that a translator can start from, or a setting asks for another shape or tokenizer.
+        UserError: it is none that can be trained for the task, or a setting asks for another shape or tokenizer.
     """
     try:
         if is_family(request.init):
             return _tuning(request)
+        if request.task == "lm":
+            raise UserError(
+                f"{request.init}: a language model starts from a folder of GPT-2 or LLaMA, and this is none"
+            )
         start, _ = settings_for(WITH_DECODER, request.init)
     except UserError as error:
         raise error if str(error).startswith("--") else UserError(f"--init {error}") from None
@@ -36,19 +41,21 @@ def starting(request: TrainRequest) -> RunConfig:
     return continuing(request, start)
 
 
-def recipe_of(init: str) -> str:
+def recipe_of(init: str, task: str) -> str:
     """The name of the recipe whose settings count where only the model to start from is named."""
-    return TUNING if is_family(init) else read_settings(Path(init))[1].get("recipe", "")
+    return TUNING[task] if is_family(init) else read_settings(Path(init))[1].get("recipe", "")
 
 
 def _tuning(request: TrainRequest) -> RunConfig:
     """`continuing` for a published model, whose files say its shape, its dropout, and how it is searched with."""
-    from sightline.tasks.published import described
+    from sightline.tasks.trainable import described
 
-    start = replace(load_recipe(TUNING), model=described(request.init))
-    config, limit = continuing(request, start), longest_sequence(start.model)
-    if limit and not any(setting.startswith("data.max_length") for setting in request.settings):
-        config = replace(config, data=replace(config.data, max_length=min(limit, config.data.max_length)))
+    asked = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
+    model = described(request.init, asked)
+    config, limit = continuing(request, replace(load_recipe(TUNING[model.task]), model=model)), longest_sequence(model)
+    longest = LONGEST[model.task]
+    if limit and not any(setting.startswith(f"data.{longest}=") for setting in request.settings):
+        config = replace(config, data=replace(config.data, **{longest: min(limit, getattr(config.data, longest))}))
     values, usual = flatten(config), flatten(RunConfig())
     for key in values:
         if values[key] != usual[key] and (key in FIXED or key.startswith("decode.")):
@@ -66,7 +73,8 @@ def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
     Raises:
         UserError: a setting, or [model] of the recipe, asks for another shape or tokenizer.
     """
-    start = replace(start, model=replace(start.model, task="translate"))
+    if start.model.task == "denoise":
+        start = replace(start, model=replace(start.model, task="translate"))
     given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER}
     base = RunConfig(model=start.model, data=replace(RunConfig().data, **given))
     own = replace(start, train=replace(start.train, batching="auto"))  # it was decided for the machine of that time

@@ -18,7 +18,7 @@ from sightline.data.batch import Batch
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair
 from sightline.data.first_look import doubts, parse_pairs
-from sightline.data.prepared import Column, PreparedCorpus, digest, prepare, spool
+from sightline.data.prepared import Column, PreparedCorpus, digest, learn_tokenizer, prepare, spool
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
@@ -147,7 +147,11 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
     files, train, valid, held = read_files(request)
-    tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train)
+
+    def learn() -> Tokenizer:
+        return learn_tokenizer(train, config.data, request.special)
+
+    tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, learn)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     links = _links(request, config, files, prepared)
     if links:

@@ -1,0 +1,78 @@
+"""The folder of a language model that begins here: in the layout of a family, with a tokenizer of ours.
+
+From its first validation on it is what a published model's folder is, for every command and for `transformers`.
+`training.json` says how it was trained (as in `tuned`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sightline.checkpoint.imported import FORMAT
+from sightline.checkpoint.layout import CONFIG, WEIGHTS
+from sightline.checkpoint.trained import CARD, GENERATION, RUN, TOKENIZER, write_file, write_json, write_text
+from sightline.checkpoint.vocabulary import SETTINGS
+from sightline.checkpoint.write import config_to_hf, file_tensors
+from sightline.config import RunConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError, writing
+from sightline.network.axes import NetworkConfig
+
+
+@dataclass(frozen=True)
+class BegunLayout:
+    """A folder for a network of these axes, which reads up to `length` tokens."""
+
+    config: NetworkConfig
+    length: int
+
+    def check(self) -> None:
+        """`UserError` where the family has no word for an axis."""
+        _, lost = config_to_hf(self.config)
+        if lost:
+            raise UserError(
+                f"a language model is kept in the layout of gpt2 (model.positions=learned) or of llama (rotary), and "
+                f"{self.config.family} cannot have {', '.join(axis.removeprefix('decoder.') for axis in lost)}"
+            )
+
+    def write_settings(self, folder: Path, config: RunConfig, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
+        """Everything but the weights and the card."""
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        end = tokenizer.eos_id  # it parts documents, so that one begins behind it
+        ids = {"bos_token_id": end, "eos_token_id": end, "pad_token_id": tokenizer.pad_id}
+        write_file(folder / TOKENIZER, tokenizer.save)
+        write_json(folder / SETTINGS, _tokenizer_settings(tokenizer, self.length))
+        write_json(folder / GENERATION, ids)
+        write_json(folder / CONFIG, {**self._hf_config(), **ids, "dtype": "float32"})
+        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
+
+    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
+        """The weights by the names of the family, and the model card."""
+        own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
+        tensors = file_tensors(own, self.config)
+        write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+        write_text(folder / CARD, card)
+
+    def _hf_config(self) -> dict[str, Any]:
+        longest = {} if self.config.family == "gpt2" else {"max_position_embeddings": self.length}
+        return {**config_to_hf(self.config)[0], **longest}
+
+
+def _tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:
+    """What `transformers` reads beside tokenizer.json."""
+    pad, end, unknown = (tokenizer.piece(i) for i in (tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id))
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": pad,
+        "bos_token": end,
+        "eos_token": end,
+        "unk_token": unknown,
+        "split_special_tokens": True,  # text that looks like a special token stays text
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": length,
+    }

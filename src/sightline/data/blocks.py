@@ -1,0 +1,113 @@
+"""Running text in blocks of one length, and batches of blocks: nothing of them is padding.
+
+A block is read token by token, and after each of them the next one is predicted; so it is one token longer than what is
+read. Blocks stand side by side, whatever documents they are of: over a mark that ends one the next is read on. Every
+epoch begins at another token, so that blocks begin and end elsewhere, and has them in another order; both are a
+function of (seed, epoch), so that a stream goes on where it was (`batching.EndlessStream`). Not here: reading and
+tokenising (`documents`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sightline.data.batch import OnDevices
+from sightline.data.batching import EndlessStream, Rows, walk_epochs
+
+
+@dataclass(frozen=True)
+class BlockBatch(OnDevices):
+    """Blocks of running text."""
+
+    tokens: Int[Tensor, "blocks length_and_one"]
+
+    @property
+    def tgt_in(self) -> Int[Tensor, "blocks length"]:
+        """What is read."""
+        return self.tokens[:, :-1]
+
+    @property
+    def tgt_out(self) -> Int[Tensor, "blocks length"]:
+        """What follows each token that is read."""
+        return self.tokens[:, 1:]
+
+    @property
+    def n_targets(self) -> int:
+        """Tokens that are predicted."""
+        return self.tgt_out.numel()
+
+    @property
+    def n_tokens(self) -> int:
+        """The same: what speed is counted in."""
+        return self.n_targets
+
+    @property
+    def n_real(self) -> int:
+        """All of them: nothing is padding."""
+        return self.n_targets
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of `tgt_out`."""
+        return self.n_targets
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        blocks, length = self.tgt_out.shape
+        return f"{blocks} blocks of {length} tokens"
+
+
+def plan_blocks(n_tokens: int, length: int, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
+    """The batches of one epoch, as the tokens that blocks begin at; all are read once, but for some at both ends.
+
+    There are as many blocks in a batch as `tokens_per_batch` has room for, one at least; the last has what is left.
+    """
+    assert n_tokens > length, "a text holds a block and what follows it"
+    generator = np.random.default_rng([seed, epoch])
+    begin = int(generator.integers(min(length, n_tokens - length)))
+    starts = begin + length * generator.permutation((n_tokens - 1 - begin) // length)
+    rows = max(1, tokens_per_batch // length)
+    return [starts[at : at + rows] for at in range(0, len(starts), rows)]
+
+
+def load_blocks(tokens: NDArray[np.int32], starts: Rows, length: int) -> BlockBatch:
+    """The blocks that begin at those tokens.
+
+    >>> load_blocks(np.arange(9, dtype=np.int32), np.array([4, 0]), 3).tokens.tolist()
+    [[4, 5, 6, 7], [0, 1, 2, 3]]
+    """
+    return BlockBatch(torch.from_numpy(tokens[starts[:, None] + np.arange(length + 1)].astype(np.int64)))
+
+
+def block_stream(
+    tokens: NDArray[np.int32],
+    length: int,
+    tokens_per_batch: int,
+    seed: int,
+    state: Mapping[str, int] | None = None,
+    pin: bool = False,
+) -> EndlessStream[BlockBatch]:
+    """Training batches without end, from `state` on."""
+
+    def plan(epoch: int) -> list[Rows]:
+        return plan_blocks(len(tokens), length, tokens_per_batch, seed, epoch)
+
+    return EndlessStream(
+        lambda start: walk_epochs(plan, lambda starts: load_blocks(tokens, starts, length), start), state, pin=pin
+    )
+
+
+def validation_blocks(tokens: NDArray[np.int32], length: int, tokens_per_batch: int) -> Iterator[BlockBatch]:
+    """Every token but the first predicted once, always in the same blocks; the last block is as long as it is."""
+    whole = length * np.arange((len(tokens) - 1) // length)
+    rows = max(1, tokens_per_batch // length)
+    for at in range(0, len(whole), rows):
+        yield load_blocks(tokens, whole[at : at + rows], length)
+    if rest := (len(tokens) - 1) % length:
+        yield load_blocks(tokens, np.array([length * len(whole)]), rest)

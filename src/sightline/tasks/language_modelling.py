@@ -1,0 +1,246 @@
+"""A language model: running text in blocks, and after every token the next one.
+
+From scratch by a recipe, or from a folder of GPT-2, LLaMA or one of their relatives (`--init`). Either way what comes
+out is a folder in the layout of such a family, which every command and `transformers` reads: there is no other kind of
+language model here. Not here: text to blocks (`data/documents.py`, `data/blocks.py`), and what such models are asked
+(`generation`).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.trained import RUN
+from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.vocabulary import fingerprint, marks_around
+from sightline.config import RunConfig, TrainConfig, longest_sequence
+from sightline.data.amount import parse_amount
+from sightline.data.batching import EndlessStream
+from sightline.data.blocks import BlockBatch, block_stream, validation_blocks
+from sightline.data.documents import (
+    Cutter,
+    PreparedText,
+    cutter_of,
+    learn_pieces,
+    prepare_documents,
+    spooled_files,
+)
+from sightline.errors import UserError
+from sightline.families.language import language_axes
+from sightline.generation.models import TextModel
+from sightline.network.build import build
+from sightline.network.halves import DecoderOnly
+from sightline.network.heads import CappedLanguageHead
+from sightline.tasks.job import FolderLayout, TrainRequest, choose_tokenizer, file_names, say
+from sightline.tasks.trainable import more_dropout, text_model, trainable
+from sightline.training.loss import Loss, sequence_loss
+from sightline.training.step import Objective, projection
+
+Decode = Callable[[Tensor], Tensor]  # from tokens (blocks, length) to hidden states, those that `DecoderOnly` has
+
+
+@dataclass(frozen=True)
+class LanguageJob:
+    """See `sightline.tasks.job.Job`."""
+
+    config: RunConfig
+    tokenizer: Any  # for the layout; a published model's stays as its files have it
+    about: dict[str, Any]
+    train: PreparedText
+    valid: PreparedText
+    layout: FolderLayout
+    make: Callable[[], DecoderOnly]
+    signature: str = ""
+
+    @property
+    def chance(self) -> float:
+        return math.log(self.config.model.vocab_size)
+
+    def network(self) -> DecoderOnly:
+        return self.make()
+
+    def objective(self, network: nn.Module) -> Objective:
+        assert isinstance(network, DecoderOnly)
+        return language_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[BlockBatch]:
+        train = self.config.train
+        sizes = self.config.data.block_length, train.tokens_per_batch, train.seed
+        return block_stream(self.train.tokens, *sizes, state, pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Mean negative log-likelihood of a token, in nats, over the whole validation text in blocks."""
+        assert isinstance(network, DecoderOnly)
+        sizes = self.config.data.block_length, self.config.train.tokens_per_batch
+
+        def validate() -> dict[str, float]:
+            nll = 0.0
+            with torch.inference_mode():
+                for batch in validation_blocks(self.valid.tokens, *sizes):
+                    nll += block_loss(network, network.decode, batch.to(device)).nll.item()
+            loss = nll / (len(self.valid) - 1)
+            return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+
+        return validate
+
+
+def language_objective(network: DecoderOnly, train: TrainConfig) -> Objective:
+    """Label-smoothed cross-entropy of every token of a block but the first, given those before it."""
+    decode: Decode = torch.compile(network.decode) if train.compile else network.decode
+    return lambda batch: block_loss(network, decode, batch, train.label_smoothing)
+
+
+def block_loss(network: DecoderOnly, decode: Decode, batch: BlockBatch, label_smoothing: float = 0.0) -> Loss:
+    """Loss of predicting the token after each that is read, summed, in nats."""
+    hidden, targets = decode(batch.tgt_in).flatten(0, 1), batch.tgt_out.flatten()
+    if isinstance(network.head, CappedLanguageHead):
+        return _capped_loss(network.head(hidden), targets, label_smoothing)
+    weight, bias, scale = projection(network)
+    return sequence_loss(
+        (hidden if scale == 1.0 else hidden * scale)[None], weight, targets, label_smoothing, bias=bias
+    )
+
+
+def _capped_loss(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows"], label_smoothing: float) -> Loss:
+    """The same where logits are more than a product (Gemma 2)."""
+    nll, objective = (
+        F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=epsilon)
+        for epsilon in (0.0, label_smoothing)
+    )
+    return Loss(objective, {"nll": nll.detach()})
+
+
+# --- What it is made of
+
+
+def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
+    """Read, tokenise and check everything that a language model is trained on from scratch."""
+    length = config.data.block_length
+    if config.model.positions == "learned" and config.model.max_len not in (type(config.model)().max_len, length):
+        raise UserError(
+            f"model.max_len = {config.model.max_len}: a language model has as many positions as data.block_length = "
+            f"{length}; leave it out"
+        )
+    BegunLayout(language_axes(replace(config.model, vocab_size=1), length), length).check()
+    request = _once_readable(request)
+    tokenizer = choose_tokenizer(
+        request, config, folder, lambda: learn_pieces(request.train, config.data, request.special)
+    )
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
+    axes = language_axes(model, length)
+    about, train, valid = _texts(request, config, cutter_of(tokenizer))
+    config, layout = replace(config, model=model), BegunLayout(axes, length)
+    return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))
+
+
+def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
+    """The same for a published model that is trained further."""
+    if request.special:
+        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
+    if request.source_language or request.target_language:
+        raise UserError("--source-language and --target-language are for models that translate")
+    model, limit = text_model(request.init), longest_sequence(config.model)
+    if limit and config.data.block_length > limit:
+        raise UserError(f"data.block_length = {config.data.block_length}: {request.init} reads {limit} tokens at most")
+    try:
+        about, train, valid = _texts(_once_readable(request), config, own_cutter(model))
+    except UserError as error:
+        raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
+    about["network"] = _rows(model)
+
+    def make() -> DecoderOnly:
+        dropout = config.model.dropout
+        return trainable(model.network, dropout, more_dropout(model.hf_config, dropout))
+
+    return LanguageJob(config, model.tokenizer, about, train, valid, SameLayout(model), make)
+
+
+def own_cutter(model: TextModel) -> Cutter:
+    """By a published model's vocabulary: with the marks that it puts around a text, and an end mark behind them all."""
+    vocabulary = model.tokenizer
+    marks, example = vocabulary.encode(""), vocabulary.encode("a")
+    before, behind = marks_around(marks, example)
+    ends = list(model.generation.end_ids[:1])
+
+    def bare(text: str) -> list[int]:
+        ids = vocabulary.encode(text)
+        return ids[before : len(ids) - behind]
+
+    last = marks[len(marks) - behind :]
+    return Cutter(
+        lambda texts: [bare(text) for text in texts],
+        marks[:before],
+        last if last[-1:] == ends else [*last, *ends],
+        fingerprint(model.path),
+        model.config.vocab_size,
+    )
+
+
+def _once_readable(request: TrainRequest) -> TrainRequest:
+    """With files that can be read again and again."""
+    valid = request.valid if parse_amount(request.valid) else spooled_files(request.valid)
+    return replace(request, train=spooled_files(request.train), valid=valid)
+
+
+def _texts(
+    request: TrainRequest, config: RunConfig, cutter: Cutter
+) -> tuple[dict[str, Any], PreparedText, PreparedText]:
+    """What config.json says of the texts; those to train and those to validate on."""
+    train, held = prepare_documents(request.train, cutter, progress=request.show), {}
+    if amount := parse_amount(request.valid):
+        if amount.pairs:
+            raise UserError(f"--valid {amount.text}: running text has no pairs; hold out a share of it, such as 1%")
+        train, valid = train.parted(amount.share)
+        held = {"held_out": {"taken": len(valid), "dropped": 0}}
+        say(request, f"validating on the last {len(valid):,} tokens of the training files ({amount.text})")
+    else:
+        valid = prepare_documents(request.valid, cutter, progress=request.show)
+    _check_sizes(request, config, train, valid)
+    say(
+        request,
+        f"training on {len(train):,} tokens of {train.characters:,} characters in {train.documents:,} documents",
+    )
+    corpus = {
+        "train": file_names(request.train),
+        "valid": file_names(request.train if held else request.valid),
+        "tokens": len(train),
+        "key": train.key,
+        "valid_key": valid.key,
+        **held,
+    }
+    return {"corpus": corpus, "settings": RUN}, train, valid
+
+
+def _check_sizes(request: TrainRequest, config: RunConfig, train: PreparedText, valid: PreparedText) -> None:
+    length = config.data.block_length
+    if len(train) <= length:
+        raise UserError(
+            f"{', '.join(request.train)}: {len(train):,} tokens, and a block of data.block_length = {length} needs one "
+            "more than it is long: give more text or lower it"
+        )
+    if len(valid) < 2:
+        raise UserError(
+            f"--valid {' '.join(request.valid)}: {len(valid)} tokens, and the first is not predicted: take more"
+        )
+
+
+def _rows(model: TextModel) -> dict[str, str]:
+    """What the model card says of the network."""
+    config, stack = model.config, model.config.decoder
+    assert stack
+    more = more_dropout(model.hf_config, 0.0)
+    rates = ", ".join(f"{name} {rate}" for name, rate in vars(more).items() if rate)
+    shape = f"d_model {stack.d_model}, d_ff {stack.d_ff}, {stack.n_heads} heads"
+    return {
+        "architecture": f"{config.family}: {stack.n_layers} layer{'s' * (stack.n_layers > 1)}, {shape}",
+        "vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`",
+        **({"dropout": f"beside model.dropout: {rates}"} if rates else {}),
+    }

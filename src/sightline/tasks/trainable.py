@@ -1,0 +1,124 @@
+"""A network of one of the families that is trained on: its weights, its dropouts, its shape in the words of a recipe.
+
+What is trained are copies of its weights in float32, whatever numbers its file has; a bias on the logits (Marian, BART)
+stays as it is, as in `transformers`. Everything is dropped that the checkpoint's config.json has dropped
+(`network/more_dropout.py`), at its rates. Not here: what it is trained for (`published`, `language_modelling`).
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from sightline.checkpoint.folder import read_folder
+from sightline.config import ModelConfig
+from sightline.errors import UserError
+from sightline.generation.models import RewritingModel, TextModel, rewriting, with_verbs
+from sightline.network.axes import StackConfig
+from sightline.network.dropout import Dropout
+from sightline.network.halves import DecoderOnly
+from sightline.network.more_dropout import DropoutRates, add_dropout
+from sightline.network.transformer import Transformer
+
+DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout")  # how configurations call the paper's
+MORE_DROPOUT = {  # and what others there are
+    "attention_dropout": "attention",
+    "attn_pdrop": "attention",
+    "activation_dropout": "activation",
+    "encoder_layerdrop": "encoder_layer",
+    "decoder_layerdrop": "decoder_layer",
+}
+USUAL = {"gpt2": {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}}  # where config.json says nothing
+NONE_BY_DEFAULT = ("gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")  # the paper's dropout
+
+Kind = TypeVar("Kind", Transformer, DecoderOnly)
+
+
+def trainable(network: Kind, dropout: float, more: DropoutRates | None = None) -> Kind:
+    """The network itself with weights that may change: copies, for what it was given lies in a file."""
+    for parameter in network.parameters():
+        parameter.data = parameter.detach().clone()
+        parameter.requires_grad_(True)
+    if network.output.bias is not None:
+        network.output.bias.requires_grad_(False)
+    for module in network.modules():
+        if isinstance(module, Dropout):
+            module.p = dropout
+    if more:
+        add_dropout(network, more)
+    return network
+
+
+def more_dropout(hf_config: Mapping[str, Any], dropout: float) -> DropoutRates:
+    """The dropouts beside the paper's that a config.json names; T5 has one rate, `dropout`, for all that it drops."""
+    if "dropout_rate" in hf_config and "dropout" not in hf_config:
+        return DropoutRates(attention=dropout, activation=dropout, stack=dropout)
+    values = {**USUAL.get(str(hf_config.get("model_type")), {}), **hf_config}
+    named = [name for name in MORE_DROPOUT if values.get(name) is not None]
+    return DropoutRates(**{MORE_DROPOUT[name]: float(values[name]) for name in named})
+
+
+def described(path: str, task: str) -> ModelConfig:
+    """A published network in the words of a recipe, as far as they go, with the dropout that its config.json says.
+
+    `task` is what it is to be trained for, "" = what it is for; `UserError` where that is another thing.
+    """
+    model: Any = with_verbs(read_folder(path, dtype="float32"))
+    if task == "lm" or (not task and isinstance(model, TextModel)):
+        return _described(_text_model(model, path), "lm")
+    return _described(rewriting(model, path), "translate")
+
+
+def text_model(path: str) -> TextModel:
+    """The model to start from, its weights in float32; `UserError` where it is none that writes a text on."""
+    return _text_model(with_verbs(read_folder(path, dtype="float32")), path)
+
+
+def _text_model(model: Any, path: str) -> TextModel:
+    if isinstance(model, TextModel):
+        return model
+    family = model.info().get("family", "another kind")
+    why = "its network has an encoder" if getattr(model.config, "encoder", None) else "its network writes no text on"
+    raise UserError(
+        f"--init {path}: is a model of {family}, and {why}; a language model is a decoder alone (GPT-2, LLaMA)"
+    )
+
+
+def _described(model: TextModel | RewritingModel, task: str) -> ModelConfig:
+    config, encoder, decoder = model.config, model.config.encoder, model.config.decoder
+    stack = encoder or decoder
+    assert stack and decoder
+    tied = "all" if config.share_embeddings or not encoder else "target"
+    return ModelConfig(
+        task=task,
+        vocab_size=config.tgt_vocab_size or config.vocab_size,
+        pad_id=model.generation.pad_id,
+        d_model=stack.d_model,
+        d_ff=stack.d_ff,
+        n_heads=stack.n_heads,
+        d_k=stack.d_head,
+        d_v=stack.d_v or stack.d_head,
+        n_encoder_layers=encoder.n_layers if encoder else ModelConfig().n_encoder_layers,
+        n_decoder_layers=decoder.n_layers,
+        dropout=_dropout(model.hf_config),
+        norm_position=stack.norm_position,
+        norm="rms" if stack.norm.startswith("rms") else "layer",
+        activation=stack.activation.partition("_")[0],
+        gated=stack.gated,
+        biases=stack.ffn_bias,
+        positions=_positions(stack),
+        max_len=stack.max_len or ModelConfig().max_len,
+        tied_embeddings=tied if config.tie_head else "none",
+    )
+
+
+def _dropout(hf_config: Mapping[str, Any]) -> float:
+    """The paper's: on embeddings and on what sub-layers put out."""
+    named = next((hf_config[name] for name in DROPOUT if hf_config.get(name) is not None), None)
+    if named is not None:
+        return float(named)
+    return 0.0 if hf_config.get("model_type") in NONE_BY_DEFAULT else 0.1
+
+
+def _positions(stack: StackConfig) -> str:
+    if stack.rotary:
+        return "rotary"
+    return "relative" if stack.relative_buckets else stack.positions.partition("_")[0]

@@ -1,0 +1,145 @@
+"""From files of running text to one row of tokens: documents, stretches, characters, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sightline.config import DataConfig
+from sightline.data import documents
+from sightline.data.documents import Cutter, cutter_of, learn, learn_pieces, prepare_documents, stretches
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+
+BY_CHARACTERS = DataConfig(subword="characters")
+TEXT = "To be,\n\n  or not 2 be:\nthat is\tthe café ?!\n" * 9
+
+
+def by_letters(**changes: object) -> Cutter:
+    """A token for each character, its code; -1 before a document, -2 behind it, both shown as 1 and 2."""
+    values = {"before": [1], "behind": [2], "fingerprint": "letters", "vocab_size": 1000}
+    return Cutter(lambda texts: [[*map(ord, text)] for text in texts], **{**values, **changes})
+
+
+def file(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def test_a_file_is_a_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> None:
+    paths = [file(tmp_path, "a.txt", "ab\n\nc\n")]
+    paths.append(file(tmp_path, "b.jsonl", '{"text": "d\\ne", "id": 7}\n{"text": ""}\n{"text": "f"}\n'))
+    found = prepare_documents(paths, by_letters(), tmp_path / "cache", progress=False)
+    assert found.tokens.tolist() == [1, *map(ord, "ab\n\nc"), 2, 1, *map(ord, "d\ne"), 2, 1, ord("f"), 2]
+    assert (found.documents, found.characters) == (3, 9)
+
+
+@pytest.mark.parametrize(
+    "config", [DataConfig(vocab_size=300), BY_CHARACTERS, DataConfig(vocab_size=300, subword="unigram")]
+)
+def test_text_comes_back_and_begins_where_another_ends(config: DataConfig) -> None:
+    tokenizer = learn([TEXT], config, ["<x>"])
+    assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
+    first, second = TEXT[: TEXT.index("that")], TEXT[TEXT.index("that") :]
+    assert tokenizer.encode(first) + tokenizer.encode(second) == tokenizer.encode(TEXT)
+    declared = tokenizer.encode("<x>")
+    assert len(declared) == 1 and tokenizer.encode("be<x>be") == [
+        *tokenizer.encode("be"),
+        *declared,
+        *tokenizer.encode("be"),
+    ]
+    assert tokenizer.eos_id not in tokenizer.encode("</s>t")
+
+
+def test_characters_are_pieces_and_others_are_unknown() -> None:
+    tokenizer = learn(["abba\n", "ba"], BY_CHARACTERS)
+    assert tokenizer.vocab_size == 4 + 3
+    assert [tokenizer.piece(token) for token in tokenizer.encode("ab\nz")] == ["a", "b", "\n", "<unk>"]
+    few = learn(["aab"], DataConfig(subword="characters", vocab_size=5))
+    assert few.vocab_size == 5 and few.piece(4) == "a"  # the most frequent
+    with pytest.raises(UserError, match=r"data.vocab_size is 4; special tokens alone need 4"):
+        learn(["aab"], DataConfig(subword="characters", vocab_size=4))
+
+
+@pytest.mark.parametrize("size", [1, 5, 20, 10_000])
+def test_stretches_are_the_document(size: int) -> None:
+    parts = list(stretches(TEXT.split("\n"), size))
+    assert "".join(part.text for part in parts) == TEXT
+    assert [part.first for part in parts] == [True, *[False] * (len(parts) - 1)]
+    assert [part.last for part in parts] == [*[False] * (len(parts) - 1), True]
+    assert (len(parts) > 9) == (size < 1000)
+    for part in parts[:-1]:
+        assert part.text[-1] == "\n" and not part.text[-2].isspace()
+    assert not any(part.text[0].isspace() for part in parts)
+
+
+def test_a_document_in_stretches_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(tmp_path, "a.txt", TEXT)
+    tokenizer = learn_pieces([path], DataConfig(vocab_size=300), cache_dir=tmp_path)
+    whole = [*tokenizer.encode(TEXT.removesuffix("\n")), tokenizer.eos_id]
+    monkeypatch.setattr(documents, "STRETCH", 8)
+    monkeypatch.setattr(documents, "ROOM", 40)
+    monkeypatch.setattr(documents.stretches, "__defaults__", (8,))
+    found = prepare_documents([path], cutter_of(tokenizer), tmp_path, progress=False)
+    assert found.tokens.tolist() == whole
+
+
+def test_what_was_made_once_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(tmp_path, "a.txt", TEXT)
+    tokenizer = learn_pieces([path], BY_CHARACTERS, cache_dir=tmp_path)
+    first = prepare_documents([path], cutter_of(tokenizer), tmp_path, progress=False)
+    monkeypatch.setattr(Tokenizer, "encode_batch", None)
+    monkeypatch.setattr(documents, "learn", None)
+    assert learn_pieces([path], BY_CHARACTERS, cache_dir=tmp_path).fingerprint == tokenizer.fingerprint
+    again = prepare_documents([path], cutter_of_quietly(tokenizer), tmp_path, progress=False)
+    assert (again.key, again.tokens.tolist()) == (first.key, first.tokens.tolist())
+    monkeypatch.undo()
+    (tmp_path / first.key / "tokens.values").unlink()
+    (tmp_path / first.key / "tokens.values").write_bytes(b"")  # cut off, but for who has mapped it
+    assert prepare_documents([path], cutter_of(tokenizer), tmp_path, progress=False).tokens.tolist() == (
+        first.tokens.tolist()
+    )
+
+
+def cutter_of_quietly(tokenizer: Tokenizer) -> Cutter:
+    """One that must not be asked."""
+    return Cutter(lambda texts: [], [], [tokenizer.eos_id], tokenizer.fingerprint, tokenizer.vocab_size)
+
+
+def test_the_last_part_of_a_text_is_held_out(tmp_path: Path) -> None:
+    path = file(tmp_path, "a.txt", "0123456789")
+    whole = prepare_documents([path], by_letters(), tmp_path, progress=False)
+    train, valid = whole.parted(0.25)
+    assert (len(train), len(valid)) == (9, 3)
+    assert [*train.tokens, *valid.tokens] == whole.tokens.tolist()
+    assert len({train.key, valid.key, whole.key, whole.parted(0.3)[0].key}) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.txt", "", "a.txt: is empty; a language model learns from text"),
+        ("a.txt", "\n", "a.txt: is empty"),
+        ("a.jsonl", '{"text": ""}\n', "a.jsonl: is empty"),
+        ("a.jsonl", '{"text": "x"}\nno\n', "a.jsonl: line 2 is not JSON"),
+        ("a.jsonl", "[1]\n", 'a.jsonl: line 1 is not an object; write {"text": "..."}'),
+        ("a.jsonl", json.dumps({"texts": "x"}) + "\n", "a.jsonl: line 1 has no \"text\"; it has 'texts'"),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        prepare_documents([file(tmp_path, name, text)], by_letters(), tmp_path / "cache", progress=False)
+    assert message in str(caught.value)
+    assert [*(tmp_path / "cache").iterdir()] == []
+
+
+def test_an_id_that_the_network_does_not_know(tmp_path: Path) -> None:
+    path = file(tmp_path, "a.txt", "az")
+    with pytest.raises(UserError, match=r"gives the id 122, but the network knows 122 pieces: put the model's own"):
+        prepare_documents([path], by_letters(vocab_size=122), tmp_path / "cache", progress=False)
+    assert [*(tmp_path / "cache").iterdir()] == []
+
+
+def test_a_dataset_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"hf:x: a language model reads files"):
+        prepare_documents(["hf:x"], by_letters(), tmp_path, progress=False)
