@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sightline.config import WITH_DECODER, ModelConfig, RunConfig
@@ -14,66 +15,7 @@ NOUNS = {
     "forecast": "forecasting",
     "lm": "language",
 }
-USAGE = {
-    "translate": """```sh
-sightline translate . input.txt -o output.txt
-```
-
-```python
-import sightline
-
-model = sightline.load(".")
-print(model.translate(["..."])[0].text)
-```
-""",
-    "denoise": """The first stage of a translator, which starts from it:
-
-```sh
-sightline train --init . --train SRC TGT --valid SRC TGT --out NEXT
-```
-
-```python
-import sightline
-
-model = sightline.load(".")
-print(model.restore(["... <mask> ..."])[0].text)
-```
-""",
-    "classify": """```sh
-sightline classify . input.txt -o output.tsv
-```
-
-```python
-import sightline
-
-model = sightline.load(".")
-print(model.classify(["..."])[0].label)
-```
-""",
-    "forecast": """```sh
-sightline forecast . input.csv -o output.csv
-```
-
-```python
-import sightline
-
-model = sightline.load(".")
-print(model.forecast("input.csv"))
-```
-""",
-    "lm": """```sh
-sightline generate . "..." --sample
-sightline score . --source input.txt
-```
-
-```python
-import sightline
-
-model = sightline.load(".")
-print(model.generate(["..."], sample=True)[0].text)
-```
-""",
-}
+USAGE = Path(__file__).parent / "cards"  # for each task how its models are used
 
 
 def model_card(
@@ -99,7 +41,7 @@ def model_card(
 |---|---|
 {table}
 
-{USAGE[config.model.task]}"""
+{(USAGE / f"{config.model.task}.md").read_text(encoding="utf-8")}"""
 
 
 def with_row(card: str, name: str, value: str) -> str:

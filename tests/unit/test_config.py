@@ -52,7 +52,7 @@ def test_recipe_makes_sense(name: str) -> None:
 def test_recipes_the_documents_name_exist() -> None:
     assert {"tiny", "small", "base", "big", "demo"} <= {*recipe_names()}
     assert {"rnn", "lstm", "gru", "bahdanau", "luong", "conv"} <= {*recipe_names()}
-    assert {"classify", "classify-lstm", "forecast", "forecast-lstm"} <= {*recipe_names()}
+    assert {"classify", "classify-lstm", "forecast", "forecast-lstm", "gpt", "llama"} <= {*recipe_names()}
 
 
 PAPER = {
@@ -232,7 +232,8 @@ def test_every_field_says_what_it_is_and_has_a_default_that_it_takes() -> None:
 
 
 def test_every_task_has_its_words_on_the_card() -> None:
-    assert {*NOUNS} == {*USAGE} == {*SETTINGS["model.task"].choices}
+    cards = {path.stem for path in USAGE.glob("*.md")}
+    assert {*NOUNS} == cards == {*SETTINGS["model.task"].choices}
 
 
 def another(setting: Setting) -> Any:
@@ -300,6 +301,7 @@ COMPANIONS = {  # settings without which a choice has no meaning
     "model.attention": ["model.architecture=recurrent", "model.bidirectional=false"],
     "model.architecture=conv": ["model.positions=learned"],
     "model.pooling": ["model.task=classify"],
+    "data.subword=characters": ["model.task=lm"],
     "train.best_metric=accuracy": ["model.task=classify"],
     "train.best_metric=macro_f1": ["model.task=classify"],
 }
