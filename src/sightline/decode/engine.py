@@ -4,7 +4,6 @@ A model that can search by itself (`OwnSearch`) is asked to, in several threads 
 step by step (`steps`). Not here: text (`translator`) and the search itself (`search`).
 """
 
-import hashlib
 import math
 import os
 import sys
@@ -33,7 +32,9 @@ from sightline.decode.contract import (
 )
 from sightline.errors import UserError
 
-LEAST_SHARE = 512  # of `batch_tokens` for each thread: fewer rows would leave the products waiting for their weights
+# Of `batch_tokens` for each thread: fewer rows would leave the products waiting for their weights, and more, which are
+# multiplied some 50 at a time, only take memory.
+LEAST_SHARE, MOST_SHARE = 512, 1024
 
 
 class TooLarge(UserError):
@@ -137,7 +138,7 @@ def _by_model(
         chosen, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
         return model.search(*_asked(chosen, forced, config, special, max_len, shortlist), stop)
 
-    share = max(min(config.batch_tokens, LEAST_SHARE), config.batch_tokens // usable_threads())
+    share = max(min(config.batch_tokens, LEAST_SHARE), min(config.batch_tokens // usable_threads(), MOST_SHARE))
     waiting = list(batches([len(source) for source in sources], replace(config, batch_tokens=share)))
     yield from in_threads(decode, waiting, stop, less_memory(config))
 
@@ -327,5 +328,7 @@ def not_finite() -> UserError:
 
 def random_stream(source: Sequence[int]) -> int:
     """The number of a sentence's random stream: a hash of its tokens, so that it is the same in any batch."""
-    digest = hashlib.blake2b(array("q", source).tobytes(), digest_size=8).digest()
+    from hashlib import blake2b  # brings the whole of OpenSSL
+
+    digest = blake2b(array("q", source).tobytes(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)

@@ -8,11 +8,10 @@ Needs nothing but the standard library and a C compiler.
 
 import os
 import platform
-import shutil
-import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent
 SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "search.c", "training.c", "team.c")
@@ -53,6 +52,8 @@ def compiler() -> list[str] | None:
     What gcc makes of the sources is the fastest, and `cc` may be any other. On Windows gcc is not asked: there it
     forgets that registers of 32 bytes want a stack of their own (its bug 54412).
     """
+    import shutil  # which whoever only asks for a library does without, like what else starts compilers
+
     names = [os.environ["CC"]] if os.environ.get("CC") else [] if os.name == "nt" else ["gcc", "cc", "clang"]
     for name in names:
         if shutil.which(name.split()[0]):
@@ -108,8 +109,10 @@ def knows(command: list[str], flags: tuple[str, ...]) -> bool:
     return not asked([*command, *flags, "-fsyntax-only", "-xc", os.devnull]).returncode
 
 
-def asked(call: list[str]) -> subprocess.CompletedProcess[str]:
-    """A compiler's answer to a call, which is put in its words."""
+def asked(call: list[str]) -> Any:
+    """A compiler's answer to a call, which is put in its words: as of `subprocess.run`."""
+    import subprocess
+
     call = [IN_ZIG.get(part, part) for part in call] if "ziglang" in call else call
     return subprocess.run(call, capture_output=True, text=True)
 

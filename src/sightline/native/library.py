@@ -256,9 +256,9 @@ def opened(name: str) -> ctypes.CDLL | None:
 def declared(found: ctypes.CDLL) -> ctypes.CDLL:
     """The library, whose functions now know what they take and give."""
     for name, result, arguments in (
-        ("linear", c_void_p, (c_void_p, c_void_p, c_int, c_int, c_int, c_int)),
-        ("linear_rows", c_void_p, (c_void_p, c_void_p, c_int)),
-        ("linear_free", None, (c_void_p,)),
+        ("linear_size", c_int64, (c_int, c_int, c_int)),
+        ("linear", c_void_p, (*(c_void_p,) * 3, *(c_int,) * 4)),
+        ("linear_rows", c_void_p, (*(c_void_p,) * 3, c_int)),
         ("activate", None, (c_int, c_void_p, c_int)),
         ("apply", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
         ("levels", None, (c_void_p, c_void_p, c_void_p)),

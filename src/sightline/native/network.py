@@ -18,6 +18,8 @@ from sightline.native.arrays import Floats, Ints, all_below, at, floats
 from sightline.native.search import Search
 
 LANES = 8  # numbers a register holds: rows of fewer are followed by zeros in memory
+REGISTER = 64  # bytes of the longest
+BLOCK = 64 << 20  # bytes that are asked for at once
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
 NORMS = ("layer", "rms", "rms_shifted")
 
@@ -51,31 +53,40 @@ class Linear:
         bias: (d_out,) or None.
         int8: whether in 8-bit integers, one scale for each row of inputs and each output.
         after_relu: inputs are never negative, and get twice as many levels.
+        memory: where it is put; None: somewhere by itself.
     """
 
-    def __init__(self, weight: Floats, bias: Floats | None, int8: bool, after_relu: bool = False) -> None:
+    def __init__(
+        self,
+        weight: Floats,
+        bias: Floats | None,
+        int8: bool,
+        after_relu: bool = False,
+        memory: "PackedMemory | None" = None,
+    ) -> None:
         weight = floats(weight)
         bias = None if bias is None else floats(bias)
-        self.d_out, self.d_in = weight.shape
-        assert self.d_out and self.d_in and (bias is None or bias.shape == (self.d_out,)), "a weight with its bias"
-        self.int8 = int8
-        self._keep(c.needed().sightline_linear(at(weight), at(bias), self.d_out, self.d_in, int8, after_relu))
+        d_out, d_in = weight.shape
+        assert d_out and d_in and (bias is None or bias.shape == (d_out,)), "a weight with its bias"
+        zeros = self._room(d_out, d_in, int8, memory or PackedMemory(0))
+        made = c.needed().sightline_linear(zeros, at(weight), at(bias), d_out, d_in, int8, after_relu)
+        if not made:
+            raise MemoryError("no memory to pack a layer with")
 
     def rows(self, index: Ints) -> "Linear":
         """Some of the outputs, in this order; each yields what it does here, to the last bit."""
         assert index.ndim == 1 and len(index) and all_below(index, self.d_out), "outputs that there are"
         index = np.ascontiguousarray(index, np.int32)
         few = object.__new__(Linear)
-        few.d_out, few.d_in, few.int8 = len(index), self.d_in, self.int8
-        few._keep(c.needed().sightline_linear_rows(self.address, at(index), len(index)))
+        zeros = few._room(len(index), self.d_in, self.int8, PackedMemory(0))
+        c.needed().sightline_linear_rows(zeros, self.address, at(index), len(index))
         return few
 
-    def _keep(self, address: int | None) -> None:
-        """What the library has made is given back with this object, but not where the whole program ends."""
-        if not address:
-            raise MemoryError("no memory for a packed layer")
-        self.address = address
-        finalize(self, c.needed().sightline_linear_free, address).atexit = False
+    def _room(self, d_out: int, d_in: int, int8: bool, memory: "PackedMemory") -> c_void_p:
+        self.d_out, self.d_in, self.int8 = d_out, d_in, int8
+        self._memory = memory.take(c.needed().sightline_linear_size(d_out, d_in, int8))
+        self.address = self._memory.ctypes.data
+        return c_void_p(self.address)
 
     def __call__(self, x: Floats) -> Floats:
         """(rows, d_in) to (rows, d_out); a row yields the same to the last bit in any company."""
@@ -91,6 +102,23 @@ class Linear:
         levels, scales = np.empty((self.d_out, self.d_in), np.int8), np.empty(self.d_out, np.float32)
         c.needed().sightline_levels(self.address, at(levels), at(scales))
         return levels, scales
+
+
+class PackedMemory:
+    """Memory for packed layers, one behind the other in blocks so large that the system gives them in large pages: a
+    single sentence waits for little but weights. What nobody has taken yet is no memory of the process.
+    """
+
+    def __init__(self, block: int = BLOCK) -> None:
+        self._block, self._left = block, np.empty(0, np.uint8)
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """Zeros that begin where a register may, and stay as long as somebody has them."""
+        if size > len(self._left):
+            zeros = np.zeros(max(self._block, size) + REGISTER, np.uint8)
+            self._left = zeros[-zeros.ctypes.data % REGISTER :]
+        taken, self._left = self._left[:size], self._left[-(-size // REGISTER) * REGISTER :]
+        return taken
 
 
 class CompiledNetwork:
@@ -114,6 +142,7 @@ class CompiledNetwork:
     ) -> None:
         self._parameters, self._shape, self._int8 = parameters, shape, int8
         self._kept: list[Any] = []  # what the structures point to
+        self._memory = PackedMemory()
         tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
         self.vocabulary = {side: len(table) for side, table in tables.items()}
         self.d_model = d_model = tables["tgt"].shape[1]
@@ -121,7 +150,8 @@ class CompiledNetwork:
         heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
         decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
         output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
-        self.output = Linear(output if scale == 1 else output * scale, parameters.get("output.bias"), int8)
+        output = output if scale == 1 else output * scale
+        self.output = Linear(output, parameters.get("output.bias"), int8, memory=self._memory)
         self._positions = positions
         self._known = 0  # positions in the table
         self._growing = Lock()
@@ -139,7 +169,7 @@ class CompiledNetwork:
             output=self.output.address,
         )
         assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), "what is written is read"
-        del self._parameters
+        del self._parameters, self._memory
 
     def start(self, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> "Decoding":
         """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
@@ -204,7 +234,7 @@ class CompiledNetwork:
         return at(array)
 
     def _linear(self, weight: Floats, bias: Floats | None, after_relu: bool = False) -> int:
-        linear = Linear(weight, bias, self._int8, after_relu)
+        linear = Linear(weight, bias, self._int8, after_relu, self._memory)
         self._kept.append(linear)
         return linear.address
 

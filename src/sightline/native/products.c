@@ -7,11 +7,7 @@
 
 #include "products.h"
 
-#if !defined(_WIN32) && !defined(__wasm__)
-#include <sys/mman.h>
-#endif
-
-#define LARGE_PAGE (2 << 20)
+#define HEAD ((sizeof(Linear) + 63) / 64 * 64)
 #define LARGEST 127   /* level of an input */
 #define MOST 258      /* of the levels of one sign in a sum: 127 * 258 < 2^15 */
 #define ROWS 48       /* computed together: their levels stay in the processor's second cache */
@@ -35,38 +31,28 @@ void *room(Buffer *buffer, int64_t size) {
 
 static int panels(const Linear *layer) { return (layer->d_out + PANEL - 1) / PANEL; }
 
-/* Large blocks lie in large pages where the system has them: a single sentence waits for little but weights. */
-static void *zeros(int64_t size) {
-    const int64_t unit = size < LARGE_PAGE / 2 ? 64 : LARGE_PAGE;
-    size = (size + 64 + unit - 1) / unit * unit;
-    void *bytes = aligned_alloc(unit, size);
-#ifdef MADV_HUGEPAGE
-    if (bytes && unit == LARGE_PAGE) madvise(bytes, size, MADV_HUGEPAGE);
-#endif
-    if (bytes) memset(bytes, 0, size);
-    return bytes;
+static int64_t depth_of(int d_in, int int8) { return int8 ? (d_in + GROUP - 1) / GROUP * GROUP : d_in; }
+
+int64_t sightline_linear_size(int d_out, int d_in, int int8) {
+    const int64_t columns = (d_out + PANEL - 1) / PANEL * PANEL, depth = depth_of(d_in, int8);
+    return HEAD + columns * (int8 ? 12 + depth : 4 + 4 * depth);
 }
 
-static Linear *blank(int d_out, int d_in, int int8, int zero) {
-    Linear *layer = calloc(1, sizeof(Linear));
-    if (!layer) return NULL;
-    layer->d_in = d_in, layer->d_out = d_out, layer->zero = zero;
-    layer->depth = int8 ? (d_in + GROUP - 1) / GROUP * GROUP : d_in;
-    int64_t columns = (int64_t)panels(layer) * PANEL;
-    layer->bias = zeros(4 * columns);
-    int complete = layer->bias != NULL;
-    if (int8) {
-        layer->levels = zeros(columns * layer->depth);
-        layer->shifts = zeros(4 * columns);
-        layer->scales = zeros(4 * columns);
-        complete = complete && layer->levels && layer->shifts && layer->scales;
-    } else {
-        layer->values = zeros(4 * columns * layer->depth);
-        complete = complete && layer->values;
+/* A layer of nothing in memory that holds zeros: all its parts are whole registers long. */
+static Linear *blank(void *zeros, int d_out, int d_in, int int8, int zero) {
+    Linear *layer = zeros;
+    *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = depth_of(d_in, int8), .zero = zero};
+    const int64_t columns = (int64_t)panels(layer) * PANEL;
+    char *parts = (char *)zeros + HEAD;
+    layer->bias = (float *)parts;
+    if (!int8) {
+        layer->values = (float *)(parts + 4 * columns);
+        return layer;
     }
-    if (complete) return layer;
-    sightline_linear_free(layer);
-    return NULL;
+    layer->shifts = (int32_t *)(parts + 4 * columns);
+    layer->scales = (float *)(parts + 8 * columns);
+    layer->levels = (int8_t *)(parts + 12 * columns);
+    return layer;
 }
 
 /* Where the level of an output and an input stands. */
@@ -75,32 +61,48 @@ static int64_t place(const Linear *layer, int output, int input) {
     return panel + (int64_t)(input / 4) * PANEL * 4 + (output % PANEL) * 4 + input % 4;
 }
 
-/* The largest sum of levels of one sign that meet in 16 bits: of the first and third, or the second and fourth pair of
-   each eight inputs of a group. `weight` has `depth` numbers, a multiple of GROUP. */
+/* Sums of levels of one sign that meet in 16 bits: in a group, of the first and third, or the second and fourth pair of each
+   eight inputs. */
+INLINE f8 group_sums(const float *weight, f8 inverse) {
+    const f8 none = all8(0);
+    f8 a = round8(mul8(load8(weight), inverse)), b = round8(mul8(load8(weight + 8), inverse));
+    f8 above = add8(max8(a, none), max8(b, none)), below = sub8(above, add8(a, b));
+    return fours8(above, below);
+}
+
+/* The largest of them. `weight` has `depth` numbers, a multiple of GROUP. */
 static float heaviest(const float *weight, int depth, float inverse) {
-    const f8 none = all8(0), factor = all8(inverse);
-    f8 most = none;
-    for (int i = 0; i < depth; i += GROUP) {
-        f8 a = round8(mul8(load8(weight + i), factor)), b = round8(mul8(load8(weight + i + 8), factor));
-        f8 above = add8(max8(a, none), max8(b, none)), below = sub8(above, add8(a, b));
-        most = max8(most, fours8(above, below));
-    }
+    f8 most = all8(0);
+    for (int i = 0; i < depth; i += GROUP) most = max8(most, group_sums(weight + i, all8(inverse)));
     float sums[8], largest = 0;
     store8(sums, most);
     for (int i = 0; i < 8; i++) largest = MAX(largest, sums[i]);
     return largest;
 }
 
-/* The finest scale with which an output's levels keep within their bounds. */
-static float finest_scale(const float *weight, int depth) {
-    float largest = 1e-30f;
-    for (int i = 0; i < depth; i++) {
-        if (!isfinite(weight[i])) return NAN; /* and so will the output be */
-        largest = MAX(largest, fabsf(weight[i]));
+/* Compared as integers, which sort magnitudes as they are and put above them all what is no number. */
+static float largest_magnitude(const float *x, int n) {
+    int32_t largest = 0;
+    for (int i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, x + i, 4);
+        largest = MAX(largest, bits & INT32_MAX);
     }
-    float scale = largest / 127;
+    float found;
+    memcpy(&found, &largest, 4);
+    return found;
+}
+
+/* The finest scale with which an output's levels keep within their bounds. A coarser one makes no level greater: groups
+   that kept within them still do. */
+static float finest_scale(const float *weight, int depth) {
+    const float largest = largest_magnitude(weight, depth);
+    if (!isfinite(largest)) return NAN; /* and so will the output be */
+    float scale = MAX(1e-30f, largest) / 127;
     scale *= MAX(1, heaviest(weight, depth, 1 / scale) / (MOST + 4)); /* with half a level for each of eight to spare */
-    while (heaviest(weight, depth, 1 / scale) > MOST) scale *= 1.002f;
+    f8 inverse = all8(1 / scale);
+    for (int i = 0; i < depth; i += GROUP)
+        while (hits8(group_sums(weight + i, inverse), all8(MOST + 1))) scale *= 1.002f, inverse = all8(1 / scale);
     return scale;
 }
 
@@ -133,15 +135,10 @@ static void pack_values(Linear *layer, int output, const float *weight) {
         for (int o = 0; o < count; o++) to[i * PANEL + o] = weight[o * d_in + i];
 }
 
-/* A layer from its weight (d_out, d_in) and its bias (d_out) or NULL; NULL without memory. `after_relu`: its inputs are
-   never negative. */
-Linear *sightline_linear(const float *weight, const float *bias, int d_out, int d_in, int int8, int after_relu) {
-    Linear *layer = blank(d_out, d_in, int8, after_relu ? 0 : 64);
-    float *padded = layer ? malloc(5 * (size_t)layer->depth + 64) : NULL;
-    if (!padded) {
-        sightline_linear_free(layer);
-        return NULL;
-    }
+Linear *sightline_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, int int8, int after_relu) {
+    Linear *layer = blank(zeros, d_out, d_in, int8, after_relu ? 0 : 64);
+    float *padded = malloc(5 * (size_t)layer->depth + 64);
+    if (!padded) return NULL;
     for (int o = 0; o < d_out; o += int8 ? 1 : 8) {
         const float *row = weight + (int64_t)o * d_in;
         if (int8) pack_levels(layer, o, row, padded, (int8_t *)(padded + layer->depth));
@@ -152,10 +149,8 @@ Linear *sightline_linear(const float *weight, const float *bias, int d_out, int 
     return layer;
 }
 
-/* The layer of some outputs of another, in this order; each yields what it does there. */
-Linear *sightline_linear_rows(const Linear *layer, const int32_t *rows, int count) {
-    Linear *few = blank(count, layer->d_in, layer->levels != NULL, layer->zero);
-    if (!few) return NULL;
+Linear *sightline_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count) {
+    Linear *few = blank(zeros, count, layer->d_in, layer->levels != NULL, layer->zero);
     for (int o = 0; o < count; o++) {
         few->bias[o] = layer->bias[rows[o]];
         if (layer->levels) {
@@ -171,12 +166,6 @@ Linear *sightline_linear_rows(const Linear *layer, const int32_t *rows, int coun
         }
     }
     return few;
-}
-
-void sightline_linear_free(Linear *layer) {
-    if (!layer) return;
-    free(layer->levels), free(layer->shifts), free(layer->scales), free(layer->values), free(layer->bias);
-    free(layer);
 }
 
 /* The levels (d_out, d_in) and the scale of each output: W is about scale * level. */
@@ -240,19 +229,6 @@ static void multiply_tiles(const Product *product, int rows, Tile *const (*shape
 }
 
 /* --- Products in 8-bit integers --- */
-
-/* Compared as integers, which sort magnitudes as they are and put above them all what is no number. */
-static float largest_magnitude(const float *x, int n) {
-    int32_t largest = 0;
-    for (int i = 0; i < n; i++) {
-        int32_t bits;
-        memcpy(&bits, x + i, 4);
-        largest = MAX(largest, bits & INT32_MAX);
-    }
-    float found;
-    memcpy(&found, &largest, 4);
-    return found;
-}
 
 /* The levels of a row of inputs, padded to the layer's depth; their scale. */
 static float round_row(const Linear *layer, const float *restrict x, uint8_t *restrict levels) {

@@ -50,9 +50,15 @@ int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float
           Scratch *scratch);
 
 EXPORT int sightline_version(void);
-EXPORT Linear *sightline_linear(const float *weight, const float *bias, int d_out, int d_in, int int8, int after_relu);
-EXPORT Linear *sightline_linear_rows(const Linear *layer, const int32_t *rows, int count);
-EXPORT void sightline_linear_free(Linear *layer);
+
+/* Packing. A layer lies in one piece of memory of that many bytes, the caller's, which holds zeros and begins where a register
+   may: from weight (d_out, d_in) and bias (d_out) or NULL, `after_relu` where inputs are never negative; NULL without
+   memory to pack with. Or some outputs of another, in this order: each yields what it does there. */
+EXPORT int64_t sightline_linear_size(int d_out, int d_in, int int8);
+EXPORT Linear *sightline_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, int int8,
+                                int after_relu);
+EXPORT Linear *sightline_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count);
+
 EXPORT int sightline_apply(const Linear *layer, const float *x, int rows, float *y);
 EXPORT void sightline_levels(const Linear *layer, int8_t *levels, float *scales);
 

@@ -392,8 +392,9 @@ int make_room(Decoding *const *members, int count, int rows, int32_t *paths, int
         for (int h = 0; h < hypotheses; h++)
             for (int t = 0; t < length; t++) paths[h * stride + t] = alive[paths[h * stride + t]];
     }
-    if (2 * (s->used + rows) <= s->held) return 0;
-    const int64_t held = MAX(2 * s->held, MAX(2 * (s->used + rows), 8 * (int64_t)rows));
+    const int64_t most = s->used + rows * MAX(stride - length, 1); /* where all of these rows live to the end */
+    if (most <= s->held || 2 * (s->used + rows) <= s->held) return 0;
+    const int64_t held = MIN(most, MAX(s->held + s->held / 2, s->used + 8 * (int64_t)rows));
     for (int m = 0; m < count; m++)
         if (widen(members[m], held)) return -1;
     return 0;

@@ -169,6 +169,19 @@ def test_threads_share_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used and threading.get_ident() not in used
 
 
+@needs_library
+def test_batches_are_no_larger_than_products_gain_from() -> None:
+    model, rows = compiled(SMALL, arrays(network(SMALL)), "int8"), list[int]()
+
+    def noted(batch: Any, *rest: Any) -> Any:
+        rows.append(len(batch))
+        return model.search(batch, *rest)
+
+    watched: Any = SimpleNamespace(search=noted, begin=noted)
+    decode_tokens(watched, [[5] * 9] * 300, DecodeConfig(max_length_extra=1, batch_tokens=100_000, beam_size=2))
+    assert sum(rows) == 300 and max(rows) == engine.MOST_SHARE // 20
+
+
 def test_threads_are_those_that_torch_would_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert engine.usable_threads() == torch.get_num_threads()
     monkeypatch.delitem(sys.modules, "torch")

@@ -16,6 +16,7 @@ from sightline.config import ModelConfig
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.native.library import library
+from sightline.native.network import BLOCK
 from sightline.network.parameters import parameters_of
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
@@ -61,7 +62,7 @@ def test_a_file_cut_short_while_it_is_in_use(tmp_path: Path) -> None:
 @needs_library
 @pytest.mark.parametrize("compute", ["float32", "int8"])
 def test_packing_never_holds_the_network_beside_what_is_packed(tmp_path: Path, compute: str) -> None:
-    """What Python holds: in the end embeddings and small things, at its most also the arrays of one sub-layer."""
+    """What Python holds beside it: embeddings and small things, and on the way the arrays of one sub-layer."""
     config = ModelConfig(vocab_size=40, d_model=64, d_ff=256, n_heads=4, n_encoder_layers=6, n_decoder_layers=6)
     save_file(parameters_of(build_model(config)), tmp_path / "file")
     weights = WeightsFile(tmp_path / "file")
@@ -72,5 +73,5 @@ def test_packing_never_holds_the_network_beside_what_is_packed(tmp_path: Path, c
     after, most = (bytes - before for bytes in tracemalloc.get_traced_memory())
     tracemalloc.stop()
     whole = sum(4 * math.prod(shape) for shape in weights.shapes.values())
-    assert after < whole / 12 and most < whole / 6, (after, most, whole)
+    assert after - BLOCK < whole / 12 and most - after < whole / 12, (after, most, whole)
     assert packed.d_model == 64

@@ -60,9 +60,15 @@ static void show_floats(const char *what, const float *x, int64_t n) {
 
 /* --- Products --- */
 
+/* Memory for a layer, which is never given back. */
+static void *zeros(int d_out, int d_in, int int8) {
+    const size_t size = (CALL(sightline_linear_size)(d_out, d_in, int8) + 63) / 64 * 64;
+    return memset(aligned_alloc(64, size), 0, size);
+}
+
 static const Linear *layer(int d_out, int d_in, int int8, int after_relu) {
     float *weight = numbers((int64_t)d_out * d_in, 1 / sqrtf(d_in)), *bias = numbers(d_out, 1);
-    const Linear *made = CALL(sightline_linear)(weight, bias, d_out, d_in, int8, after_relu);
+    const Linear *made = CALL(sightline_linear)(zeros(d_out, d_in, int8), weight, bias, d_out, d_in, int8, after_relu);
     free(weight), free(bias);
     return made;
 }
@@ -89,7 +95,7 @@ static void products(void) {
    then round up. */
 static void rounded_once(void) {
     const float unit = 1 / 8388608.0f, weight[8] = {1 + unit, 1 - 1 / 32768.0f}, x[8] = {1, unit / 2 * (1 + 1 / 32768.0f)};
-    const Linear *linear = CALL(sightline_linear)(weight, NULL, 1, 8, 0, 0);
+    const Linear *linear = CALL(sightline_linear)(zeros(1, 8, 0), weight, NULL, 1, 8, 0, 0);
     float y;
     if (CALL(sightline_apply)(linear, x, 1, &y) || y != 1 + unit) fprintf(stderr, "rounded twice: %a\n", y), exit(1);
 }
