@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser.conftest import SHAPES, write_model
 
 import sightline
 from sightline.config import DataConfig
@@ -104,6 +105,20 @@ ASKED = """(text) => new Promise((resolve) => {
   };
   worker.postMessage({ kind: "load", base64: document.getElementById("model").textContent });
 })"""
+
+
+def test_rotary_positions_and_shared_heads_translate_alike(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path
+) -> None:
+    tokenizer = Tokenizer.load(model_paths["transformer"] / "tokenizer.json")
+    shape = SHAPES["transformer"] | {"positions": "rotary", "n_kv_heads": 1}
+    export_model(write_model(tmp_path / "model", shape, tokenizer, {}), "web", tmp_path / "page.html")
+    page, lines = new_page(), [" ".join(WORDS[first : first + 9]) for first in range(12)]
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_selector("#translate:not([disabled])", state="attached")
+    wanted = sightline.load(tmp_path / "model", "cpu").translate(lines, compute="int8")
+    assert translated(page, "\n".join(lines)) == [one.text for one in wanted]
+    assert len({one.text for one in wanted}) > 6
 
 
 def test_scores_have_the_same_bits_in_both_builds(opened: Opened, model_paths: dict[str, Path]) -> None:

@@ -54,6 +54,7 @@ class Parameters(dict[str, Any]):
         self.draw, self.d_model, self.heads = draw, d_model, {"encoder": [], "decoder": [], "cross": []}
         self.norm = NORMS[whole(draw, 0, 2)]
         self.gated, self.biased = chance(draw, 0.3), chance(draw, 0.8)
+        self.pairs = whole(draw, 1, 9) if chance(draw, 0.4) else 0  # of components that positions turn
         for side, rows in (("src", src), ("tgt", tgt)):
             self[f"{side}_embeddings.tokens.weight"] = self._numbers(rows, d_model)
             if chance(draw, 0.2):
@@ -80,9 +81,10 @@ class Parameters(dict[str, Any]):
 
     def _attention(self, name: str, kind: str) -> None:
         heads, d_k, d_v = (whole(self.draw, 1, most) for most in (4, 20, 20))
+        d_k, shared = max(d_k, 2 * self.pairs), heads if chance(self.draw, 0.2) else 1
         self.heads[kind].append(heads)
-        for projection, width in (("q", d_k), ("k", d_k), ("v", d_v)):
-            self._linear(f"{name}.{projection}_proj", self.d_model, heads * width)
+        for projection, width in (("q", heads * d_k), ("k", heads * d_k // shared), ("v", heads * d_v // shared)):
+            self._linear(f"{name}.{projection}_proj", self.d_model, width)
         self._linear(f"{name}.o_proj", heads * d_v, self.d_model)
         self._norm(f"{name}_sublayer.norm")
 
@@ -133,6 +135,7 @@ def network(draw: Draw, wrong: bool) -> CompiledNetwork:
         activation=ACTIVATIONS[whole(draw, 1, len(ACTIVATIONS) - 1)],
         logit_scale=float(draw.random() * 4),
         padding=whole(draw, -1, 2),
+        rotary=tuple(draw.random(parameters.pairs + (wrong and chance(draw, 0.1)))),
     )
     return CompiledNetwork(parameters, shape, lambda n: (table, table), int8=chance(draw, 0.5))
 

@@ -26,10 +26,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ("changes", "lacks"),
     [
         (MODERN, ""),
-        (MODERN | {"positions": "rotary"}, "Rotary"),
+        (MODERN | {"positions": "rotary"}, ""),
         ({"positions": "relative", "activation": "gelu"}, "RelativeBias"),
-        ({"positions": "none", "n_kv_heads": 2}, "fewer heads"),
-        ({"normalise_heads": True, "positions": "rotary", "norm": "rms"}, "Rotary"),
+        ({"positions": "none", "n_kv_heads": 2}, ""),
+        ({"normalise_heads": True, "positions": "rotary", "norm": "rms"}, "q_norm"),
     ],
     ids=str,
 )

@@ -76,6 +76,12 @@ class Embeddings(Structure):
     )
 
 
+class Rotary(Structure):
+    """See transformer.h."""
+
+    _fields_ = (("turns", c_void_p), ("half", c_int))
+
+
 class Transformer(Structure):
     """See transformer.h."""
 
@@ -86,6 +92,7 @@ class Transformer(Structure):
         ("n_decoder_layers", c_int),
         ("source", Embeddings),
         ("target", Embeddings),
+        ("rotary", Rotary),
         ("encoder", POINTER(Layer)),
         ("decoder", POINTER(Layer)),
         ("encoder_norm", Norm),

@@ -15,6 +15,7 @@ from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.errors import UserError
 from sightline.native import library as c
 from sightline.native.arrays import Floats, Ints, all_below, at, floats
+from sightline.native.positions import turns
 from sightline.native.search import Search
 
 LANES = 8  # numbers a register holds: rows of fewer are followed by zeros in memory
@@ -43,6 +44,7 @@ class Shape:
     score_scale: float = 0.0  # factor on the scores; 0 = d_k^-1/2
     logit_scale: float = 1.0  # factor on the hidden states before the output
     padding: int = -1  # an id that is not counted by positions and has their code before the first; -1 = none
+    rotary: tuple[float, ...] = ()  # by how much a position turns each pair of a head, radians: see `network.rotary`
 
 
 class Linear:
@@ -219,6 +221,9 @@ class CompiledNetwork:
                 raise UserError(f"a sequence of {length} pieces is longer than the model's {known} learned positions")
             assert all(table.shape[1] == self.d_model for table in tables)
             self._known = known
+            if self._shape.rotary:
+                table = np.concatenate([_wider(part) for part in turns(self._shape.rotary, known)], -1)
+                self.structure.rotary = c.Rotary(self._address(table), table.shape[1] // 2)
             for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):
                 table = _wider(table)
                 embeddings.positions = self._address(table if self._shape.padding < 0 else _behind_zeros(table))
@@ -278,17 +283,21 @@ class CompiledNetwork:
 
     def _attention(self, name: str, heads: int, cross: bool) -> c.Attention:
         q, k, v, o = (self._projection(f"{name}.{x}_proj") for x in "qkvo")
-        assert all(x[0].shape[1] == self.d_model for x in (q, k, v)) and o[0].shape == (self.d_model, len(v[0]))
-        assert len(q[0]) == len(k[0]) and heads > 0 and not (len(q[0]) % heads or len(v[0]) % heads), f"{name}: heads"
-        d_k, d_v = len(q[0]) // heads, len(v[0]) // heads
+        assert all(x[0].shape[1] == self.d_model for x in (q, k, v)) and len(o[0]) == self.d_model
+        assert heads > 0 and not (len(q[0]) % heads or o[0].shape[1] % heads), f"{name}: heads"
+        d_k, d_v = len(q[0]) // heads, o[0].shape[1] // heads
+        k, v = _for_all_heads(k, heads, d_k), _for_all_heads(v, heads, d_v)
         scale = self._shape.score_scale or 1 / math.sqrt(d_k)
-        q, k, v = (_wider_heads(*x, heads) for x in ((q[0] * scale, q[1] * scale), k, v))
+        pairs = 0 if cross else len(self._shape.rotary)
+        assert 2 * pairs <= d_k, f"{name}: pairs that a head has"
+        q, k = (_wider_heads(*x, heads, pairs, pairs) for x in ((q[0] * scale, q[1] * scale), k))
+        v = _wider_heads(*v, heads)
         out = _wider_heads(o[0].T, np.zeros(o[0].shape[1], np.float32), heads)[0].T, o[1]
         parts = ([q], [k, v]) if cross else ([q, k, v], [])
         made = [self._joint(part) for part in parts if part]
         return c.Attention(
             heads=heads,
-            d_k=_rounded(d_k),
+            d_k=len(q[0]) // heads,
             d_v=_rounded(d_v),
             in_=made[0],
             memory=made[1] if cross else None,
@@ -443,15 +452,30 @@ class DraftedOutput:
         return int(decoding.network.output(hidden[-1:]).argmax())
 
 
-def _wider_heads(weight: Floats, bias: Floats, heads: int) -> tuple[Floats, Floats]:
-    """Outputs of each head rounded up to whole registers; those added are 0."""
+def _for_all_heads(projection: tuple[Floats, Floats], heads: int, width: int) -> tuple[Floats, Floats]:
+    """Keys or values that several heads share (arXiv:2305.13245), once for each of these."""
+    weight, bias = projection
+    n = len(weight) // width
+    assert n and n * width == len(weight) == len(bias) and heads % n == 0, "heads that share keys and values"
+    by_head = weight.reshape(n, width, -1), bias.reshape(n, width)
+    weight, bias = (np.repeat(x, heads // n, 0) for x in by_head)
+    return weight.reshape(heads * width, -1), bias.reshape(-1)
+
+
+def _wider_heads(weight: Floats, bias: Floats, heads: int, *parts: int) -> tuple[Floats, Floats]:
+    """Outputs of each head, its `parts` and the rest each for itself, made up to whole registers; those added are 0."""
     width = len(weight) // heads
-    more = _rounded(width) - width
-    if not more:
+    if not any(size % LANES for size in (*parts, width)):
         return weight, bias
-    by_head = weight.reshape(heads, width, -1), bias.reshape(heads, width)
-    weight, bias = (np.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2)) for x in by_head)
-    return weight.reshape(heads * (width + more), -1), bias.reshape(-1)
+    ends = np.cumsum(parts, dtype=int)
+    by_head = weight.reshape(heads, width, -1), bias.reshape(heads, width, 1)
+    weight, bias = (np.concatenate([_whole(x) for x in np.split(all_of, ends, 1)], 1) for all_of in by_head)
+    return weight.reshape(heads * weight.shape[1], -1), bias.reshape(-1)
+
+
+def _whole(outputs: Floats) -> Floats:
+    """(heads, width, any) with a width of whole registers; what is added is 0."""
+    return np.pad(outputs, [(0, 0), (0, _rounded(outputs.shape[1]) - outputs.shape[1]), (0, 0)])
 
 
 def _wider(rows: Floats) -> Floats:

@@ -1,4 +1,6 @@
-"""Section 3.5, sinusoidal positions: one table for the compiled library and for torch (`network/positions.py`)."""
+"""Positions as tables: section 3.5's, one for the compiled library and torch (`network/positions.py`); rotary ones."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,3 +14,11 @@ def sinusoids(start: int, length: int, d_model: int) -> NDArray[np.float32]:
     rate = 10000.0 ** (-np.arange(0, d_model, 2, dtype=np.float64) / d_model)
     angle = np.arange(start, start + length, dtype=np.float64)[:, None] * rate
     return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, -1).astype(np.float32)
+
+
+def turns(rates: Sequence[float], length: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Cosines and sines (length, pairs) of the angles by which positions turn pairs (arXiv:2104.09864), in radians."""
+    angle = np.arange(length, dtype=np.float32)[:, None] * np.array(
+        rates, np.float32
+    )  # rounded as `network.rotary` does
+    return tuple(table(angle.astype(np.float64)).astype(np.float32) for table in (np.cos, np.sin))

@@ -169,6 +169,19 @@ static int close_attention(Decoding *s, const Attention *a, int rows) {
     return 0;
 }
 
+/* Queries and keys of all heads of a row, one behind the other, at its position. */
+static void turn(const Rotary *rotary, int position, float *row, int heads, int d_k) {
+    const int half = rotary->half;
+    if (!rotary->turns) return;
+    const float *cosines = rotary->turns + (int64_t)position * 2 * half, *sines = cosines + half;
+    for (float *head = row; head < row + heads * d_k; head += d_k)
+        for (int i = 0; i < half; i += 8) {
+            f8 first = load8(head + i), second = load8(head + half + i), c = load8(cosines + i), s = load8(sines + i);
+            store8(head + i, sub8(mul8(first, c), mul8(second, s)));
+            store8(head + half + i, add8(mul8(second, c), mul8(first, s)));
+        }
+}
+
 /* Sentences attend to themselves; `lengths` of their rows, one after the other. */
 static int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows) {
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
@@ -176,6 +189,7 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
     for (int i = 0; i < sentences; i++) {
+        for (int t = 0; t < lengths[i]; t++) turn(&s->model->rotary, t, qkv + (int64_t)t * width, 2 * a->heads, a->d_k);
         for (int h = 0; h < a->heads; h++) {
             if (stopped(&s->scratch)) return -1;
             transpose(qkv + k_width + h * a->d_k, width, lengths[i], a->d_k, keys);
@@ -195,7 +209,8 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
     for (int r = 0; r < rows; r++) {
-        const float *row = qkv + (int64_t)r * width;
+        float *row = qkv + (int64_t)r * width;
+        turn(&s->model->rotary, positions[r], row, 2 * a->heads, a->d_k);
         memcpy(keys + (s->used + r) * k_width, row + k_width, 4 * (size_t)k_width);
         memcpy(values + (s->used + r) * v_width, row + 2 * k_width, 4 * (size_t)v_width);
     }

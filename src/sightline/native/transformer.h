@@ -43,9 +43,17 @@ typedef struct Embeddings {
     int32_t padding; /* its id; -1: all pieces are counted */
 } Embeddings;
 
+/* Positions that turn the queries and keys of self-attention (arXiv:2104.09864): components i and i + half of each head,
+   as complex numbers, by an angle of their own. */
+typedef struct Rotary {
+    const float *turns; /* (position, 2 half): the angles' cosines, then their sines; NULL: nothing turns */
+    int half;           /* a multiple of 8 */
+} Rotary;
+
 typedef struct Transformer {
     int d_model, norm_first, n_encoder_layers, n_decoder_layers;
     Embeddings source, target;
+    Rotary rotary;
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm;
     const Linear *output;

@@ -25,7 +25,7 @@ NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"
 # he does not use, and these exactly, for what is derived from them may do something else.
 PARTS = {
     "Transformer", "Encoder", "Decoder", "EncoderLayer", "DecoderLayer", "Sublayer", "Everywhere", "Causal",
-    "MultiHeadAttention", "AsItIs", "FeedForward", "GatedFeedForward", "LanguageHead", "ScaledLanguageHead",
+    "MultiHeadAttention", "AsItIs", "Rotary", "FeedForward", "GatedFeedForward", "LanguageHead", "ScaledLanguageHead",
     "Embeddings", "SinusoidalPositions", "LearnedPositions", "NoPositions", "Dropout", "Embedding", "Linear",
     "Identity", "ModuleList", *NORMS,
 }  # fmt: skip
@@ -84,6 +84,7 @@ def shape_of(model: Any) -> Shape:
     attentions = [module for module in modules if kind_of(module) == "MultiHeadAttention"]
     networks = [module for module in modules if kind_of(module) in ("FeedForward", "GatedFeedForward")]
     norms = [module for module in modules if kind_of(module) in NORMS]
+    layers = [*model.encoder.layers, *model.decoder.layers]
     sides = (model.src_embeddings, model.tgt_embeddings)
     _one({side.tokens.embedding_dim for side in sides}, "widths")
     return Shape(
@@ -98,6 +99,7 @@ def shape_of(model: Any) -> Shape:
         score_scale=_one({_score_scale(attention) for attention in attentions}, "factors on scores"),
         logit_scale=float(getattr(model.head, "scale", 1.0)),
         padding=_one({_padding(side) for side in sides}, "ids of padding"),
+        rotary=_one({_rotary(layer.self_attn) for layer in layers}, "rotary positions"),
     )
 
 
@@ -118,12 +120,15 @@ def _activation(network: Any) -> str:
 
 def _score_scale(attention: MultiHeadAttention) -> float:
     """0 for the paper's."""
-    if attention.n_kv_heads != attention.n_heads:
-        raise Foreign("fewer heads of keys and values than of queries")
     if type(attention.kernel) is not DotProduct:
         raise Foreign("attention with a window or a cap")
     scale, d_k = attention.kernel.scale, attention.q_proj.out_features // attention.n_heads
     return 0.0 if math.isclose(scale * scale * d_k, 1.0) else scale
+
+
+def _rotary(attention: MultiHeadAttention) -> tuple[float, ...]:
+    """By how much a position turns each pair of a head, radians; nothing where none is turned."""
+    return tuple(getattr(attention.rotate, "rates", torch.empty(0)).tolist())
 
 
 def _padding(embeddings: Embeddings) -> int:

@@ -52,7 +52,7 @@ class Rotary(nn.Module):
 
     def __init__(self, rates: Float[Tensor, " pairs"]) -> None:
         super().__init__()
-        self._rates = rates  # no buffer: rounded to half precision, they would turn far positions by another angle
+        self.rates = rates  # no buffer: rounded to half precision, they would turn far positions by another angle
         self.register_buffer("cos", torch.empty(0, 2 * len(rates)), persistent=False)
         self.register_buffer("sin", torch.empty(0, 2 * len(rates)), persistent=False)
 
@@ -72,6 +72,6 @@ class Rotary(nn.Module):
 
     def _grow(self, length: int, device: torch.device) -> None:
         with torch.inference_mode(False):
-            angles = torch.arange(length, device=device).float().unsqueeze(1) * self._rates.to(device)
+            angles = torch.arange(length, device=device).float().unsqueeze(1) * self.rates.to(device)
             angles = torch.cat([angles, angles], -1)
             self.cos, self.sin = angles.cos(), angles.sin()

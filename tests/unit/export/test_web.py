@@ -51,7 +51,9 @@ def test_a_page_is_one_file_that_asks_no_network(make_model: MakeModel, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["<en> & de.html"]
 
 
-@pytest.mark.parametrize("shape", [{}, {"d_model": 12}, {"positions": "learned", "max_len": 20}], ids=str)
+@pytest.mark.parametrize(
+    "shape", [{}, {"d_model": 12}, {"positions": "learned", "max_len": 20}, {"positions": "rotary"}], ids=str
+)
 def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: dict[str, Any]) -> None:
     network = packed(read_folder(make_model(**shape)).network, "int8")
     image = Image(network, 20)
@@ -69,6 +71,11 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
         words[pointer // 4] % 64 == 0 and 0 < words[pointer // 4] < len(image.bytes) for pointer in image.pointers
     )
     assert len(image.pointers) == len(set(image.pointers))
+    turning = shape.get("positions") == "rotary"
+    assert bool(at["rotary.turns"]) == turning
+    if turning:
+        cosines = np.frombuffer(image.bytes, "<f4")[at["rotary.turns"] // 4 :][16 : 16 + 4]
+        assert np.array_equal(cosines, np.cos(10000.0 ** (-np.arange(0, 8, 2) / 8)).astype(np.float32)), "of position 1"
 
 
 def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compiler: None) -> None:
@@ -139,8 +146,8 @@ def test_what_a_page_cannot_hold_is_refused_in_a_line(make_model: MakeModel, tmp
     out = tmp_path / "page.html"
     (tmp_path / "marian").mkdir()
     write_tiny(tmp_path / "marian", "marian")
-    with pytest.raises(UserError, match=r"compiled library lacks a part of it \(fewer heads"):
-        export_model(make_model(n_kv_heads=1), "web", out)
+    with pytest.raises(UserError, match=r"compiled library lacks a part of it \(.*RelativeBias"):
+        export_model(make_model(positions="relative"), "web", out)
     with pytest.raises(UserError, match="does not know its tokenizer"):
         export_model(tmp_path / "marian", "web", out)
     with pytest.raises(UserError, match="--int8 and --text are for other formats"):

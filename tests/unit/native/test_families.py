@@ -53,6 +53,11 @@ STACKS: dict[str, dict[str, Any]] = {
         "gated": True,
     },
     "M2M-100 of width 10": {"d_model": 10, "norm_position": "pre", "position_offset": 2, "count_from": 1},
+    "rotary positions": {"positions": "none", "rotary": RotaryConfig(8)},
+    "rotary positions in a part of a head": {"positions": "none", "d_head": 20, "rotary": RotaryConfig(6, 50.0)},
+    "slower rotary positions": {"rotary": RotaryConfig(12, scaling="linear", factor=3.0), "d_head": 12},
+    "one head of keys and values": {"n_kv_heads": 1, "d_head": 5},
+    "grouped heads, turned": {"n_heads": 4, "n_kv_heads": 2, "positions": "none", "rotary": RotaryConfig(8)},
     "other scores": {"score_scale": 1.0, "attention_bias": "qv", "d_head": 12},
 }
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -63,11 +68,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 ALIEN: dict[str, tuple[dict[str, Any], str]] = {
     "relative positions": ({"relative_buckets": 8}, "RelativeBias"),
-    "rotary positions": ({"rotary": RotaryConfig(8)}, "Rotary"),
     "a window": ({"windows": (3, 3)}, "window"),
     "a cap": ({"score_cap": 5.0}, "cap"),
     "normalised heads": ({"normalise_heads": True}, "q_norm"),
-    "grouped heads": ({"n_kv_heads": 1}, "fewer heads"),
     "a sandwich": ({"norm_position": "sandwich"}, "SandwichSublayer"),
     "narrow embeddings": ({"d_embedding": 8}, "project"),
     "segments": ({"n_types": 2}, "TypedEmbeddings"),

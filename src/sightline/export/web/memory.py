@@ -34,6 +34,7 @@ class Image:
         self._layers = {"encoder": structure.n_encoder_layers, "decoder": structure.n_decoder_layers}
         self._floats = {"weight": width, "bias": width}
         self._floats |= {"rows": network.vocabulary["src"] * width, "positions": positions * width}
+        self._floats["turns"] = positions * 2 * structure.rotary.half
         self.model = self._write(self._words(structure))
 
     def _words(self, record: Structure) -> list[tuple[bytes, bool]]:
