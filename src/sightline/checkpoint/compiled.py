@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from sightline.config import ModelConfig, heads_of_layers
 from sightline.native.library import instructions, library
 from sightline.native.network import CompiledNetwork, Shape
-from sightline.native.positions import sinusoids
+from sightline.native.positions import rates_of_pairs, sinusoids
 from sightline.network.names import Renamed, todays_names
 
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
@@ -40,7 +41,7 @@ def is_for_library(c: ModelConfig) -> bool:
 def is_papers(c: ModelConfig) -> bool:
     """Whether nothing is set but what this module reads; other parts go to the library by way of torch's modules."""
     others = (f for f in fields(c) if f.name not in READ)
-    return c.positions in ("sinusoidal", "learned") and all(getattr(c, f.name) == f.default for f in others)
+    return c.positions in ("sinusoidal", "learned", "rotary") and all(getattr(c, f.name) == f.default for f in others)
 
 
 def fits(c: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
@@ -60,10 +61,12 @@ def compiled(c: ModelConfig, weights: Weights, compute: str) -> CompiledNetwork:
     def positions(length: int) -> tuple[Any, Any]:
         if c.positions == "learned":
             return parameters[f"src_{LEARNED}"], parameters[f"tgt_{LEARNED}"]
-        table = sinusoids(0, length, c.d_model)
+        table = np.zeros((length, c.d_model), np.float32) if rates else sinusoids(0, length, c.d_model)
         return table, table
 
-    return CompiledNetwork(parameters, Shape(*heads, norm_first=c.norm_position == "pre"), positions, compute == "int8")
+    rates = rates_of_pairs(c.d_k or c.d_model // c.n_heads).tolist() if c.positions == "rotary" else []
+    shape = Shape(*heads, norm_first=c.norm_position == "pre", rotary=tuple(rates))
+    return CompiledNetwork(parameters, shape, positions, compute == "int8")
 
 
 def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -16,6 +16,11 @@ def sinusoids(start: int, length: int, d_model: int) -> NDArray[np.float32]:
     return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, -1).astype(np.float32)
 
 
+def rates_of_pairs(width: int, base: float = 10000.0) -> NDArray[np.float32]:
+    """base^(-2i/width): by how much a position turns each of the width / 2 pairs of a head, radians."""
+    return (base ** (-np.arange(0, width, 2, dtype=np.float64) / width)).astype(np.float32)
+
+
 def turns(rates: Sequence[float], length: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Cosines and sines (length, pairs) of the angles by which positions turn pairs (arXiv:2104.09864), in radians."""
     angle = np.arange(length, dtype=np.float32)[:, None] * np.array(

@@ -7,12 +7,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sightline.native.positions import rates_of_pairs
 from sightline.network.axes import RotaryConfig
 
 
 def rotary_rates(width: int, base: float) -> Float[Tensor, " pairs"]:
     """base^(-2i/width): by how much a position turns each of the width / 2 pairs, radians."""
-    return 1.0 / (base ** (torch.arange(0, width, 2, dtype=torch.int64).float() / width))
+    return torch.from_numpy(rates_of_pairs(width, base))
 
 
 def slowed_rates(rates: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pairs"]:

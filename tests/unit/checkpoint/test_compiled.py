@@ -43,6 +43,8 @@ CONFIGS = [
     SMALL,
     replace(SMALL, norm_position="pre", tied_embeddings="target", positions="learned"),
     replace(SMALL, tied_embeddings="none", d_k=3, d_v=5),
+    replace(SMALL, positions="rotary", norm_position="pre"),
+    replace(SMALL, positions="rotary", d_k=6, encoder_heads=(2, 1)),
     replace(SMALL, encoder_heads=(2, 1), decoder_heads=(1, 2), cross_heads=(1, 1), n_heads=4),
 ]
 SEARCHES: list[dict[str, Any]] = [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}, {"shortlist": True}]
