@@ -26,4 +26,5 @@ def turns(rates: Sequence[float], length: int) -> tuple[NDArray[np.float32], NDA
     angle = np.arange(length, dtype=np.float32)[:, None] * np.array(
         rates, np.float32
     )  # rounded as `network.rotary` does
-    return tuple(table(angle.astype(np.float64)).astype(np.float32) for table in (np.cos, np.sin))
+    exact = angle.astype(np.float64)
+    return np.cos(exact).astype(np.float32), np.sin(exact).astype(np.float32)
