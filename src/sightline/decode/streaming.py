@@ -78,7 +78,7 @@ def stream_tokens(
 ) -> Iterator[int]:
     """The tokens of greedy search for one source, one by one, without the end mark; arguments as `decode_tokens`."""
     if not isinstance(model, OwnSearch):
-        from sightline.decode.steps import greedy_by_steps  # brings torch
+        from sightline.decode.watching import greedy_by_steps  # brings torch
 
         return greedy_by_steps(model, source, config, special, prefix, max_len, shortlist)
     search = begin(model, source, prefix, config, special, max_len, shortlist)

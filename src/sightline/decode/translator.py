@@ -192,7 +192,7 @@ class Translator:
         asked = source, prefix, config, self.special, self.max_len, self.offered(config)
         if isinstance(form, OwnSearch):
             return watch(begin(form, *asked), look)
-        from sightline.decode.steps import watched_by_steps
+        from sightline.decode.watching import watched_by_steps
 
         return watched_by_steps(form, *asked, look)
 

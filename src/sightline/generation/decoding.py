@@ -19,7 +19,7 @@ from sightline.decode.engine import not_finite, random_stream
 from sightline.decode.ranking import highest
 from sightline.decode.sampling import draw, sample, stream_uniforms
 from sightline.decode.search import Step, beam_search
-from sightline.decode.steps import written_by_steps
+from sightline.decode.watching import written_by_steps
 from sightline.generation.settings import GenerationSettings
 
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.contract import Hypothesis, Look, OwnSearch, SearchInSteps, SearchOptions, Stop
 from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads, watch, written_in
-from sightline.decode.steps import Start, step_of, watched
+from sightline.decode.steps import Start, step_of
+from sightline.decode.watching import watched
 from sightline.errors import UserError
 from sightline.generation.decoding import (
     after_prompts,

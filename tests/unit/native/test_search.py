@@ -16,7 +16,8 @@ from sightline.decode import engine
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import SearchOptions, SpecialIds
 from sightline.decode.engine import decode_tokens, search_options
-from sightline.decode.steps import start_decoding, watched
+from sightline.decode.steps import start_decoding
+from sightline.decode.watching import watched
 from sightline.errors import UserError
 from sightline.native.library import Ids, Options, library
 from sightline.native.network import CompiledEnsemble, CompiledNetwork
