@@ -74,7 +74,7 @@ def training_figure(path: Path, measured: Sequence[Any]) -> Path:
     for m in measured:
         shares = {name: m.share(name) for name in m.seconds}
         panels[m.size] = {name: (100 * s.low, 100 * s.median, 100 * s.high) for name, s in shares.items()}
-    return bars(path, panels, "% of matrix-product rate", limit=100)
+    return bars(path, panels, "% of the float32 matrix-product rate")
 
 
 def _pyplot() -> Any:

@@ -5,7 +5,9 @@
 
 Each contender is a process of its own and works on the same batch in its turn. Every peer is there twice: as shipped,
 and (+alloc) with the allocator setting that our training applies to itself. The share is useful operations (formula
-in `work.py`; padding not counted) per second over the rate of a 2048^3 float32 product measured in the same turn.
+in `work.py`; padding not counted) per second over the rate of a 2048^3 float32 product measured in the same turn; with
+products in bfloat16 it may exceed 1. "ours" has the precision that `train.precision = "auto"` has here, "transformers
+bf16" is transformers under torch's autocast.
 Writes `results/training_*`.
 """
 
@@ -48,16 +50,21 @@ class Measured:
 
     def best_peer(self, with_alloc: bool) -> str:
         """The fastest peer as shipped, or the fastest with our allocator setting."""
-        names = [n for n in self.seconds if n != OURS and n.endswith(ALLOC) == with_alloc]
+        names = [n for n in self.seconds if not is_ours(n) and n.endswith(ALLOC) == with_alloc]
         return fastest(self.seconds, names)
+
+
+def is_ours(name: str) -> bool:
+    """Whether it is our step, whatever its precision."""
+    return name.startswith(OURS)
 
 
 def measure(size: str, names: list[str], turns: int, threads: int) -> Measured:
     """Let the contenders take turns on `turns` batches."""
     settings: dict[str, tuple[str, bool]] = {}
     for name in names:
-        settings[name] = (name, name == OURS)
-        if name != OURS:
+        settings[name] = (name, is_ours(name))
+        if not is_ours(name):
             settings[name + ALLOC] = (name, True)
     count = turns + WARM_UP
     workers = {

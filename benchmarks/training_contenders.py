@@ -24,6 +24,7 @@ from sightline.config import TrainConfig
 from sightline.data.batch import Batch
 from sightline.families.sightline import build_model
 from sightline.training.optimizer import gradient_norm, make_optimizer
+from sightline.training.packed import pays_in_bfloat16
 from sightline.training.step import batch_loss, real_states
 
 Step = Callable[[Batch], float]
@@ -39,16 +40,21 @@ def contender(name: str, size_name: str, batches: int) -> Callable[[int], float]
     return lambda turn: step(made[turn % len(made)])
 
 
-def ours(size: Size) -> Step:
-    """What `training/trainer.py` does for one update, with its functions, the check of the gradients included."""
+def ours(size: Size, half: bool | None = None) -> Step:
+    """What `training/trainer.py` does for one update, with its functions, the check of the gradients included.
+
+    `half`: whether products are in bfloat16; None: where `train.precision = "auto"` has them so.
+    """
     train = TrainConfig(label_smoothing=SMOOTHING)
+    half = pays_in_bfloat16(size.d_model) if half is None else half
     model = build_model(size.config()).train()
     weight, states = model.get_parameter("output.weight"), partial(real_states, model)
     optimizer = make_optimizer(model, train)
 
     def step(batch: Batch) -> float:
         model.zero_grad(set_to_none=True)
-        loss = batch_loss(states, weight, batch, PAD, train.label_smoothing, train.r_drop)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = batch_loss(states, weight, batch, PAD, train.label_smoothing, train.r_drop)
         (loss.objective / batch.n_target_tokens).backward()
         value = loss.objective.item() / batch.n_target_tokens
         assert math.isfinite(value) and gradient_norm(model).isfinite()
@@ -83,16 +89,17 @@ def total_step(model: nn.Module, total: Callable[[Batch], Tensor]) -> Step:
     return step
 
 
-def marian(size: Size) -> Step:
-    """transformers' MarianMTModel, torch's fused attention."""
+def marian(size: Size, half: bool = False) -> Step:
+    """transformers' MarianMTModel, torch's fused attention; `half`: under torch's autocast to bfloat16."""
     from transformers import MarianMTModel
 
     model = MarianMTModel(marian_config(size))
 
     def logits(batch: Batch) -> Tensor:
-        return model(
-            input_ids=batch.src, attention_mask=batch.src_mask, decoder_input_ids=batch.tgt_in, use_cache=False
-        ).logits
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            return model(
+                input_ids=batch.src, attention_mask=batch.src_mask, decoder_input_ids=batch.tgt_in, use_cache=False
+            ).logits
 
     return peer_step(model, logits)
 
@@ -262,7 +269,9 @@ def sinusoids(d_model: int, length: int = MAX_LENGTH) -> Tensor:
 
 CONTENDERS: dict[str, Callable[[Size], Step]] = {
     "ours": ours,
+    "ours float32": partial(ours, half=False),
     "transformers": marian,
+    "transformers bf16": partial(marian, half=True),
     "torch.nn": torch_transformer,
     "x-transformers": x_transformers,
     "joeynmt": joeynmt,

@@ -175,7 +175,7 @@ class TrainConfig:
     alignment_layer: int = setting(0, "whose first head learns them, from 1; 0 = the last but one", only_for=ALIGNING)
     ema: float = setting(0.0, "decay of an exponential moving average of the parameters; 0 = off", RATE)
     average: int = setting(5, "checkpoints averaged into the final model (6.1); 1 = the last alone", POSITIVE)
-    precision: str = choice(("auto", "float32", "bf16"), "auto: bf16 autocast on CUDA, float32 elsewhere")
+    precision: str = choice(("auto", "float32", "bf16"), "auto: bf16 on CUDA and where a CPU is faster by it")
     compile: bool = setting(False, "torch.compile the model")
     recompute: bool = setting(False, "keep no activations in layers: less memory, a third more time", only_for=PARALLEL)
     threads: int = setting(0, "CPU threads; 0 = all. Part of the result on CPU: sums are split by it")

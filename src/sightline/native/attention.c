@@ -136,10 +136,58 @@ static void scale_row(float *x, int n, float factor) {
 typedef struct Pass {
     const Packing *packing;
     const Inputs *in, *gradients;
-    const float *out_gradient;
-    float *weights, *out;
+    const void *out_gradient;
+    float *weights;
+    void *out;
     int failed;
 } Pass;
+
+/* What one head has of one sentence: rows of `width` numbers, `stride` apart. */
+typedef struct Head {
+    void *x;
+    int64_t first, stride; /* where in x it begins */
+    int rows, width;
+} Head;
+
+typedef struct Floats {
+    float *x;
+    int64_t stride;
+} Floats;
+
+/* The numbers where they are, or widened in `room`. */
+static Floats floats(const Packing *p, Head head, float *room) {
+    if (!p->half) return (Floats){(float *)head.x + head.first, head.stride};
+    for (int r = 0; r < head.rows; r++)
+        convert((uint16_t *)head.x + head.first + r * head.stride, 1, head.width, room + r * head.width, 0);
+    return (Floats){room, head.width};
+}
+
+/* Where to put them: there, or in `room`, from where `put` takes them. */
+static Floats place(const Packing *p, Head head, float *room) {
+    return p->half ? (Floats){room, head.width} : (Floats){(float *)head.x + head.first, head.stride};
+}
+
+static void put(const Packing *p, Head head, const float *room) {
+    for (int r = 0; p->half && r < head.rows; r++)
+        convert(room + r * head.width, 0, head.width, (uint16_t *)head.x + head.first + r * head.stride, 1);
+}
+
+static Head queries_of(const Packing *p, const Inputs *in, int head, int64_t first, int rows) {
+    return (Head){in->q, first * in->q_stride + head * p->d_k, in->q_stride, rows, p->d_k};
+}
+
+static Head keys_of(const Packing *p, const Inputs *in, int head, int64_t first, int rows) {
+    return (Head){in->k, first * in->k_stride + head * p->d_k, in->k_stride, rows, p->d_k};
+}
+
+static Head values_of(const Packing *p, const Inputs *in, int head, int64_t first, int rows) {
+    return (Head){in->v, first * in->v_stride + head * p->d_v, in->v_stride, rows, p->d_v};
+}
+
+/* Numbers that `room` is for. */
+static size_t room_for(const Packing *p, int widest) {
+    return p->half ? (size_t)widest * MAX(p->d_k, p->d_v) : 0;
+}
 
 /* Where the weights of a sentence begin. */
 static float *weights_of(const Pass *pass, int64_t sentence) {
@@ -155,31 +203,36 @@ static void attend_sentences(void *data, int64_t begin, int64_t end) {
     const Packing *p = pass->packing;
     const Inputs *in = pass->in;
     const int widest = rounded(longest(p)), out_width = p->heads * p->d_v;
-    float *weights = weights_of(pass, begin), *keys = aligned_alloc(64, (4 * (size_t)p->d_k * widest + 127) / 64 * 64);
+    const size_t room = room_for(p, widest), side = (size_t)p->d_k * widest;
+    float *weights = weights_of(pass, begin), *keys = aligned_alloc(64, (4 * (side + 2 * room) + 127) / 64 * 64);
     if (!keys) {
         pass->failed = -1;
         return;
     }
+    float *first = keys + side, *second = first + room;
     const float scale = 1 / sqrtf(p->d_k);
     for (int64_t s = begin; s < end; s++) {
         const int64_t q0 = p->queries[s], k0 = p->keys[s];
         const int rows = p->queries[s + 1] - q0, length = p->keys[s + 1] - k0, width = rounded(length);
         for (int h = 0; h < p->heads; h++, weights += (int64_t)rows * width) {
-            const float *q = in->q + q0 * in->q_stride + h * p->d_k, *v = in->v + k0 * in->v_stride + h * p->d_v;
-            float *out = pass->out + q0 * out_width + h * p->d_v;
-            transpose(in->k + k0 * in->k_stride + h * p->d_k, in->k_stride, length, p->d_k, keys);
-            multiply(rows, q, in->q_stride, keys, width, p->d_k, weights, width, width);
+            const Head of_out = {pass->out, q0 * out_width + h * p->d_v, out_width, rows, p->d_v};
+            const Floats k = floats(p, keys_of(p, in, h, k0, length), first);
+            const Floats q = floats(p, queries_of(p, in, h, q0, rows), second);
+            transpose(k.x, k.stride, length, p->d_k, keys);
+            multiply(rows, q.x, q.stride, keys, width, p->d_k, weights, width, width);
             for (int r = 0; r < rows; r++) {
                 scale_row(weights + (int64_t)r * width, width, scale);
                 softmax(weights + (int64_t)r * width, p->causal ? r + 1 : length, width);
             }
-            multiply(rows, weights, width, v, in->v_stride, length, out, out_width, p->d_v);
+            const Floats v = floats(p, values_of(p, in, h, k0, length), first), out = place(p, of_out, second);
+            multiply(rows, weights, width, v.x, v.stride, length, out.x, out.stride, p->d_v);
+            put(p, of_out, out.x);
         }
     }
     free(keys);
 }
 
-int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, float *out, int threads) {
+int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, void *out, int threads) {
     Pass pass = {packing, inputs, NULL, NULL, weights, out, 0};
     share(packing->sentences, threads, attend_sentences, &pass);
     return pass.failed;
@@ -203,42 +256,47 @@ static void scores_gradient(const float *weights, float *gradient, int width, fl
 static void attend_sentences_backward(void *data, int64_t begin, int64_t end) {
     Pass *pass = data;
     const Packing *p = pass->packing;
-    const Inputs *in = pass->in;
+    const Inputs *in = pass->in, *to = pass->gradients;
     const int widest = rounded(longest(p)), out_width = p->heads * p->d_v;
     const float scale = 1 / sqrtf(p->d_k), *weights = weights_of(pass, begin);
-    const int64_t square = (int64_t)widest * widest;
-    float *values = aligned_alloc(64, (4 * (size_t)(p->d_v * widest + 2 * square) + 127) / 64 * 64);
+    const size_t square = (size_t)widest * widest, side = (size_t)p->d_v * widest, room = room_for(p, widest);
+    float *values = aligned_alloc(64, (4 * (side + 2 * square + 3 * room) + 127) / 64 * 64);
     if (!values) {
         pass->failed = -1;
         return;
     }
-    float *s = values + p->d_v * widest, *turned = s + square;
+    float *s = values + side, *turned = s + square, *first = turned + square, *second = first + room, *third = second + room;
     for (int64_t i = begin; i < end; i++) {
         const int64_t q0 = p->queries[i], k0 = p->keys[i];
         const int rows = p->queries[i + 1] - q0, length = p->keys[i + 1] - k0, width = rounded(length);
-        const int side = rounded(rows);
+        const int height = rounded(rows);
         for (int h = 0; h < p->heads; h++, weights += (int64_t)rows * width) {
-            const float *g = pass->out_gradient + q0 * out_width + h * p->d_v;
-            const float *q = in->q + q0 * in->q_stride + h * p->d_k, *k = in->k + k0 * in->k_stride + h * p->d_k;
-            float *gq = pass->gradients->q + q0 * pass->gradients->q_stride + h * p->d_k;
-            float *gk = pass->gradients->k + k0 * pass->gradients->k_stride + h * p->d_k;
-            float *gv = pass->gradients->v + k0 * pass->gradients->v_stride + h * p->d_v;
+            const Head of_g = {(void *)pass->out_gradient, q0 * out_width + h * p->d_v, out_width, rows, p->d_v};
+            const Head of_gq = queries_of(p, to, h, q0, rows), of_gk = keys_of(p, to, h, k0, length);
+            const Head of_gv = values_of(p, to, h, k0, length);
+            const Floats g = floats(p, of_g, first), gv = place(p, of_gv, second);
             transpose(weights, width, rows, width, turned);
-            multiply(length, turned, side, g, out_width, rows, gv, pass->gradients->v_stride, p->d_v);
-            transpose(in->v + k0 * in->v_stride + h * p->d_v, in->v_stride, length, p->d_v, values);
-            multiply(rows, g, out_width, values, width, p->d_v, s, width, width);
+            multiply(length, turned, height, g.x, g.stride, rows, gv.x, gv.stride, p->d_v);
+            put(p, of_gv, gv.x);
+            const Floats v = floats(p, values_of(p, in, h, k0, length), second);
+            transpose(v.x, v.stride, length, p->d_v, values);
+            multiply(rows, g.x, g.stride, values, width, p->d_v, s, width, width);
             for (int r = 0; r < rows; r++)
                 scores_gradient(weights + (int64_t)r * width, s + (int64_t)r * width, width, scale);
-            multiply(rows, s, width, k, in->k_stride, length, gq, pass->gradients->q_stride, p->d_k);
+            const Floats k = floats(p, keys_of(p, in, h, k0, length), second), gq = place(p, of_gq, third);
+            multiply(rows, s, width, k.x, k.stride, length, gq.x, gq.stride, p->d_k);
+            put(p, of_gq, gq.x);
             transpose(s, width, rows, width, turned);
-            multiply(length, turned, side, q, in->q_stride, rows, gk, pass->gradients->k_stride, p->d_k);
+            const Floats q = floats(p, queries_of(p, in, h, q0, rows), second), gk = place(p, of_gk, third);
+            multiply(length, turned, height, q.x, q.stride, rows, gk.x, gk.stride, p->d_k);
+            put(p, of_gk, gk.x);
         }
     }
     free(values);
 }
 
 int sightline_attend_backward(const Packing *packing, const Inputs *inputs, const float *weights,
-                              const float *out_gradient, const Inputs *gradients, int threads) {
+                              const void *out_gradient, const Inputs *gradients, int threads) {
     Pass pass = {packing, inputs, gradients, out_gradient, (float *)weights, NULL, 0};
     share(packing->sentences, threads, attend_sentences_backward, &pass);
     return pass.failed;

@@ -33,20 +33,21 @@ void attend(int queries, const float *q, int64_t q_stride, int d_k, const float 
 typedef struct Packing {
     const int32_t *queries, *keys;
     int sentences, causal, heads, d_k, d_v;
+    int half; /* inputs, outputs and their gradients are bfloat16; weights and what is computed never */
 } Packing;
 
 /* Where to find, or to put, queries, keys and values: (rows, heads * width), each with its own distance of rows. */
 typedef struct Inputs {
-    float *q, *k, *v;
+    void *q, *k, *v;
     int64_t q_stride, k_stride, v_stride;
 } Inputs;
 
 /* Attention of all heads to (rows, heads * d_v). Keeps the weights, (queries, rounded keys) of each sentence and head
    one after the other. 0, or -1 without memory. */
-EXPORT int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, float *out, int threads);
+EXPORT int sightline_attend(const Packing *packing, const Inputs *inputs, float *weights, void *out, int threads);
 
 /* The gradients of the inputs from that of `out`. */
 EXPORT int sightline_attend_backward(const Packing *packing, const Inputs *inputs, const float *weights,
-                                     const float *out_gradient, const Inputs *gradients, int threads);
+                                     const void *out_gradient, const Inputs *gradients, int threads);
 
 #endif

@@ -186,6 +186,7 @@ class PackedShape(Structure):
         ("heads", c_int),
         ("d_k", c_int),
         ("d_v", c_int),
+        ("half", c_int),
     )
 
 
@@ -237,6 +238,16 @@ def instructions() -> str:
     return wanted or next((name for name in usable if name != ANYWHERE), "")
 
 
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether the processor has instructions for products in bfloat16, and the build in use is one for AVX-512.
+
+    Every processor with AMX has those of AVX-512, too.
+    """
+    asked = opened(ANYWHERE)
+    return instructions() == "avx512" and asked is not None and bool(asked.sightline_multiplies_bfloat16())
+
+
 def usable_builds() -> list[str]:
     """The builds that are there and that this processor can run, best first."""
     asked = opened(ANYWHERE)
@@ -280,8 +291,8 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("search_step", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
         ("search_end", None, (c_void_p,)),
         ("team", None, (c_void_p,)),
-        ("drop", None, (c_void_p, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p, c_int)),
-        ("softmax", None, (c_void_p, c_int64, c_int64, c_void_p, c_int)),
+        ("drop", None, (c_void_p, c_int, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p, c_int, c_int)),
+        ("softmax", c_int, (c_void_p, c_int, c_int64, c_int64, c_void_p, c_int)),
         ("attend", c_int, (*(c_void_p,) * 4, c_int)),
         ("attend_backward", c_int, (*(c_void_p,) * 5, c_int)),
     ):

@@ -11,7 +11,7 @@
 
 enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28 };                                           /* leaf 1, ecx */
 enum { AVX2 = 1 << 5, AVX512 = 1 << 16 | 1 << 17 | 1 << 30, AVX512VL = 1u << 31, VNNI = 1 << 11 }; /* leaf 7, ebx; ecx */
-enum { AVXVNNI = 1 << 4 };                                                                          /* leaf 7.1, eax */
+enum { AVXVNNI = 1 << 4, AVX512BF16 = 1 << 5 };                                                     /* leaf 7.1, eax */
 enum { YMM = 0x06, ZMM = 0xe6 };                                                                     /* of XCR0 */
 
 /* Which registers the system saves. */
@@ -31,6 +31,12 @@ static int runs(const char *build) {
     if (!strcmp(build, "avx512")) return (saved & ZMM) == ZMM && (b & wide) == wide && (c & VNNI);
     return !strcmp(build, "avxvnni") && a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVXVNNI);
 }
+
+static int multiplies_bfloat16(void) {
+    unsigned a, b, c, d;
+    if (!runs("avx512") || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || a < 1) return 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX512BF16);
+}
 #elif defined(__aarch64__)
 #ifdef __linux__
 #include <sys/auxv.h>
@@ -40,7 +46,11 @@ static int multiplies(void) { return 1; } /* every Mac's */
 #endif
 
 static int runs(const char *build) { return !strcmp(build, "neon") || (!strcmp(build, "dotprod") && multiplies()); }
+static int multiplies_bfloat16(void) { return 0; } /* some do, and nobody has measured a training step there */
 #endif
 
 /* Whether this processor has the instructions of a build (BUILDS in build.py), and a system that keeps their registers. */
 EXPORT int sightline_runs_here(const char *build) { return !strcmp(build, "scalar") || runs(build); }
+
+/* Whether it has instructions for products in bfloat16 that make a training step faster. */
+EXPORT int sightline_multiplies_bfloat16(void) { return multiplies_bfloat16(); }

@@ -39,6 +39,46 @@ typedef uint32_t u8 __attribute__((vector_size(32)));
 #include "simd_scalar.h"
 #endif
 
+/* --- bfloat16: the upper half of a float32 --- */
+
+typedef uint16_t h8 __attribute__((vector_size(16)));
+
+/* Eight numbers from the i-th on, which are bfloat16 if `half`, else float32. */
+INLINE f8 read8(const void *x, int64_t i, int half) {
+    if (!half) return load8((const float *)x + i);
+    h8 upper;
+    memcpy(&upper, (const uint16_t *)x + i, 16);
+    const u8 bits = __builtin_convertvector(upper, u8) << 16;
+    f8 y;
+    memcpy(&y, &bits, 32);
+    return y;
+}
+
+/* Rounded to even, as torch does it, by whole numbers: the same bits everywhere. What is no number stays so. */
+INLINE void write8(void *to, int64_t i, f8 x, int half) {
+    if (!half) {
+        store8((float *)to + i, x);
+        return;
+    }
+    u8 bits;
+    memcpy(&bits, &x, 32);
+    const u8 none = (u8)((bits & 0x7fffffff) > 0x7f800000), nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const h8 upper = __builtin_convertvector((none & 0x7fc0) | (~none & nearest), h8);
+    memcpy((uint16_t *)to + i, &upper, 16);
+}
+
+/* `n` numbers, any many, from and to those of either kind. */
+static inline void convert(const void *x, int half, int64_t n, void *to, int to_half) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) write8(to, i, read8(x, i, half), to_half);
+    if (i == n) return;
+    const size_t rest = (size_t)(n - i), size = half ? 2 : 4, to_size = to_half ? 2 : 4;
+    float last[8] = {0}, result[8];
+    memcpy(last, (const char *)x + i * (int64_t)size, rest * size);
+    write8(result, 0, read8(last, 0, half), to_half);
+    memcpy((char *)to + i * (int64_t)to_size, result, rest * to_size);
+}
+
 /* ln x by its series in double precision: systems' own differ in the last bit. */
 static inline float logarithm(float x) {
     if (!(x > 0) || isinf(x)) return x == 0 ? -INFINITY : x > 0 ? x : NAN;

@@ -46,9 +46,10 @@ class _CheapDropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, p: float) -> Tensor:
         dropped = min(max(round(p * _LEVELS), 1), _LEVELS - 1)
         ctx.dropped, ctx.scale = dropped, _LEVELS / (_LEVELS - dropped)
-        if training_library() and _in_order(x) and (residual is None or _in_order(residual)):
+        if training_library() and _in_order(x) and (residual is None or _in_order(residual, torch.float32)):
             ctx.seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
-            return _drop(x, residual, ctx.seed, dropped, ctx.scale)
+            ctx.dtype = x.dtype
+            return _drop(x, residual, ctx.seed, dropped, ctx.scale, x.dtype if residual is None else torch.float32)
         ctx.seed = None
         mask = _random_mask(x, dropped)
         ctx.save_for_backward(mask)
@@ -63,19 +64,21 @@ class _CheapDropout(torch.autograd.Function):
             (mask,) = ctx.saved_tensors
             kept = mask.to(grad.dtype).mul_(grad).mul_(ctx.scale)
         else:
-            kept = _drop(grad.contiguous(), None, ctx.seed, ctx.dropped, ctx.scale)
+            kept = _drop(grad.contiguous(), None, ctx.seed, ctx.dropped, ctx.scale, ctx.dtype)
         return kept, grad if ctx.needs_input_grad[1] else None, None
 
 
-def _in_order(x: Tensor) -> bool:
-    return x.dtype == torch.float32 and x.is_contiguous()
+def _in_order(x: Tensor, *dtypes: torch.dtype) -> bool:
+    return x.dtype in (dtypes or (torch.float32, torch.bfloat16)) and x.is_contiguous()
 
 
-def _drop(x: Tensor, residual: Tensor | None, seed: int, dropped: int, scale: float) -> Tensor:
+def _drop(x: Tensor, residual: Tensor | None, seed: int, dropped: int, scale: float, dtype: torch.dtype) -> Tensor:
+    """By the library, to numbers of that `dtype`."""
     assert residual is None or residual.shape == x.shape
-    out = torch.empty_like(x)
+    out = torch.empty_like(x, dtype=dtype)
     at, threads = None if residual is None else residual.data_ptr(), torch.get_num_threads()
-    training_library().sightline_drop(x.data_ptr(), at, seed, dropped, scale, x.numel(), out.data_ptr(), threads)  # pyright: ignore
+    given, taken = ((y.data_ptr(), y.dtype == torch.bfloat16) for y in (x, out))
+    training_library().sightline_drop(*given, at, seed, dropped, scale, x.numel(), *taken, threads)  # pyright: ignore
     return out
 
 

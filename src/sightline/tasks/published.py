@@ -26,7 +26,7 @@ from sightline.generation.models import RewritingModel, rewriting, with_verbs
 from sightline.network.more_dropout import without
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.trainable import more_dropout, trainable
-from sightline.tasks.translation import TranslationJob, batching, prepare_both, read_files
+from sightline.tasks.translation import TranslationJob, decided, prepare_both, read_files
 
 CHUNK = 50  # texts translated between two looks at the clock
 
@@ -69,7 +69,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     _, train, valid, held = read_files(request)
     tokenizer = model._translator.tokenizer
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
-    config = replace(config, train=replace(config.train, batching=batching(request, config, folder)))
+    config = replace(config, train=decided(request, config, folder))
     search = f"beam {model.generation.beam_size}, length penalty {model.generation.length_penalty}"
     about = {
         "corpus": {**corpus, **held},

@@ -77,7 +77,8 @@ def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
         start = replace(start, model=replace(start.model, task="translate"))
     given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER}
     base = RunConfig(model=start.model, data=replace(RunConfig().data, **given))
-    own = replace(start, train=replace(start.train, batching="auto"))  # it was decided for the machine of that time
+    auto = replace(start.train, batching="auto", precision="auto")  # they were decided for the machine of that time
+    own = replace(start, train=auto)
     config = load_recipe(request.recipe, base) if request.recipe else own
     for key, wanted, there in _differences(config, start):
         if key.startswith("model."):

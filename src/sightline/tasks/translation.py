@@ -13,7 +13,7 @@ from torch import nn
 from sightline.architectures import build_network
 from sightline.checkpoint.folder import Folder, read_folder
 from sightline.checkpoint.trained import CONFIG, read_run
-from sightline.config import WITH_DECODER, RunConfig, longest_sequence
+from sightline.config import WITH_DECODER, RunConfig, TrainConfig, longest_sequence
 from sightline.data.batch import Batch
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair
@@ -39,7 +39,7 @@ from sightline.tasks.job import (
     say,
 )
 from sightline.tasks.validation import shown, validation_bleu
-from sightline.training.packed import packs
+from sightline.training.packed import packs, pays_in_bfloat16
 from sightline.training.step import Objective, translation_objective, validation_loss
 from sightline.training.trainer import Stream
 
@@ -204,22 +204,34 @@ def prepare_both(
 def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer: Tokenizer) -> RunConfig:
     """The configuration with what the data and the machine decide."""
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
-    train = replace(config.train, batching=batching(request, config, folder))
-    return replace(config, model=model, train=train)
+    return replace(config, model=model, train=decided(request, config, folder))
 
 
-def batching(request: TrainRequest, config: RunConfig, folder: Path) -> str:
-    """`train.batching` with "auto" decided: as the run began, at random where nothing is computed for padding."""
-    if config.train.batching != "auto":
-        return config.train.batching
+def decided(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConfig:
+    """[train] with what is "auto" decided: as the run began; else by what is fast here.
+
+    Where nothing is computed for padding, batches are drawn at random, and precision is bf16 if that pays; on a CPU it
+    is float32 otherwise. On a GPU it stays "auto".
+    """
+    train, on_cpu = config.train, device_name(request.device) == "cpu"
+    packed, pays = on_cpu and _is_packed(config), pays_in_bfloat16(config.model.d_model)
+    chosen = {"batching": "random" if packed else "bucketed"}
+    chosen["precision"] = "bf16" if packed and pays else "float32" if on_cpu else "auto"
     if request.resume and (folder / CONFIG).is_file():
-        return read_run(folder)[0].train.batching
+        chosen = {name: getattr(read_run(folder)[0].train, name) for name in chosen}
+    train = replace(train, **{name: value for name, value in chosen.items() if getattr(train, name) == "auto"})
+    if on_cpu and train.precision == "bf16" and not pays:
+        say(request, "train.precision = bf16 is not known to be faster than float32 with this model and processor")
+    return train
+
+
+def _is_packed(config: RunConfig) -> bool:
+    """Whether a training on a CPU computes nothing for padding."""
     model, train = config.model, config.train
-    plain = train.precision != "bf16" and not train.compile and not train.alignment_weight
+    plain = model.architecture == "transformer" and not (train.compile or train.alignment_weight)
+    plain = plain and not (model.n_kv_heads or model.positions == "relative")
     widths = (width or model.d_model // model.n_heads for width in (model.d_k, model.d_v))
-    plain = plain and model.architecture == "transformer" and not (model.n_kv_heads or model.positions == "relative")
-    packed = plain and device_name(request.device) == "cpu"
-    return "random" if packed and packs(tuple(widths), config.data.max_length) else "bucketed"
+    return plain and packs(tuple(widths), config.data.max_length)
 
 
 def _links(

@@ -46,32 +46,39 @@ def sequence_loss(
     One pass: sum over rows of -sum_v q_v log p_v with q = (1 - epsilon) onehot + epsilon / vocab.
     Two passes (the same rows under two dropout masks): the mean of both plus r_drop / 4 times the symmetric
     divergence KL(p1 || p2) + KL(p2 || p1), which is half of R-Drop's objective, as a mean should be.
+
+    Under autocast products are in its numbers; sums stay in those of `hidden` and `weight`.
     """
-    objective, nll = _ProjectedLoss.apply(hidden, weight, bias, targets, label_smoothing, r_drop)
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    with torch.autocast(device, enabled=False):
+        objective, nll = _ProjectedLoss.apply(hidden, weight, bias, targets, (label_smoothing, r_drop, dtype))
     return Loss(objective, {"nll": nll})
 
 
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, alpha: float
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, how: tuple[Any, ...]
     ) -> tuple[Tensor, Tensor]:
+        smoothing, alpha, dtype = how
         need_grad = any(ctx.needs_input_grad)
         grad_hidden = torch.empty_like(hidden) if need_grad else None
         grad_weight = torch.zeros_like(weight) if need_grad else None
         weight_sum, bias_sum = weight.sum(0), 0.0 if bias is None else bias.sum()
+        factors = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
         objective = hidden.new_zeros((), dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32)
         nll = objective.clone()
         for start in range(0, targets.numel(), CHUNK_ROWS):
             rows = slice(start, start + CHUNK_ROWS)
             y = targets[rows]
             p, log_p = [], []
-            for h in hidden[:, rows]:
-                logits = _logits(h, weight, bias)
-                logit_y = logits.gather(1, y[:, None]).squeeze(1)
+            for i, h in enumerate(factors[0][:, rows]):
+                logits = _wide(F.linear(h, *factors[1:]), keep=bool(alpha))
+                logit_y = logits.gather(1, y[:, None]).squeeze(1).to(objective.dtype)
                 probabilities, log_normalizer = _softmax(logits, keep=bool(alpha))
                 # log_normalizer - sum_v q_v z_v, and sum_v z_v = h . sum_v W_v + sum_v b_v
-                mean_logit = ((h @ weight_sum).to(objective.dtype) + bias_sum) / len(weight)
+                mean_logit = ((hidden[i, rows] @ weight_sum).to(objective.dtype) + bias_sum) / len(weight)
                 smoothed = log_normalizer - (1 - smoothing) * logit_y - smoothing * mean_logit
                 objective += smoothed.sum() / len(hidden)
                 nll += (log_normalizer - logit_y).sum() / len(hidden)
@@ -85,32 +92,38 @@ class _ProjectedLoss(torch.autograd.Function):
             if need_grad:
                 assert grad_hidden is not None and grad_weight is not None
                 for i, grad_logits in enumerate(grads):
-                    h = hidden[i, rows]
-                    _accumulate(grad_logits, h, weight, weight_sum, y, smoothing, grad_hidden[i, rows], grad_weight)
+                    h, weights, to = factors[0][i, rows], (weight, weight_sum), (grad_hidden[i, rows], grad_weight)
+                    _accumulate(grad_logits.to(dtype), h, factors[1], weights, y, smoothing, *to)
         ctx.passes = len(hidden)
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll)
         return objective, nll
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grads[0] / ctx.passes
         grads_given = grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale.to(grad_weight.dtype)
-        return *grads_given, None, None, None, None
+        return *grads_given, None, None, None
 
 
-def _logits(h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    logits = F.linear(h, weight, bias)
-    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+def _wide(logits: Tensor, keep: bool) -> Tensor:
+    """In float32 if they are in half precision, but for the library, which widens a row at a time."""
+    return logits.float() if logits.dtype.itemsize == 2 and not _by_library(logits, keep) else logits
+
+
+def _by_library(logits: Tensor, keep: bool) -> bool:
+    known = logits.device.type == "cpu" and logits.dtype in (torch.float32, torch.bfloat16) and logits.is_contiguous()
+    return known and not keep and training_library() is not None
 
 
 def _softmax(logits: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     """The probabilities, in the place of the logits unless those are to be kept, and each row's log normaliser."""
-    native = training_library()
-    if native and not keep and logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.is_contiguous():
-        normalizers = logits.new_empty(len(logits))
-        native.sightline_softmax(logits.data_ptr(), *logits.shape, normalizers.data_ptr(), torch.get_num_threads())
+    if _by_library(logits, keep):
+        normalizers, half = logits.new_empty(len(logits), dtype=torch.float32), logits.dtype == torch.bfloat16
+        shape, at, threads = logits.shape, normalizers.data_ptr(), torch.get_num_threads()
+        if training_library().sightline_softmax(logits.data_ptr(), half, *shape, at, threads):  # pyright: ignore
+            raise MemoryError("no memory for the softmax of the loss")
         return logits, normalizers
     largest = logits.amax(1)
     p = torch.softmax(logits, 1) if keep else torch.softmax(logits, 1, out=logits)
@@ -134,19 +147,17 @@ def _symmetric_divergence(p: list[Tensor], log_p: list[Tensor], alpha: float) ->
 
 
 def _accumulate(
-    p: Tensor, h: Tensor, weight: Tensor, weight_sum: Tensor, y: Tensor, smoothing: float, out: Tensor, grad_w: Tensor
+    p: Tensor, h: Tensor, factor: Tensor, weights: tuple[Tensor, Tensor], y: Tensor, smoothing: float, *to: Tensor
 ) -> None:
-    """Add the gradient of the rows `h` to `grad_w` and write that of `h` itself to `out`.
+    """Write the gradient of the rows `h` to the first of `to` and add that of the weight to the second.
 
     With q the smoothed target, grad h = (p - q) W and grad W = (p - q)^T h; q is never formed: it is one number for
-    all pieces plus one for the target.
+    all pieces plus one for the target. `factor` is W in the numbers of products, `weights` are W and its sum.
     """
-    p = p.to(h.dtype)
-    uniform = smoothing / len(weight)
-    grad_h = p @ weight.to(h.dtype)
-    grad_h -= (1 - smoothing) * weight[y]
-    grad_h -= uniform * weight_sum
-    out.copy_(grad_h)
+    (weight, weight_sum), (out, grad_w), uniform = weights, to, smoothing / len(factor)
+    out.copy_(p @ factor)
+    out -= (1 - smoothing) * weight[y]
+    out -= uniform * weight_sum
     if p.dtype == grad_w.dtype:
         grad_w.addmm_(p.T, h)
     else:

@@ -5,6 +5,9 @@ bringing heads into the shape that torch's attention takes. Packed, every produc
 attention reads queries, keys and values where the projections left them. For training on a CPU, with the compiled
 library (`sightline.native`). The modules are those of `sightline.network`, which know nothing of this: what they
 compute with padding is the oracle.
+
+Under torch's autocast products are in bfloat16, and what stands between two of them stays so; the residual stream,
+norms, all sums, parameters and their gradients are float32.
 """
 
 from ctypes import byref
@@ -17,13 +20,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.native.library import Inputs, PackedShape, training_library
+from sightline.native.library import Inputs, PackedShape, multiplies_bfloat16, training_library
 from sightline.native.network import LANES
 from sightline.network.attention import AsItIs, DotProduct, MultiHeadAttention, merge_heads, split_heads
 from sightline.network.embeddings import Embeddings
 from sightline.network.masks import Causal, Everywhere
 from sightline.network.transformer import Transformer
 
+NARROWEST = 128  # d_model from which bfloat16 was measured to pay (benchmarks/results/training-bf16_*)
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
 
 
@@ -121,8 +125,10 @@ def _self_attention(a: MultiHeadAttention, x: Float[Tensor, "1 rows d_model"], p
 def _turned(
     a: MultiHeadAttention, x: Float[Tensor, "rows width"], norm: nn.Module, packing: Packing
 ) -> Float[Tensor, "rows width"]:
-    """What is done to the queries or the keys of every head: a norm, a turn by each row's place in its sentence."""
-    return merge_heads(a.rotate(norm(split_heads(x[None], a.n_heads)), packing.places))[0]
+    """What is done to the queries or the keys of every head, in float32: a norm, a turn by each row's place in its
+    sentence.
+    """
+    return merge_heads(a.rotate(norm(split_heads(x.float()[None], a.n_heads)), packing.places))[0].to(x.dtype)
 
 
 def _with_turned_keys(a: MultiHeadAttention, kv: Float[Tensor, "rows _"], packing: Packing) -> Float[Tensor, "rows _"]:
@@ -162,7 +168,7 @@ def _widths(attention: MultiHeadAttention) -> tuple[int, int]:
 
 def can_pack(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> bool:
     """Whether `packed_states` computes what the network does, for sentences of which `masks` say what is real."""
-    if not isinstance(network, Transformer) or torch.is_autocast_enabled("cpu"):
+    if not isinstance(network, Transformer):
         return False
     weight = network.tgt_embeddings.tokens.weight
     if weight.dtype != torch.float32 or weight.device.type != "cpu":
@@ -192,8 +198,15 @@ def _is_rotary(module: nn.Module) -> bool:
 
 
 def packs(widths: tuple[int, ...], longest: int) -> bool:
-    """Whether sentences of up to `longest` positions can be packed on a CPU, in float32, for heads of these widths."""
+    """Whether sentences of up to `longest` positions can be packed on a CPU for heads of these widths."""
     return longest <= LONGEST and not any(width % LANES for width in widths) and training_library() is not None
+
+
+def pays_in_bfloat16(d_model: int) -> bool:
+    """Whether a packed training step is faster under torch's autocast: by products alone, which torch leaves to oneDNN,
+    where the processor has instructions for them.
+    """
+    return d_model >= NARROWEST and multiplies_bfloat16() and torch.backends.mkldnn.is_available()
 
 
 def packed_attention(
@@ -216,7 +229,8 @@ def packed_attention(
     shape = (n_heads * (2 * d_k + d_v),) if kv is None else (n_heads * d_k, n_heads * (d_k + d_v))
     given = (q,) if kv is None else (q, kv)
     assert tuple(x.size(1) for x in given) == shape and not (d_k % LANES or d_v % LANES)
-    assert all(x.dtype == torch.float32 and x.device.type == "cpu" for x in given)
+    assert q.dtype in (torch.float32, torch.bfloat16)
+    assert all(x.dtype == q.dtype and x.device.type == "cpu" for x in given)
     assert (packing.queries[-1], packing.keys[-1]) == (len(q), len(given[-1])), "every row belongs to a sentence"
     return _PackedAttention.apply(q, kv, n_heads, widths, packing)
 
@@ -227,9 +241,9 @@ class _PackedAttention(torch.autograd.Function):
         ctx: Any, q: Tensor, kv: Tensor | None, n_heads: int, widths: tuple[int, int], packing: Packing
     ) -> Tensor:
         q, kv = q.contiguous(), None if kv is None else kv.contiguous()
-        weights = q.new_empty(n_heads * packing.weights)
+        weights = q.new_empty(n_heads * packing.weights, dtype=torch.float32)
         out = q.new_empty(len(q), n_heads * widths[1])
-        shape = _shape(packing, n_heads, widths)
+        shape = _shape(packing, n_heads, widths, q.dtype)
         _call("attend", byref(shape), byref(_inputs(q, kv, n_heads, widths)), weights.data_ptr(), out.data_ptr())
         ctx.save_for_backward(q, kv, weights)
         ctx.how = n_heads, widths, packing
@@ -241,16 +255,16 @@ class _PackedAttention(torch.autograd.Function):
         n_heads, widths, packing = ctx.how
         grad = grads[0].contiguous()
         grad_q, grad_kv = torch.empty_like(q), None if kv is None else torch.empty_like(kv)
-        shape = _shape(packing, n_heads, widths)
+        shape = _shape(packing, n_heads, widths, q.dtype)
         inputs, gradients = (_inputs(*x, n_heads, widths) for x in ((q, kv), (grad_q, grad_kv)))
         _call("attend_backward", byref(shape), byref(inputs), weights.data_ptr(), grad.data_ptr(), byref(gradients))
         return grad_q, grad_kv, None, None, None
 
 
-def _shape(packing: Packing, n_heads: int, widths: tuple[int, int]) -> PackedShape:
+def _shape(packing: Packing, n_heads: int, widths: tuple[int, int], dtype: torch.dtype) -> PackedShape:
     sentences = len(packing.queries) - 1
     at = packing.queries.data_ptr(), packing.keys.data_ptr()
-    return PackedShape(*at, sentences, packing.causal, n_heads, *widths)
+    return PackedShape(*at, sentences, packing.causal, n_heads, *widths, dtype == torch.bfloat16)
 
 
 def _inputs(q: Tensor, kv: Tensor | None, n_heads: int, widths: tuple[int, int]) -> Inputs:

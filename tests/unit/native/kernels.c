@@ -113,6 +113,9 @@ static void activations(void) {
 
 /* --- Training --- */
 
+typedef void Dropping(const void *, int, const float *, int64_t, int, float, int64_t, void *, int, int); /* training.c */
+typedef int Softmax(void *, int, int64_t, int64_t, float *, int);
+
 static void training(void) {
     static const int32_t queries[] = {0, 5, 6, 23, 55}, keys[] = {0, 9, 10, 27, 59};
     enum { HEADS = 2, D_K = 16, D_V = 24, ROWS = 59, WIDTH = HEADS * 24 };
@@ -128,15 +131,46 @@ static void training(void) {
         if (CALL(sightline_attend_backward)(&packing, &in, weights, by, &to, 1)) exit(1);
         show_floats("attention's gradients", gradients, 3 * ROWS * WIDTH);
     }
-    void (*drop)(const float *, const float *, int64_t, int, float, int64_t, float *, int) = function("sightline_drop");
-    void (*softmax)(float *, int64_t, int64_t, float *, int) = function("sightline_softmax");
+    Dropping *drop = function("sightline_drop");
+    Softmax *softmax = function("sightline_softmax");
     float *x = numbers(40001, 5), *dropped = malloc(4 * 40001), normalizers[40];
-    drop(x, NULL, 7, 6554, 1.25f, 40001, dropped, 1);
+    drop(x, 0, NULL, 7, 6554, 1.25f, 40001, dropped, 0, 1);
     show_floats("dropout", dropped, 40001);
-    drop(x, x, 8, 6554, 1.25f, 40001, dropped, 1);
+    drop(x, 0, x, 8, 6554, 1.25f, 40001, dropped, 0, 1);
     show_floats("dropout and residual", dropped, 40001);
-    softmax(x, 40, 1000, normalizers, 1);
+    if (softmax(x, 0, 40, 1000, normalizers, 1)) exit(1);
     show_floats("softmax", x, 40000), show_floats("normalizers", normalizers, 40);
+}
+
+static uint16_t *halves(const float *x, int64_t n) {
+    uint16_t *y = malloc(2 * (size_t)n);
+    convert(x, 0, n, y, 1);
+    return y;
+}
+
+/* The same in bfloat16. */
+static void training_in_halves(void) {
+    static const int32_t queries[] = {0, 5, 6, 23, 55}, keys[] = {0, 9, 10, 27, 59};
+    enum { HEADS = 2, D_K = 16, D_V = 24, ROWS = 59, WIDTH = HEADS * D_V, N = 40001 };
+    uint16_t *q = halves(numbers(ROWS * WIDTH, 2), ROWS * WIDTH), *k = halves(numbers(ROWS * WIDTH, 2), ROWS * WIDTH);
+    uint16_t *v = halves(numbers(ROWS * WIDTH, 1), ROWS * WIDTH), *by = halves(numbers(ROWS * WIDTH, 1), ROWS * WIDTH);
+    float *weights = calloc(HEADS * ROWS * 64, 4), *x = numbers(N, 5), *out = malloc(4 * N), normalizers[40];
+    uint16_t *y = calloc(3 * ROWS * WIDTH, 2), *z = malloc(2 * N), *halved = halves(x, N);
+    const Inputs in = {q, k, v, HEADS * D_K, HEADS * D_K, HEADS * D_V};
+    const Inputs to = {y, y + ROWS * WIDTH, y + 2 * ROWS * WIDTH, WIDTH, WIDTH, WIDTH};
+    const Packing packing = {queries, keys, 4, 0, HEADS, D_K, D_V, 1};
+    if (CALL(sightline_attend)(&packing, &in, weights, z, 1)) exit(1);
+    show("attention in bfloat16", z, 2 * 55 * WIDTH);
+    if (CALL(sightline_attend_backward)(&packing, &in, weights, by, &to, 1)) exit(1);
+    show("attention's gradients in bfloat16", y, 2 * 3 * ROWS * WIDTH);
+    Dropping *drop = function("sightline_drop");
+    Softmax *softmax = function("sightline_softmax");
+    drop(halved, 1, x, 8, 6554, 1.25f, N, out, 0, 1);
+    show_floats("dropout of bfloat16 and residual", out, N);
+    drop(x, 0, NULL, 7, 6554, 1.25f, N, z, 1, 1);
+    show("dropout to bfloat16", z, 2 * N);
+    if (softmax(halved, 1, 40, 999, normalizers, 1)) exit(1);
+    show("softmax in bfloat16", halved, 2 * 40 * 999), show_floats("normalizers", normalizers, 40);
 }
 
 /* --- Searches --- */
@@ -215,6 +249,6 @@ static void searches(void) {
 int main(int count, char **arguments) {
     opened = count == 2 ? dlopen(arguments[1], RTLD_NOW) : NULL;
     if (!opened) return fprintf(stderr, "usage: kernels LIBRARY: %s\n", count == 2 ? dlerror() : ""), 2;
-    products(), rounded_once(), activations(), training(), searches();
+    products(), rounded_once(), activations(), training(), training_in_halves(), searches();
     return 0;
 }

@@ -198,7 +198,7 @@ PACKINGS: dict[str, Callable[[], object]] = {
     "another width": lambda: attention(torch.ones(3, 40)),
     "a width that is no multiple of 8": lambda: attention(torch.ones(3, 24), (4, 4)),
     "other numbers": lambda: attention(torch.ones(3, 48).double()),
-    "a residual of another shape": lambda: _drop(torch.ones(4, 4), torch.ones(4), 1, 9, 1.0),
+    "a residual of another shape": lambda: _drop(torch.ones(4, 4), torch.ones(4), 1, 9, 1.0, torch.float32),
 }
 
 
@@ -363,7 +363,7 @@ if not child:
     torch.manual_seed(1)
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
     from sightline.network.dropout import _drop
-    same = bool((_drop(x, None, seed, 1 << 15, 2.0).numpy() == wanted.numpy()).all())
+    same = bool((_drop(x, None, seed, 1 << 15, 2.0, torch.float32).numpy() == wanted.numpy()).all())
     os._exit(0 if same else 3)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -389,7 +389,7 @@ x = torch.ones(100_000)
 counted = []
 
 def work():
-    _drop(x, None, 1, 9, 1.0)
+    _drop(x, None, 1, 9, 1.0, torch.float32)
     counted.append(len(list(Path("/proc/self/task").iterdir())))
 
 def run():

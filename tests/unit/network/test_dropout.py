@@ -1,10 +1,13 @@
 """Section 5.4: dropout of our own making keeps every promise of the textbook's."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from sightline.native.library import library
-from sightline.network.dropout import Dropout
+from sightline.network import dropout as module
+from sightline.network.dropout import Dropout, _drop
 
 
 @pytest.fixture(autouse=True, params=["library", "torch"])
@@ -143,3 +146,32 @@ def test_seed_decides() -> None:
 
     assert torch.equal(draw(1), draw(1))
     assert not torch.equal(draw(1), draw(2))
+
+
+@pytest.fixture
+def drop() -> Callable[..., torch.Tensor]:
+    if module.training_library() is None:
+        pytest.skip("torch does without")
+    return _drop
+
+
+def test_numbers_are_rounded_as_torch_rounds_them(drop: Callable[..., torch.Tensor]) -> None:
+    """Halves of a unit and what is next to them, the largest, the smallest, infinite ones and none."""
+    upper = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32)[:, None] << 16
+    lower = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], dtype=torch.int32)
+    x = (upper | lower).flatten().view(torch.float32)
+    rounded = drop(x, None, 1, 0, 1.0, torch.bfloat16)
+    none = x.isnan()
+    assert torch.equal(rounded[~none].view(torch.int16), x.bfloat16()[~none].view(torch.int16))
+    assert bool(rounded[none].isnan().all()) and int(none.sum()) == 6 * 254 + 10
+    back = drop(rounded, None, 1, 0, 1.0, torch.float32)
+    assert torch.equal(back[~none], rounded[~none].float())
+
+
+@pytest.mark.parametrize("n", [1, 8, 15, 16, 40, 20_003])
+def test_dropout_draws_the_same(n: int, drop: Callable[..., torch.Tensor]) -> None:
+    x, residual = torch.randn(n).bfloat16(), torch.randn(n)
+    wanted = drop(x.float(), residual, 3, 20_000, 1.5, torch.float32)
+    assert torch.equal(drop(x, residual, 3, 20_000, 1.5, torch.float32), wanted)
+    narrow = drop(x.float(), None, 3, 20_000, 1.5, torch.float32).bfloat16()
+    assert torch.equal(drop(x, None, 3, 20_000, 1.5, torch.bfloat16), narrow)

@@ -1,5 +1,7 @@
 """The fused loss against the same formulas written with torch's own functions, values and gradients."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
@@ -120,3 +122,36 @@ def test_logits_in_bfloat16_lose_nothing_more() -> None:
     hidden, weight, targets = (t.bfloat16() if t.is_floating_point() else t for t in operands(passes=1))
     expected = F.cross_entropy((hidden[0] @ weight.T).float(), targets, reduction="sum")
     assert sequence_loss(hidden, weight, targets, 0.0).nll.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.fixture
+def autocast() -> Iterator[None]:
+    """Products in bfloat16."""
+    with torch.autocast("cpu", torch.bfloat16):
+        yield
+
+
+@pytest.mark.parametrize("vocab", [20, 101])
+def test_the_softmax_of_the_loss_is_that_of_float32_rounded(
+    vocab: int, autocast: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the library as by torch; what they differ by is less than a unit of bfloat16."""
+    hidden, weight = torch.randn(1, 50, 16, requires_grad=True), torch.randn(vocab, 16, requires_grad=True)
+    targets = torch.randint(vocab, (50,))
+    found = []
+    for native in (module.training_library(), None):
+        monkeypatch.setattr(module, "training_library", lambda native=native: native)
+        loss = sequence_loss(hidden, weight, targets, 0.1)
+        found.append([loss.objective, loss.nll, *torch.autograd.grad(loss.objective, [hidden, weight])])
+    for ours, torchs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, torchs, rtol=1e-2, atol=2e-2)
+    torch.testing.assert_close(found[0][:2], found[1][:2], rtol=1e-6, atol=1e-5)
+
+
+def test_no_memory_for_a_row_of_logits(monkeypatch: pytest.MonkeyPatch, autocast: None) -> None:
+    class Failing:
+        sightline_softmax = staticmethod(lambda *_: -1)
+
+    monkeypatch.setattr(module, "training_library", Failing)
+    with pytest.raises(MemoryError):
+        sequence_loss(torch.randn(1, 3, 8), torch.randn(9, 8), torch.tensor([1, 2, 3]), 0.1)

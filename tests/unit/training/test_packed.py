@@ -1,5 +1,7 @@
 """Without padding the Transformer computes what it does with it: outputs, gradients, and nothing across sentences."""
 
+import copy
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -170,7 +172,7 @@ def test_can_pack() -> None:
     assert not can_pack(build_model(config(d_v=12)), mask)
     assert not can_pack(model, torch.ones(1, LONGEST + 1, dtype=torch.bool))
     with torch.autocast("cpu", torch.bfloat16):
-        assert not can_pack(model, mask)
+        assert can_pack(model, mask)
 
 
 def test_starts() -> None:
@@ -193,3 +195,87 @@ def test_threads_change_nothing() -> None:
             torch.set_num_threads(1)
         results.append((hidden.detach(), loss.detach(), gradient))
     torch.testing.assert_close(*results, **CLOSE)
+
+
+# In bfloat16 ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("widths", [(8, 8), (16, 24), (40, 8)], ids=str)
+@pytest.mark.parametrize("kind", ["causal", "cross"])
+def test_attention_is_that_of_float32_rounded(kind: str, widths: tuple[int, int]) -> None:
+    queries = offsets([length for length, _ in LENGTHS])
+    keys = offsets([length for _, length in LENGTHS]) if kind == "cross" else queries
+    packing, n_heads = Packing(queries, keys, causal=kind == "causal"), 3
+    q, kv = torch.randn(int(queries[-1]), n_heads * widths[0]), torch.randn(int(keys[-1]), n_heads * sum(widths))
+    given = [q, kv] if kind == "cross" else [torch.cat([q, kv], 1)]
+    upstream = torch.randn(len(q), n_heads * widths[1]).bfloat16()
+    found, wanted = (attended(given, dtype, upstream, n_heads, widths, packing) for dtype in (True, False))
+    for half, full in zip(found, wanted, strict=True):
+        assert half.dtype == torch.bfloat16
+        assert torch.equal(half, full.bfloat16())
+
+
+def attended(given: list[Tensor], half: bool, upstream: Tensor, *how: Any) -> list[Tensor]:
+    """Outputs and gradients, computed from the same numbers."""
+    inputs = [x.bfloat16() if half else x.bfloat16().float() for x in given]
+    inputs = [x.requires_grad_() for x in inputs]
+    out = packed_attention(*inputs, *([None] * (2 - len(inputs))), *how)
+    return [out, *torch.autograd.grad(out, inputs, upstream.to(out.dtype))]
+
+
+@pytest.fixture
+def autocast() -> Iterator[None]:
+    """Products in bfloat16."""
+    with torch.autocast("cpu", torch.bfloat16):
+        yield
+
+
+VARIANTS: list[dict[str, object]] = [
+    {},
+    {"norm": "rms", "norm_position": "pre"},
+    {"activation": "silu", "gated": True, "ffn_bias": False},
+    {"positions": "none", "rotary": RotaryConfig(16)},
+    {"rotary": RotaryConfig(8), "normalise_heads": True, "norm": "rms"},
+    {"attention_bias": ""},
+]
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")  # torch's, of norms of heads with padding
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_a_network_in_bfloat16(changes: dict[str, object], autocast: None) -> None:
+    """As near to float32 as torch's own autocast is with padding, and with gradients in float32."""
+    model: Any = varied(**changes)
+    src, tgt_in, src_mask, tgt_mask = batch()
+    with torch.autocast("cpu", enabled=False):
+        exact = model.states(src, tgt_in, src_mask)[tgt_mask]
+    padded, packed = model.states(src, tgt_in, src_mask)[tgt_mask], real_states(model, src, tgt_in, src_mask, tgt_mask)
+    assert can_pack(model, src_mask, tgt_mask)
+    assert packed.dtype == torch.float32
+    assert not torch.equal(packed, exact)
+    assert (packed - exact).norm() < 1.5 * (padded - exact).norm() < 0.03 * exact.norm()
+    weight, targets = model.get_parameter("output.weight"), tgt_in[tgt_mask]
+    sequence_loss(packed[None], weight, targets, 0.1).objective.backward()
+    found = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+    oracle = copy.deepcopy(model).float()
+    oracle.zero_grad()
+    with torch.autocast("cpu", enabled=False):
+        states = oracle.states(src, tgt_in, src_mask)[tgt_mask]
+        sequence_loss(states[None], oracle.get_parameter("output.weight"), targets, 0.1).objective.backward()
+    for name, gradient in found.items():
+        wanted = oracle.get_parameter(name).grad
+        assert gradient is not None and wanted is not None and gradient.dtype == torch.float32
+        assert (gradient - wanted).norm() < 0.1 * wanted.norm() + 1e-2, name
+
+
+def test_the_same_again(autocast: None) -> None:
+    """Two steps from one seed have the same bits."""
+    results = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        model = build_model(config(dropout=0.3)).train()
+        src, tgt_in, src_mask, tgt_mask = batch()
+        hidden = real_states(model, src, tgt_in, src_mask, tgt_mask)
+        weight = model.get_parameter("output.weight")
+        sequence_loss(hidden[None], weight, tgt_in[tgt_mask], 0.1).objective.backward()
+        results.append([p.grad for p in model.parameters() if p.grad is not None])
+    assert all(map(torch.equal, *results))

@@ -1,0 +1,106 @@
+"""`train.batching` and `train.precision` = "auto": by what is fast here, and as a run began when it goes on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sightline.checkpoint.trained import write_settings
+from sightline.config import RunConfig, apply_settings
+from sightline.native.library import training_library
+from sightline.tasks.job import TrainRequest
+from sightline.tasks.starting import continuing
+from sightline.tasks.translation import decided
+from sightline.training.packed import LONGEST, NARROWEST
+
+REQUEST = TrainRequest("tiny", [], [], "out", device="cpu")
+needs_library = pytest.mark.skipif(training_library() is None, reason="the compiled library is not there")
+
+
+def choice(*settings: str, request: TrainRequest = REQUEST, folder: Path = Path("nowhere")) -> str:
+    return decided(request, apply_settings(RunConfig(), settings), folder).batching
+
+
+def precision(*settings: str, request: TrainRequest = REQUEST, folder: Path = Path("nowhere")) -> str:
+    return decided(request, apply_settings(RunConfig(), settings), folder).precision
+
+
+@pytest.fixture(params=[True, False], ids=["with units", "without"])
+def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the processor multiplies in bfloat16."""
+    monkeypatch.setattr("sightline.training.packed.multiplies_bfloat16", lambda: request.param)
+    return request.param
+
+
+@needs_library
+def test_a_transformer_on_a_cpu_reads_pairs_at_random() -> None:
+    assert choice() == "random"
+    assert choice("model.d_model=96", "model.n_heads=3") == "random"
+    assert choice("train.precision=bf16") == "random"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "model.n_heads=128",  # heads of width 4
+        "model.architecture=recurrent",
+        "train.compile=true",
+        "train.alignment_weight=0.1",
+        f"data.max_length={LONGEST + 1}",
+        "train.batching=bucketed",
+    ],
+)
+def test_what_is_padded_is_bucketed(setting: str) -> None:
+    assert choice(setting) == "bucketed"
+
+
+def test_without_the_library_everything_is_padded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sightline.training.packed.training_library", lambda: None)
+    assert choice() == "bucketed"
+    assert choice("train.batching=random") == "random"
+
+
+def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path) -> None:
+    """Whatever this machine would choose: the place in the data means nothing in another plan."""
+    for began in ("bucketed", "random"):
+        folder = tmp_path / began
+        folder.mkdir()
+        config = apply_settings(RunConfig(), [f"train.batching={began}"])
+        write_settings(folder, config, None, {"corpus": {}})
+        assert choice(request=replace(REQUEST, resume=True), folder=folder) == began
+
+
+def test_a_new_run_from_a_model_chooses_anew() -> None:
+    start = apply_settings(RunConfig(), ["train.batching=bucketed", "train.precision=bf16", "train.max_steps=7"])
+    own = continuing(replace(REQUEST, recipe="", init="model"), start)
+    assert (own.train.batching, own.train.precision, own.train.max_steps) == ("auto", "auto", 7)
+
+
+@needs_library
+def test_products_are_in_bfloat16_where_that_is_faster(units: bool) -> None:
+    assert precision() == ("bf16" if units else "float32")
+    assert precision(f"model.d_model={NARROWEST - 8}") == "float32"
+    for setting in ("train.precision=float32", "train.compile=true", "model.architecture=recurrent"):
+        assert precision(setting) == "float32"
+
+
+def test_whoever_asks_for_bfloat16_is_told_where_it_may_be_slow(
+    units: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert precision("train.precision=bf16", request=replace(REQUEST, show=True)) == "bf16"
+    assert ("not known to be faster" in capsys.readouterr().err) is not units
+
+
+def test_a_gpu_keeps_its_own_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sightline.device._has_cuda", lambda: True)
+    assert precision(request=replace(REQUEST, device="cuda")) == "auto"
+
+
+@needs_library
+def test_a_resumed_run_keeps_its_precision(units: bool, tmp_path: Path) -> None:
+    for began in ("float32", "bf16", "auto"):  # "auto" is what runs before this was decided have in their folders
+        folder = tmp_path / began
+        folder.mkdir()
+        config = apply_settings(RunConfig(), [f"train.precision={began}", "train.batching=random"])
+        write_settings(folder, config, None, {"corpus": {}})
+        assert precision(request=replace(REQUEST, resume=True), folder=folder) == began
