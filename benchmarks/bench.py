@@ -1,10 +1,11 @@
-"""The small fixed set behind `make bench`: ours beside the best peer, in under ten minutes on two cores.
+"""The small fixed set behind `make bench`: ours beside the best peer, in some fifteen minutes on two cores.
 
     python benchmarks/bench.py [--model DIR --source FILE] [--cores 0 1] [--quick]
 
 Prints last, for each figure, `bench: NAME RATIO goal GOAL`: how many times faster ours is than the best peer as shipped
-(for `train-share-*`: our share of the machine's matrix-product rate), or a dash where it was not measured. Above them
-stands what they come from, also with the peer given our allocator setting. `decode-natural` needs a trained model and
+(for `train-share-*`: our share of the machine's matrix-product rate; for `decode-all-cores`: of so many times the speed
+of one core; for `cold-memory-*`: the peer's peak over ours), or a dash where it was not measured. Above them stands
+what they come from, also with the peer given our allocator setting. `decode-natural` needs a trained model and
 text for it, `decode-shortlist` one that `sightline shortlist` has been run on. For all contenders and sizes:
 `training.py` and `decoding.py`. `--quick` is for trying the script out: the tiny model, two turns.
 """
@@ -13,6 +14,8 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ import training
 from decoders import Job
 from turns import fastest, speed_ratio
 from work import SIZES
+from workers import Worker
 
 GOALS = {
     "train-d256": 1.8,
@@ -36,10 +40,23 @@ GOALS = {
     "decode-natural": 1.25,
     "decode-one-at-a-time": 3.0,
     "decode-vs-hf": 4.0,
+    "decode-vs-onnxruntime": 4.0,
+    "decode-vs-openvino": 4.0,
+    "decode-batch-1": 3.0,
+    "decode-batch-8": 1.5,
+    "decode-batch-32": 1.5,
+    "decode-batch-128": 1.5,
+    "decode-all-cores": 0.9,
+    "cold-start-int8": 1.0,
+    "cold-start-float32": 1.0,
+    "cold-memory-int8": 0.8,
+    "cold-memory-float32": 0.8,
 }
 # The peers that can be the fastest; training.py has them all.
 TRAINING = {"d256": (["transformers", "torch.nn"], 7), "base": (["transformers", "torch.nn"], 3)}
 DECODING = ("ours int8", "ctranslate2 int8", "transformers")
+GRAPHS = ("onnxruntime float32", "onnxruntime int8", "openvino float32")
+BATCHES = {1: 32, 8: 64, 32: 128, 128: 256}  # and how many sentences are translated in a turn
 GREEDY, BEAM = Job(1, 64, decoding.FORCED), Job(4, 32, decoding.FORCED)  # batches at which CTranslate2 is fastest
 
 
@@ -81,6 +98,85 @@ def decoding_figures(folder: Path, cores: int, quick: bool) -> tuple[dict[str, f
         "decode-vs-hf": greedy.ratio("ours int8", "transformers"),
     }
     return figures, decoding.report([greedy, beam, single], {"agreement": agreed}, rate)
+
+
+def other_decoding_figures(folder: Path, cores: int, quick: bool) -> tuple[dict[str, float], list[str]]:
+    """Of the same model: `decode-batch-*`, `decode-all-cores`, `decode-vs-*` of the runtimes for graphs, `cold-*`."""
+    size, turns = ("tiny", 2) if quick else ("base", 3)
+    figures, sections = batch_figures(size, folder, cores, turns)
+    for found, text in (
+        scaling_figure(size, folder, cores, turns) if cores > 1 else ({}, []),
+        graph_figures(size, folder, cores, turns),
+        cold_figures(folder, 2 if quick else 7),
+    ):
+        figures |= found
+        sections += text
+    return figures, sections
+
+
+def batch_figures(size: str, folder: Path, cores: int, turns: int) -> tuple[dict[str, float], list[str]]:
+    """`decode-batch-*`: greedy search of so many sentences at once."""
+    workers, measured = decoding.contenders(folder, cores, ("ours int8", "ctranslate2 int8")), {}
+    for batch, sentences in BATCHES.items():
+        sources, job = decoding.random_turns(turns, sentences, SIZES[size].vocab_size), Job(1, batch, decoding.FORCED)
+        measured[batch], _ = decoding.throughput(f"{size}, greedy, batches of {batch}", workers, job, sources)
+    decoding.close(workers)
+    figures = {f"decode-batch-{batch}": m.ratio("ours int8", "ctranslate2 int8") for batch, m in measured.items()}
+    return figures, _sections(measured.values())
+
+
+def scaling_figure(size: str, folder: Path, cores: int, turns: int) -> tuple[dict[str, float], list[str]]:
+    """`decode-all-cores`: one process of as many threads as there are cores, beside one of one thread."""
+    many = f"{cores} threads"
+    workers: dict[str, Any] = {
+        "ours int8, 1 thread": Worker(decoders.ours, folder, "int8", keep_memory=True),
+        f"ours int8, {many}": Worker(decoders.ours, folder, "int8", threads=cores, keep_memory=True),
+        "ctranslate2 int8, 1 thread": Worker(decoders.ctranslate2, folder, "int8", 1, 1),
+        f"ctranslate2 int8, {many}": Worker(decoders.ctranslate2, folder, "int8", cores, 1),
+    }
+    sources = decoding.random_turns(turns, 128 * cores, SIZES[size].vocab_size)
+    measured, _ = decoding.throughput(f"{size}, greedy, by threads", workers, Job(1, None, decoding.FORCED), sources)
+    decoding.close(workers)
+    return {"decode-all-cores": measured.ratio(f"ours int8, {many}", "ours int8, 1 thread") / cores}, _sections(
+        [measured]
+    )
+
+
+def graph_figures(size: str, folder: Path, cores: int, turns: int) -> tuple[dict[str, float], list[str]]:
+    """`decode-vs-onnxruntime` and `decode-vs-openvino`, which search greedily over what `export --to onnx` wrote."""
+    there = [name for name in GRAPHS if find_spec(name.split()[0])]
+    if not (there and all(map(find_spec, ("onnx", "onnxruntime", "onnxscript")))):
+        return {}, ["ONNX Runtime or what exports to it is not installed, so nothing was compared with it."]
+    for compute in ("float32", "int8"):
+        exports.export_graphs(folder, compute)
+    workers = decoding.contenders(folder, cores, ("ours int8", "ours float32", *there))
+    sources = decoding.random_turns(turns, 64, SIZES[size].vocab_size)
+    title = f"{size}, greedy, batches of 32, graphs by their runtimes"
+    measured, _ = decoding.throughput(title, workers, Job(1, 32, decoding.FORCED), sources)
+    decoding.close(workers)
+    figures = {}
+    for runtime in ("onnxruntime", "openvino"):
+        names = [name for name in there if name.startswith(runtime)]
+        if names:
+            figures[f"decode-vs-{runtime}"] = measured.ratio("ours int8", fastest(measured.seconds, names))
+    return figures, _sections([measured])
+
+
+def cold_figures(folder: Path, turns: int) -> tuple[dict[str, float], list[str]]:
+    """`cold-start-*` and `cold-memory-*`: a new process that translates one sentence."""
+    found = decoding.cold_start(folder, turns, [name for name in decoding.COLD if name != "transformers"])
+    figures = {}
+    for compute in ("int8", "float32"):
+        pair = f"ours {compute}", f"ctranslate2 {compute}"
+        if pair[0] not in found.seconds:  # no library, no int8
+            continue
+        figures |= {f"cold-start-{compute}": found.ratio(*pair), f"cold-memory-{compute}": found.memory_ratio(*pair)}
+    return figures, [decoding.cold_section(found)]
+
+
+def _sections(measured: Iterable[decoding.Measured]) -> list[str]:
+    rate = machine.float_rate()
+    return [decoding.throughput_section(each, rate) for each in measured]
 
 
 def natural_figure(
@@ -125,7 +221,9 @@ def main() -> None:
     about = machine.description(cores)
     figures, sections = training_figures(cores, options.quick)
     with tempfile.TemporaryDirectory() as temporary:
-        parts: list[Any] = [lambda: decoding_figures(Path(temporary) / "random", cores, options.quick)]
+        random = Path(temporary) / "random"
+        parts: list[Any] = [lambda: decoding_figures(random, cores, options.quick)]
+        parts.append(lambda: other_decoding_figures(random, cores, options.quick))
         if options.model and options.source:
             folder = Path(temporary) / "trained"
             folder.mkdir()

@@ -7,8 +7,10 @@ marks. All sort by length and batch by themselves; sources of transformers are s
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from exports import load_transformers, vocabulary
 from machine import now
@@ -22,6 +24,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.decode.steps import pad_sources
+from sightline.export.exported import Exported, exported_of
+from sightline.export.onnx import DECODER, ENCODER, GreedyTranslator
 from sightline.network.transformer import Transformer
 
 Tokens = list[int]
@@ -42,7 +46,7 @@ def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
     """Our engine, with the shortlist of the model directory if asked for."""
     directory = read_folder(folder / "sightline")
     table = candidate_table(folder / "sightline", directory.tokenizer) if shortlist else None
-    model = prepare(directory.network, compute)
+    model = directory.weights.searcher(compute) or prepare(directory.network, compute)
     special = SpecialIds(PAD, BOS, EOS, UNK)
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
@@ -141,6 +145,56 @@ def transformers(folder: Path) -> Translate:
         return [outputs[i] for i in range(len(sources))]
 
     return translate
+
+
+def graphs(folder: Path, compute: str, runtime: str) -> Translate:
+    """Greedy search over the two graphs of `sightline export --to onnx`, by "onnxruntime" or "openvino"."""
+    translator = _GRAPHS[runtime](exported_of(read_folder(folder / "sightline")), folder / f"onnx-{compute}")
+
+    def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
+        assert job.beam == 1 and job.length, "greedy search of so many steps"
+        outputs: dict[int, Tokens] = {}
+        for rows in sorted_batches(sources, job.batch or 32):
+            src, src_mask = pad_sources([sources[i] for i in rows], SpecialIds(PAD, BOS, EOS, UNK))
+            state, columns = translator.source(src.numpy(), src_mask.numpy()), [np.full((len(rows), 1), BOS)]
+            while len(columns) <= job.length:
+                logits, state = translator.step(columns[-1], state)
+                logits[:, :, EOS] = -np.inf
+                columns.append(logits[:, -1].argmax(-1)[:, None])
+            outputs.update(zip(rows, np.concatenate(columns[1:], 1).tolist(), strict=True))
+        return [outputs[i] for i in range(len(sources))]
+
+    return translate
+
+
+class OpenVino(GreedyTranslator):
+    """The same search where OpenVINO runs the graphs."""
+
+    def __init__(self, exported: Exported, folder: Path) -> None:
+        import openvino
+
+        core = openvino.Core()
+        threads = {"INFERENCE_NUM_THREADS": 1, "PERFORMANCE_HINT": "LATENCY"}
+        made = [core.compile_model(str(folder / name), "CPU", threads) for name in (ENCODER, DECODER)]
+        self.encoder, self.decoder = (_Session(model) for model in made)
+        self.exported = exported
+
+
+class _Session:
+    """A compiled model of OpenVINO with the two methods of ONNX Runtime's that are called."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def get_outputs(self) -> list[Any]:
+        return [SimpleNamespace(name=output.get_any_name()) for output in self._model.outputs]
+
+    def run(self, _: None, inputs: dict[str, Any]) -> list[Any]:
+        found = self._model(inputs)
+        return [found[output].copy() for output in self._model.outputs]
+
+
+_GRAPHS = {"onnxruntime": GreedyTranslator, "openvino": OpenVino}
 
 
 def latencies(make: Callable[..., Translate], *arguments: Any) -> Callable[[list[Tokens], Job], list[float]]:

@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +71,9 @@ def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]
         "transformers": lambda: Worker(decoders.transformers, folder, threads=cores),
         "ours int8 shortlist": lambda: Team(cores, decoders.ours, folder, "int8", True, keep_memory=True),
         "ctranslate2 int8 vmap": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1, True),
+        "onnxruntime float32": lambda: Team(cores, decoders.graphs, folder, "float32", "onnxruntime"),
+        "onnxruntime int8": lambda: Team(cores, decoders.graphs, folder, "int8", "onnxruntime"),
+        "openvino float32": lambda: Team(cores, decoders.graphs, folder, "float32", "openvino"),
     }
     return {name: makers[name]() for name in names}
 
@@ -143,28 +145,68 @@ def latency(
     return Measured(title, job, 1, single, {}, {}, peaks)
 
 
-COLD = {
-    "ours int8": "import sightline; m = sightline.load({ours!r}, device='cpu'); "
-    "m.translate(['w9 w10 w11'], beam_size=1, max_length_factor=0.0, max_length_extra=14{compute})",
-    "ctranslate2 int8": "from ctranslate2 import Translator as T; t = T({ct2!r}, compute_type='int8', "
-    "intra_threads=1); t.translate_batch([['w9', 'w10', 'w11', '</s>']], beam_size=1, max_decoding_length=14)",
+OURS_COLD = (
+    "import sightline; m = sightline.load({ours!r}, device='cpu'); "
+    "m.translate(['w9 w10 w11'], beam_size=1, max_length_factor=0.0, max_length_extra=14, compute=%r)"
+)
+CTRANSLATE2_COLD = (
+    "from ctranslate2 import Translator as T; t = T({%s!r}, compute_type=%r, intra_threads=1); "
+    "t.translate_batch([['w9', 'w10', 'w11', '</s>']], beam_size=1, max_decoding_length=14)"
+)
+COLD = {  # CTranslate2 in int8: quantised when the model was exported, or when it is loaded, as ours is
+    "ours int8": OURS_COLD % "int8",
+    "ctranslate2 int8": CTRANSLATE2_COLD % ("ct2_int8", "int8"),
+    "ctranslate2 int8 of a float32 file": CTRANSLATE2_COLD % ("ct2", "int8"),
+    "ours float32": OURS_COLD % "float32",
+    "ctranslate2 float32": CTRANSLATE2_COLD % ("ct2", "float32"),
     "transformers": "import torch; from transformers import MarianMTModel as M; m = M.from_pretrained({hf!r}); "
     "m.generate(torch.tensor([[9, 10, 11, 2]]), num_beams=1, max_new_tokens=14)",
 }
+PEAK = "; print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')))"
 
 
-def cold_start(folder: Path, turns: int = 3) -> dict[str, list[float]]:
-    """Seconds from starting an interpreter to its end after one short sentence, for models made by `random_model`."""
-    compute = ", compute='int8'" if decoders.has_compute() else ""
-    places = {"ours": str(folder / "sightline"), "ct2": str(folder / "ctranslate2-int8")}
+@dataclass(frozen=True)
+class ColdStarts:
+    """Of each contender, from starting an interpreter to its end after one short sentence."""
+
+    seconds: dict[str, list[float]]  # in each turn
+    peak_bytes: dict[str, list[int]]
+
+    def ratio(self, ours: str, theirs: str) -> float:
+        """How many times sooner `ours` is there, median of the turns."""
+        return speed_ratio(self.seconds[ours], self.seconds[theirs]).median
+
+    def memory_ratio(self, ours: str, theirs: str) -> float:
+        """How many times as much memory the other has at its peak."""
+        return statistics.median(self.peak_bytes[theirs]) / statistics.median(self.peak_bytes[ours])
+
+
+def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD)) -> ColdStarts:
+    """For models made by `random_model`. Programs run with one thread each: none has work for more."""
+    names = [name for name in names if name != "ours int8" or decoders.has_compute()]
+    places = {"ours": str(folder / "sightline"), "hf": str(folder / "transformers")}
+    places |= {"ct2": str(folder / "ctranslate2-float32"), "ct2_int8": str(folder / "ctranslate2-int8")}
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    peaks: dict[str, list[int]] = {name: [] for name in names}
 
     def run(name: str, turn: int) -> float:
-        code = COLD[name].format(**places, hf=str(folder / "transformers"), compute=compute)
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        return time.perf_counter() - started
+        code, started = COLD[name].format(**places) + PEAK, machine.children_now()
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=alone)
+        took = machine.children_now() - started
+        if turn >= 0:
+            peaks[name].append(1024 * int(done.stdout.split()[-2]))
+        return took
 
-    return take_turns({name: (lambda turn, name=name: run(name, turn)) for name in COLD}, turns, warm_up=1)
+    return ColdStarts(take_turns({name: (lambda turn, name=name: run(name, turn)) for name in names}, turns, 1), peaks)
+
+
+def cold_section(found: ColdStarts) -> str:
+    """A table of seconds and memory."""
+    rows = [
+        [name, spread(seconds), f"{statistics.median(found.peak_bytes[name]) / 2**20:,.0f}"]
+        for name, seconds in found.seconds.items()
+    ]
+    return f"### Cold start\n\n{machine.table(['contender', 'seconds until the first translation', 'peak MiB'], rows)}"
 
 
 def random_turns(count: int, sentences: int, vocab_size: int) -> list[list[Tokens]]:
@@ -284,10 +326,7 @@ def report(found: Sequence[Measured], extra: dict[str, Any], product_rate: float
     sections = [f"Agreement before timing: {agreed}."]
     sections += [throughput_section(m, product_rate) if m.pieces else latency_section(m) for m in found]
     if "cold_start" in extra:
-        rows = [[name, spread(seconds)] for name, seconds in extra["cold_start"].items()]
-        sections.append(
-            f"### Cold start\n\n{machine.table(['contender', 'seconds until the first translation'], rows)}"
-        )
+        sections.append(cold_section(extra["cold_start"]))
     return sections
 
 
@@ -322,6 +361,7 @@ def main() -> None:
             print("\n\n".join(sections), flush=True)
             text += [f"## {size}", *sections]
             data[size] = {"tables": [vars(m) | {"job": vars(m.job)} for m in measured[0]], **measured[1]}
+            data[size] |= {"cold_start": vars(measured[1]["cold_start"])} if "cold_start" in measured[1] else {}
             panels |= {m.title: rates(m) for m in measured[0] if m.pieces}
     path = machine.result_path(options.name)
     figure = bars(path, panels, "sentences per second")

@@ -16,7 +16,7 @@ from sightline.checkpoint.folder import read_folder as read_folder
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config import DecodeConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
-from sightline.export import ctranslate2, hf
+from sightline.export import ctranslate2, hf, onnx
 from sightline.export.exported import exported_of
 from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
@@ -74,6 +74,14 @@ def export(model_directory: Path, folder: Path) -> Path:
     if model_directory.parent != folder and not (folder / "sightline").exists():
         (folder / "sightline").symlink_to(model_directory.absolute())
     return folder
+
+
+def export_graphs(folder: Path, compute: str) -> Path:
+    """The model in `folder` as graphs for ONNX Runtime and OpenVINO, beside what `export` wrote."""
+    there = folder / f"onnx-{compute}"
+    there.mkdir()
+    onnx.write(exported_of(read_folder(folder / "sightline")), there, compute == "int8", example="")
+    return there
 
 
 def vocabulary_map(model_directory: Path) -> str:

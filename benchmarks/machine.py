@@ -43,6 +43,14 @@ def now() -> float:
     return CLOCKS[os.environ.get(CLOCK, "wall")]()
 
 
+def children_now() -> float:
+    """The same for a program that this process starts and waits for: wall, or the processor time of all that ended."""
+    if os.environ.get(CLOCK, "wall") == "wall":
+        return time.perf_counter()
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
     """What every script can be told about the machine; `prepare` does it."""
     parser.add_argument("--cores", type=int, nargs="+", help="keep to these cores")

@@ -249,6 +249,17 @@ def steps(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
         paths, sentences = paths[order], sentences[order]
 
 
+def drafts(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
+    """One output, read several pieces at a time and taken back."""
+    src, tgt = made.vocabulary["src"], made.vocabulary["tgt"]
+    output = made.read(ids(draw, whole(draw, 1, 9), src, wrong and chance(draw, 0.1)))
+    for _ in range(whole(draw, 1, 6)):
+        length, more = output.length, whole(draw, 1 - wrong, 9)
+        check(0 <= output.feed(ids(draw, more, tgt, wrong and chance(draw, 0.1))) < tgt, "no piece of the vocabulary")
+        check(output.length == length + more, "pieces that nobody fed")
+        output.truncate(whole(draw, -wrong, min(output.length, 15) + wrong))
+
+
 def products(draw: Draw, wrong: bool) -> None:
     """A layer, some of its outputs, and its levels."""
     d_out, d_in, rows = (whole(draw, 1 - wrong, most) for most in (70, 90, 60))
@@ -308,7 +319,7 @@ def files(draw: Draw, wrong: bool) -> None:
 def models(draw: Draw, wrong: bool) -> None:
     made = network(draw, wrong and chance(draw, 0.5))
     if chance(draw, 0.3):
-        steps(draw, made, wrong)
+        (steps if chance(draw, 0.6) else drafts)(draw, made, wrong)
     else:
         search(draw, [made] * whole(draw, 1, 2), wrong)
 

@@ -32,6 +32,27 @@ print("begin", flush=True)
 decode_tokens(model, sources, config)
 print("end", flush=True)
 """
+STEPS = """
+from sightline.config import DecodeConfig, ModelConfig
+from sightline.decode.contract import SpecialIds
+from sightline.decode.engine import begin
+from sightline.families.sightline import build_model
+from sightline.network.compiled import packed
+
+shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
+model = packed(build_model(ModelConfig(**shape)), "int8")
+config = DecodeConfig(beam_size=4, min_length_factor=9000.0, max_length_factor=10000.0)
+search = begin(model, [5] * 20, [], config, SpecialIds(), None)
+assert search.advance()
+print("begin", flush=True)
+try:
+    while search.advance():
+        pass
+except KeyboardInterrupt:
+    assert search.advance(), "a search that was interrupted between two steps goes on"
+    raise
+print("end", flush=True)
+"""
 RECIPE = """
 [model]
 d_model = 128
@@ -89,6 +110,16 @@ def answer(program: "subprocess.Popen[str]", number: signal.Signals) -> tuple[fl
 @pytest.mark.parametrize(("threads", "compute"), [(1, "float32"), (2, "int8")])
 def test_ctrl_c_ends_a_batch_of_the_compiled_search(start: Start, threads: int, compute: str) -> None:
     program = start("-c", SEARCH, str(threads), compute)
+    assert program.stdout and program.stdout.readline() == "begin\n"
+    time.sleep(1)
+    seconds, err = answer(program, signal.SIGINT)
+    assert err.endswith("KeyboardInterrupt\n") and program.returncode == -signal.SIGINT
+    assert seconds < PATIENCE
+
+
+@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+def test_ctrl_c_between_two_steps_of_a_search(start: Start) -> None:
+    program = start("-c", STEPS)
     assert program.stdout and program.stdout.readline() == "begin\n"
     time.sleep(1)
     seconds, err = answer(program, signal.SIGINT)
