@@ -4,7 +4,7 @@
 # sanitize the library in C under the compilers' sanitizers, with random models, searches and files (ARGS=--tests: and its tests)
 # wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests
 # browser the page and the explorer in a real browser (Chromium, which it installs where it may)
-# bench   speed against other libraries, a small fixed set in ten minutes (after set-up); ARGS='--model DIR --source FILE'
+# bench   speed against other libraries, a small fixed set in fifteen minutes (after set-up); ARGS='--model DIR --source FILE'
 #         adds the figure that needs a trained model
 # quality translation quality on a corpus you have, e.g. make quality ARGS='multi30k --data DIR --out runs/ende'
 # peers   only set up .venv-peers, the environment of the benchmarks

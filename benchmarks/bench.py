@@ -41,7 +41,7 @@ GOALS = {
     "decode-one-at-a-time": 3.0,
     "decode-vs-hf": 4.0,
     "decode-vs-onnxruntime": 4.0,
-    "decode-vs-openvino": 4.0,
+    "decode-vs-openvino": 3.0,
     "decode-batch-1": 3.0,
     "decode-batch-8": 1.5,
     "decode-batch-32": 1.5,
