@@ -17,6 +17,7 @@ from sightline.decode.translator import Translation
 from sightline.evaluate.alignment import AlignmentScore
 from sightline.evaluate.classes import LabelReport
 from sightline.evaluate.forecasts import ForecastReport
+from sightline.evaluate.language import LanguageReport
 from sightline.evaluate.score import PairScore
 from sightline.generation.fill import Filling
 from sightline.generation.label import Label
@@ -202,6 +203,6 @@ class Verbs:
         """The next values after the last row of a CSV file, in its own units."""
         ...
 
-    def evaluate(self, paths: Sequence[str]) -> LabelReport | ForecastReport:
-        """How good the model is on labelled files, or on files of a series."""
+    def evaluate(self, paths: Sequence[str]) -> LabelReport | ForecastReport | LanguageReport:
+        """How good the model is on labelled files, on files of a series, or on text that it predicts."""
         ...

@@ -26,7 +26,7 @@ VERBS = {  # of the models of families: the commands
     "score": "evaluate",
     "attend": "inspect, explore",
     "align": "align, score, distill, backtranslate, prune, train --init",
-    "perplexity": "score",
+    "perplexity": "score, evaluate",
     "fill_mask": "fill",
     "embed": "embed",
     "label": "label",

@@ -63,6 +63,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "device",
             "model",
             "drafting",
+            "evaluate.language",
         }
     ),
     "generation.shown": frozenset({"checkpoint", "data", "inspect"}),

@@ -199,7 +199,7 @@ def inspected(words: list[str], out: str) -> bool:
 
 
 def evaluated(words: list[str], out: str) -> bool:
-    return ("AER" if "--alignments" in words else "BLEU") in out
+    return ("AER" if "--alignments" in words else "perplexity" if "runs/books" in words else "BLEU") in out
 
 
 def scored(words: list[str], out: str) -> bool:

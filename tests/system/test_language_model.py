@@ -75,7 +75,14 @@ def test_every_command_for_language_models_knows_it(recipe: str, trained: Path, 
     scored = cli("score", folder, "--source", texts / "valid.txt", "--stride", "1")
     found = json.loads(scored.out)
     assert found["tokens"] == len(ALPHABET) * 4 - 2 and found["perplexity"] < 1.4
+    report = json.loads(cli("evaluate", folder, "--source", texts / "valid.txt", "--json").out)
+    assert report["tokens"] == found["tokens"] and report["bytes"] == found["tokens"] + 1 and report["loss"] < 0.6
+    assert report["bits_per_byte"] == pytest.approx(
+        report["loss"] * 1.4427 * report["tokens"] / report["bytes"], rel=1e-4
+    )
+    assert cli("evaluate", folder, "--source", texts / "valid.txt").out.startswith("perplexity ")
     info = cli("info", folder).out
+    assert "generate, inspect, explore, score, evaluate, embed" in info
     assert f"model          {'gpt2' if recipe == 'gpt' else recipe}" in info and "31 pieces" in info
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert (

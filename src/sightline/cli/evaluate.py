@@ -81,11 +81,15 @@ def run_score(options: argparse.Namespace) -> None:
 
 
 def _evaluate_options(commands: Any) -> None:
-    what = "score a model or its output on a test set: BLEU, accuracy, forecast errors, or the alignment of words"
+    what = (
+        "score a model or its output on a test set: BLEU, accuracy, forecast errors, perplexity, or the alignment of "
+    )
+    what += "words"
     parser = commands.add_parser("evaluate", help=what)
     model_options(parser, needed=False, what=TRANSLATES)
     ensemble_option(parser)
-    source = "text to translate; of a classifier texts and labels (.tsv), of a forecaster a .csv file"
+    source = "text to translate, or that a language model is to predict; of a classifier texts and labels (.tsv), of a "
+    source += "forecaster a .csv file"
     parser.add_argument("--source", type=in_file, metavar="FILE", help=source)
     hypothesis = "translations of whichever system, scored without a MODEL; with --alignments links"
     parser.add_argument("--hypothesis", type=in_file, metavar="FILE", help=hypothesis)
@@ -120,7 +124,7 @@ def _alignment_options(parser: argparse.ArgumentParser) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Of translations BLEU, chrF++ and TER with signatures, and the settings they were decoded with; of a classifier
-    accuracy and F1; of a forecaster errors beside those of naive forecasts.
+    accuracy and F1; of a forecaster errors beside those of naive forecasts; of a language model perplexity.
     """
     if options.alignments:
         _evaluate_alignment(options)

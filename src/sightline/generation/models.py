@@ -18,12 +18,14 @@ from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.vocabulary import Vocabulary, fingerprint
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
+from sightline.data.corpus import read_lines
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Hypothesis
 from sightline.decode.streaming import growing_text
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
+from sightline.evaluate.language import LanguageReport, language_report
 from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
 from sightline.generation.family_model import FamilyModel
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
@@ -121,6 +123,7 @@ class Predictor(Protocol):
     @property
     def onward(self) -> Onward: ...
     def encode(self, prompt: str | Messages) -> list[int]: ...
+    def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity: ...
     def decode_after(self, prompt: Sequence[int]) -> Detokenise: ...
 
 
@@ -170,6 +173,12 @@ class TextVerbs:
         if window > longest:
             raise UserError(f"window = {window}: the model reads at most {longest} tokens at once")
         return perplexity(self.onward, self.encode(text), window, stride or max(1, window // 2))
+
+    def evaluate(self: Predictor, paths: Sequence[str]) -> LanguageReport:
+        """How well the model predicts files of text, each read as `perplexity` reads it."""
+        texts = ["\n".join(read_lines(path)) for path in paths]
+        found = [self.perplexity(text) for text in texts]
+        return language_report(texts, [(one.log_prob, one.tokens) for one in found])
 
     def encode(self: Predictor, prompt: str | Messages) -> list[int]:
         """The ids of a prompt."""

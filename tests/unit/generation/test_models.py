@@ -405,7 +405,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        ("gpt2", ["for            generate, inspect, explore, score, embed"]),
+        ("gpt2", ["for            generate, inspect, explore, score, evaluate, embed"]),
         ("bert", ["for            inspect, explore, fill, embed", "model          bert (BertForMaskedLM)"]),
         ("vit", ["for            inspect, explore, label", "classes        cat, dog, owl"]),
         (
