@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import read_json
@@ -49,7 +49,7 @@ from sightline.generation.transcribe import (
     windows,
 )
 from sightline.generation.translating import COMPUTES, FamilyTranslator
-from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
+from sightline.generation.vectors import EmbeddingVerbs, Forward, TextEmbedder, text_embedder
 from sightline.looks import LookVerbs
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.compiled import native_available
@@ -203,21 +203,6 @@ def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start
         marked = bool(vocabulary.encode(""))
         return vocabulary.encode(without_mark(path, text) if marked else text)
     return vocabulary.encode(prompt) or ([] if start_id is None else [start_id])
-
-
-class Forward:
-    """A decoder as what reads: no state sees what stands behind it, so padding there needs no mask."""
-
-    def __init__(self, network: DecoderOnly) -> None:
-        self.network = network
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Of the decoder."""
-        return self.network.parameters()
-
-    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
-        """The decoder's last states."""
-        return self.network.decode(src)
 
 
 class ForwardModel(LookVerbs, EmbeddingVerbs, FamilyModel):

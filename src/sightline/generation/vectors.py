@@ -5,19 +5,21 @@ A mixin for every model with a state for each token of a text. A text that is to
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor, nn
 
 from sightline.checkpoint.vocabulary import Vocabulary, marks_around
 from sightline.errors import UserError
 from sightline.generation.chat import refuse_single
 from sightline.generation.embed import TextEncoder, embed
 from sightline.generation.sentences import SentenceSettings, read_sentence_settings
+from sightline.network.halves import DecoderOnly
 
 LISTED = 10  # texts that were cut; of more the number is said
 
@@ -135,3 +137,18 @@ def in_words(cuts: Sequence[tuple[str, int]], longest: int) -> str:
     listed = ", ".join(f"{name} ({tokens:,})" for name, tokens in cuts[:LISTED])
     more = f" and {len(cuts) - LISTED:,} more" if len(cuts) > LISTED else ""
     return f"longer than the {longest:,} tokens read, and cut there: {listed}{more}"
+
+
+class Forward:
+    """A decoder as what reads: no state sees what stands behind it, so padding there needs no mask."""
+
+    def __init__(self, network: DecoderOnly) -> None:
+        self.network = network
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Of the decoder."""
+        return self.network.parameters()
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """The decoder's last states."""
+        return self.network.decode(src)
