@@ -455,7 +455,7 @@ class DraftedOutput:
 def _for_all_heads(projection: tuple[Floats, Floats], heads: int, width: int) -> tuple[Floats, Floats]:
     """Keys or values that several heads share (arXiv:2305.13245), once for each of these."""
     weight, bias = projection
-    n = len(weight) // width
+    n = len(weight) // max(1, width)
     assert n and n * width == len(weight) == len(bias) and heads % n == 0, "heads that share keys and values"
     by_head = weight.reshape(n, width, -1), bias.reshape(n, width)
     weight, bias = (np.repeat(x, heads // n, 0) for x in by_head)
