@@ -19,11 +19,12 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig, TrainConfig, apply_settings, load_recipe
 from sightline.data.blocks import BlockBatch, block_stream
+from sightline.errors import UserError
 from sightline.generation.models import with_verbs
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly
 from sightline.tasks.language_modelling import language_objective
-from sightline.tasks.trainable import more_dropout, trainable
+from sightline.tasks.trainable import described, more_dropout, trainable
 from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from sightline.training.schedule import learning_rate
 
@@ -170,3 +171,11 @@ def test_gpt2_drops_what_transformers_drops(tmp_path: Path, monkeypatch: pytest.
     loss = theirs(input_ids=batch.tokens, labels=batch.tokens).loss
     found = language_objective(own, config().train)(batch).objective / batch.n_targets
     torch.testing.assert_close(found, loss, atol=1e-5, rtol=1e-5)
+
+
+def test_two_rates_for_what_has_one_are_refused(tmp_path: Path) -> None:
+    """Dropout of embeddings at another rate than that of sub-layers would be trained with the wrong one in silence."""
+    values = IDS | GPT2 | {"resid_pdrop": 0.1, "embd_pdrop": 0.2}
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**values)).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"drops embeddings at 0.2 \(embd_pdrop\) and what sub-layers put out at 0.1"):
+        described(str(tmp_path), "lm")

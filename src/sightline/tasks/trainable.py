@@ -113,6 +113,12 @@ def _described(model: TextModel | RewritingModel, task: str) -> ModelConfig:
 def _dropout(hf_config: Mapping[str, Any]) -> float:
     """The paper's: on embeddings and on what sub-layers put out."""
     named = next((hf_config[name] for name in DROPOUT if hf_config.get(name) is not None), None)
+    embeddings = hf_config.get("embd_pdrop", named)  # GPT-2's
+    if named is not None and embeddings not in (named, None):
+        raise UserError(
+            f"config.json drops embeddings at {embeddings} (embd_pdrop) and what sub-layers put out at {named} "
+            "(resid_pdrop): one rate is trained with, write the same one in both"
+        )
     if named is not None:
         return float(named)
     return 0.0 if hf_config.get("model_type") in NONE_BY_DEFAULT else 0.1
