@@ -161,13 +161,19 @@ def read_jsonl(path: str) -> Iterator[Pair]:
     """Pairs of a JSON-lines file: one `{"src": "...", "tgt": "..."}` a line, further keys ignored."""
     for number, line in enumerate(read_lines(path), start=1):
         location = f"{display_name(path)}: line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f'{location} is not JSON ({error}); write {{"src": "...", "tgt": "..."}}') from error
-        if not isinstance(record, dict):
-            raise UserError(f'{location} is not an object; write {{"src": "...", "tgt": "..."}}')
+        record = json_object(line, location, '{"src": "...", "tgt": "..."}')
         yield text_field(record, "src", location), text_field(record, "tgt", location)
+
+
+def json_object(line: str, location: str, wanted: str) -> dict[str, Any]:
+    """The object on a line of JSON; `wanted` shows one as it should be."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{location} is not JSON ({error}); write {wanted}") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{location} is not an object; write {wanted}")
+    return record
 
 
 def text_field(record: Mapping[str, Any], key: str, location: str) -> str:

@@ -12,9 +12,7 @@ before every stretch. Not here: blocks and batches (`blocks`).
 
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,8 +26,8 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tqdm import tqdm
 
 from sightline.config import DataConfig
-from sightline.data.corpus import HF_PREFIX, display_name, read_lines, read_raw_lines, text_field
-from sightline.data.prepared import META, cache, digest, mapped, partial, spooled
+from sightline.data.corpus import HF_PREFIX, display_name, json_object, read_lines, read_raw_lines, text_field
+from sightline.data.prepared import META, cache, digest, mapped, partial, partial_folder, spooled
 from sightline.data.tokenizer import (
     SPECIALS,
     UNK,
@@ -113,13 +111,7 @@ def _read(path: str) -> Iterator[Stretch]:
 
 
 def _document(line: str, location: str) -> str:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f'{location} is not JSON ({error}); write {{"text": "..."}}') from error
-    if not isinstance(record, dict):
-        raise UserError(f'{location} is not an object; write {{"text": "..."}}')
-    return text_field(record, "text", location)
+    return text_field(json_object(line, location, '{"text": "..."}'), "text", location)
 
 
 def stretches(lines: Iterable[str], size: int = STRETCH) -> Iterator[Stretch]:
@@ -145,11 +137,13 @@ def stretches(lines: Iterable[str], size: int = STRETCH) -> Iterator[Stretch]:
 def _together(parts: Iterable[Stretch]) -> Iterator[list[Stretch]]:
     """Stretches that are tokenised at once."""
     group: list[Stretch] = []
+    characters = 0
     for part in parts:
         group.append(part)
-        if sum(len(one.text) for one in group) >= ROOM or len(group) >= ROOM // STRETCH * 64:
+        characters += len(part.text)
+        if characters >= ROOM or len(group) >= ROOM // STRETCH * 64:
             yield group
-            group = []
+            group, characters = [], 0
     if group:
         yield group
 
@@ -251,18 +245,13 @@ def _content(path: str) -> tuple[str, int]:
 def _build(target: Path, paths: Sequence[str], cutter: Cutter, size: int, progress: bool) -> None:
     """Write the row beside `target`, then give it that name in one step."""
     shown = None if progress else True  # None: on a terminal only
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent, ignore_cleanup_errors=True) as draft:
+    with partial_folder(target) as draft:
         with (
-            open(Path(draft) / TOKENS, "wb") as file,
+            open(draft / TOKENS, "wb") as file,
             tqdm(total=size, desc="tokenising", unit="B", unit_scale=True, disable=shown) as bar,
         ):
             counts = _write(file, paths, cutter, bar)
-        (Path(draft) / META).write_text(json.dumps(counts), encoding="utf-8")
-        try:
-            os.rename(draft, target)
-        except OSError:
-            if not target.exists():  # else another process was faster with the same content
-                raise
+        (draft / META).write_text(json.dumps(counts), encoding="utf-8")
 
 
 def _write(file: IO[bytes], paths: Sequence[str], cutter: Cutter, bar: tqdm) -> dict[str, int]:

@@ -163,18 +163,13 @@ def prepare(
 
 def build(target: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm) -> None:
     """Write a prepared corpus beside `target`, then give it that name in one step."""
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent, ignore_cleanup_errors=True) as folder:
-        read, dropped = write_columns(Path(folder), corpora, tokenizer, limits, bar)
+    with partial_folder(target) as folder:
+        read, dropped = write_columns(folder, corpora, tokenizer, limits, bar)
         if read == sum(dropped.values()):
             raise nothing_left(corpora, read, dropped)
-        sizes = {name: (Path(folder) / name).stat().st_size for name in file_names()}
+        sizes = {name: (folder / name).stat().st_size for name in file_names()}
         meta = {"read": read, "dropped": dropped, "sizes": sizes}
-        (Path(folder) / META).write_text(json.dumps(meta), encoding="utf-8")
-        try:
-            os.rename(folder, target)
-        except OSError:
-            if not target.exists():  # else another process was faster with the same content
-                raise
+        (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
 
 def write_columns(
@@ -368,6 +363,18 @@ def partial(folder: Path, name: str) -> Iterator[Path]:
         yield draft
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def partial_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` to write into, which gets that name in one step once all has gone well."""
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent, ignore_cleanup_errors=True) as draft:
+        yield Path(draft)
+        try:
+            os.rename(draft, target)
+        except OSError:
+            if not target.exists():  # else another process was faster with the same content
+                raise
 
 
 def cache_folder(folder: Path | None) -> Path:

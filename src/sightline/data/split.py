@@ -9,9 +9,7 @@ Memory holds hashes, not texts. Both parts are written into the cache, as `prepa
 """
 
 import json
-import os
 import shutil
-import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from sightline.data.amount import Amount
 from sightline.data.corpus import STANDARD_INPUT, Corpus, Pair, display_name, read_pairs
 from sightline.data.labelled import read_labelled
-from sightline.data.prepared import META, cache, content, digest
+from sightline.data.prepared import META, cache, content, digest, partial_folder
 from sightline.data.sentences import EMPTY, SentenceKeys, mixed, pair_keys, sentence_key
 from sightline.errors import UserError
 
@@ -83,20 +81,15 @@ def _write(target: Path, corpora: Sequence[Corpus], amount: Amount, labelled: bo
             f"--valid {amount.text}: every pair shares a sentence with those taken, so that none is left to train on; "
             "take fewer, or name files to validate on"
         )
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent, ignore_cleanup_errors=True) as draft:
+    with partial_folder(target) as draft:
         with ExitStack() as files:
-            parts = [files.enter_context(open(Path(draft) / name, "w", encoding="utf-8", newline="")) for name in names]
+            parts = [files.enter_context(open(draft / name, "w", encoding="utf-8", newline="")) for name in names]
             write = _labelled_line if labelled else _json_line
             for pair, is_valid, is_dropped in zip(_read(corpora, labelled), valid, dropped, strict=True):
                 if not is_dropped:
                     parts[int(is_valid)].write(write(pair))
         counts = {"taken": int(valid.sum()), "dropped": int(dropped.sum())}
-        (Path(draft) / META).write_text(json.dumps(counts), encoding="utf-8")
-        try:
-            os.rename(draft, target)
-        except OSError:
-            if not target.exists():  # else another process was faster with the same content
-                raise
+        (draft / META).write_text(json.dumps(counts), encoding="utf-8")
 
 
 def _read(corpora: Sequence[Corpus], labelled: bool) -> Iterator[Pair]:
