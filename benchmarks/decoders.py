@@ -42,11 +42,13 @@ class Job:
     length: int | None  # steps every output takes; None: until the model ends it
 
 
-def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
-    """Our engine, with the shortlist of the model directory if asked for."""
+def ours(folder: Path, compute: str, shortlist: bool = False, library: bool = True) -> Translate:
+    """Our engine, with the shortlist of the model directory if asked for; without the library it is torch's modules."""
     directory = read_folder(folder / "sightline")
     table = candidate_table(folder / "sightline", directory.tokenizer) if shortlist else None
-    model = directory.weights.searcher(compute) or prepare(directory.network, compute)
+    model: Any = directory.network
+    if library:
+        model = directory.weights.searcher(compute) or prepare(directory.network, compute)
     special = SpecialIds(PAD, BOS, EOS, UNK)
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:

@@ -66,6 +66,7 @@ def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]
     makers = {
         "ours float32": lambda: Team(cores, decoders.ours, folder, "float32", keep_memory=True),
         "ours int8": lambda: Team(cores, decoders.ours, folder, "int8", keep_memory=True),
+        "plain torch float32": lambda: Team(cores, decoders.ours, folder, "float32", False, False, keep_memory=True),
         "ctranslate2 float32": lambda: Worker(decoders.ctranslate2, folder, "float32", cores, 1),
         "ctranslate2 int8": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1),
         "transformers": lambda: Worker(decoders.transformers, folder, threads=cores),
