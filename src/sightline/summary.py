@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sightline.checkpoint.beside import SHORTLIST
 from sightline.checkpoint.compiled import described
 from sightline.checkpoint.layout import WEIGHTS, is_family, weight_files
-from sightline.checkpoint.trained import CARD
+from sightline.checkpoint.trained import CARD, RUN
 from sightline.config import RunConfig
 from sightline.errors import UserError
 from sightline.model_card import NOUNS, card_rows, read_rows
@@ -115,12 +115,21 @@ def _of_family(folder: Path, model: "FamilyModel") -> dict[str, str]:
         "architecture": _architecture(info),
         "parameters": f"{info['parameters']:,}",
         "vocabulary": f"{info['vocab_size']:,} pieces" if info.get("vocab_size") else "",
+        **_trained_here(folder),
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
         "computed by": f"{described() if getattr(model, 'compiled', False) else 'torch'}, "
         f"in {name_of(dtype_for('auto', model.device) or parameter.dtype)}",
         "saved by": f"transformers {values['transformers_version']}" if values.get("transformers_version") else "",
     }
     return {name: text for name, text in rows.items() if text}
+
+
+def _trained_here(folder: Path) -> dict[str, str]:
+    """What the card says of its training, where that was here."""
+    if not ((folder / RUN).is_file() and (folder / CARD).is_file()):
+        return {}
+    card = read_rows((folder / CARD).read_text(encoding="utf-8"))
+    return {name: card.get(name, "") for name in ("training data", "recipe", "weights", "validation")}
 
 
 def _saved_as(values: Mapping[str, Any]) -> str:
