@@ -53,7 +53,7 @@ class Embeddings(nn.Module):
 
     def finish(self, x: Float[Tensor, "rows length width"]) -> Float[Tensor, "rows length d_model"]:
         """From the sum to what the first layer reads."""
-        return self.dropout(self.project(self.norm(x)))
+        return self.project(self.dropout(self.norm(x)))
 
     def real(self, mask: Bool[Tensor, "rows length"] | None) -> Bool[Tensor, "rows length"] | None:
         """Which positions of the output are real, where `mask` says it of the input."""

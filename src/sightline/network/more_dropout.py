@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from sightline.network.attention import Kernel, MultiHeadAttention
 from sightline.network.dropout import Dropout
 from sightline.network.feed_forward import Activation, FeedForward, GatedFeedForward
-from sightline.network.halves import DecoderOnly
+from sightline.network.halves import DecoderOnly, EncoderOnly
+from sightline.network.layers import EncoderLayer
 from sightline.network.masks import Mask
 from sightline.network.transformer import Transformer
 
@@ -31,6 +32,9 @@ class DropoutRates:
     stack: float = 0.0  # of a number that encoder or decoder put out, behind the last norm (T5)
     encoder_layer: float = 0.0  # of a layer, which then passes on what it was given (arXiv:1909.11556)
     decoder_layer: float = 0.0
+    pool: float = 0.0  # of the state that a head for classes of a text reads (RoBERTa, ELECTRA)
+    classes: float = 0.0  # of what the last matrix of a head for classes reads
+    whole_attention: bool = False  # of what attention puts out nothing is dropped, not even by the paper's (DistilBERT)
 
     def __bool__(self) -> bool:
         """Whether anything is dropped."""
@@ -73,7 +77,7 @@ class DroppingActivation(nn.Module):
         return self.dropout(self.activation(x))
 
 
-def add_dropout(network: Transformer | DecoderOnly, rates: DropoutRates) -> None:
+def add_dropout(network: Transformer | DecoderOnly | EncoderOnly, rates: DropoutRates) -> None:
     """Drop at these rates while the network trains."""
     if not rates:
         return
@@ -82,14 +86,22 @@ def add_dropout(network: Transformer | DecoderOnly, rates: DropoutRates) -> None
             _give(module, "kernel", DroppingKernel(module.kernel, rates.attention))
         elif isinstance(module, FeedForward | GatedFeedForward) and rates.activation:
             _give(module, "activation", DroppingActivation(module.activation, rates.activation))
-    stacks: list[tuple[Any, float]] = [(network.decoder, rates.decoder_layer)]
-    if isinstance(network, Transformer):
-        stacks.insert(0, (network.encoder, rates.encoder_layer))
-    for stack, p in stacks:
+        elif isinstance(module, EncoderLayer) and rates.whole_attention:
+            module.self_attn_sublayer.dropout.p = 0.0
+    for part, p in (("pool", rates.pool), ("classes", rates.classes)):
+        if p:
+            network.get_submodule(f"head.{part}").register_forward_pre_hook(_reads_dropped_at(p))
+    for stack, p in _stacks(network, rates):
         for layer in stack.layers if p else ():
             layer.register_forward_hook(_skipped_at(p))
         if rates.stack:
             stack.register_forward_hook(_dropped_at(rates.stack))
+
+
+def _stacks(network: Transformer | DecoderOnly | EncoderOnly, rates: DropoutRates) -> list[tuple[Any, float]]:
+    """Those that there are, and the rate of a layer in each."""
+    encoder = [] if isinstance(network, DecoderOnly) else [(network.encoder, rates.encoder_layer)]
+    return encoder if isinstance(network, EncoderOnly) else [*encoder, (network.decoder, rates.decoder_layer)]
 
 
 @contextmanager
@@ -126,5 +138,14 @@ def _dropped_at(p: float) -> Callable[[nn.Module, Any, Any], Any]:
 
     def drop(stack: nn.Module, _: Any, output: Any) -> Any:
         return dropout(output) if stack.training else output
+
+    return drop
+
+
+def _reads_dropped_at(p: float) -> Callable[[nn.Module, Any], Any]:
+    dropout = Dropout(p)
+
+    def drop(part: nn.Module, inputs: tuple[Any, ...]) -> Any:
+        return (dropout(inputs[0]),) if part.training else None
 
     return drop

@@ -6,30 +6,39 @@ stays as it is, as in `transformers`. Everything is dropped that the checkpoint'
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from sightline.checkpoint.folder import read_folder
 from sightline.config import ModelConfig
 from sightline.errors import UserError
-from sightline.generation.models import RewritingModel, TextModel, rewriting, with_verbs
-from sightline.network.axes import StackConfig
+from sightline.generation.models import ReadingModel, RewritingModel, TextModel, rewriting, with_verbs
+from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.dropout import Dropout
-from sightline.network.halves import DecoderOnly
+from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.more_dropout import DropoutRates, add_dropout
 from sightline.network.transformer import Transformer
 
-DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout")  # how configurations call the paper's
+# How configurations call the paper's.
+DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout", "hidden_dropout_prob")
 MORE_DROPOUT = {  # and what others there are
     "attention_dropout": "attention",
     "attn_pdrop": "attention",
+    "attention_probs_dropout_prob": "attention",
     "activation_dropout": "activation",
     "encoder_layerdrop": "encoder_layer",
     "decoder_layerdrop": "decoder_layer",
 }
-USUAL = {"gpt2": {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}}  # where config.json says nothing
+BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "electra")
+USUAL = {  # where config.json says nothing
+    "gpt2": {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
+    "distilbert": {"attention_dropout": 0.1},
+    **{name: {"attention_probs_dropout_prob": 0.1} for name in BERTS},
+}
+READING = ("classify",)  # tasks of an encoder alone
 NONE_BY_DEFAULT = ("gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")  # the paper's dropout
 
-Kind = TypeVar("Kind", Transformer, DecoderOnly)
+Kind = TypeVar("Kind", Transformer, DecoderOnly, EncoderOnly)
 
 
 def trainable(network: Kind, dropout: float, more: DropoutRates | None = None) -> Kind:
@@ -37,7 +46,7 @@ def trainable(network: Kind, dropout: float, more: DropoutRates | None = None) -
     for parameter in network.parameters():
         parameter.data = parameter.detach().clone()
         parameter.requires_grad_(True)
-    if network.output.bias is not None:
+    if not isinstance(network, EncoderOnly) and network.output.bias is not None:
         network.output.bias.requires_grad_(False)
     for module in network.modules():
         if isinstance(module, Dropout):
@@ -53,7 +62,20 @@ def more_dropout(hf_config: Mapping[str, Any], dropout: float) -> DropoutRates:
         return DropoutRates(attention=dropout, activation=dropout, stack=dropout)
     values = {**USUAL.get(str(hf_config.get("model_type")), {}), **hf_config}
     named = [name for name in MORE_DROPOUT if values.get(name) is not None]
-    return DropoutRates(**{MORE_DROPOUT[name]: float(values[name]) for name in named})
+    rates = {MORE_DROPOUT[name]: float(values[name]) for name in named}
+    return DropoutRates(**rates, whole_attention=values.get("model_type") == "distilbert")
+
+
+def head_dropout(
+    rates: DropoutRates, config: NetworkConfig, hf_config: Mapping[str, Any], dropout: float
+) -> DropoutRates:
+    """The same with what a head for classes drops: its own rate where config.json names one, otherwise the paper's."""
+    of_texts = config.head == "text_class"
+    named = hf_config.get("classifier_dropout")
+    if config.family == "distilbert":
+        named = hf_config.get("seq_classif_dropout", 0.2) if of_texts else None
+    p = dropout if named is None else float(named)
+    return replace(rates, classes=p, pool=p if of_texts and config.family in ("roberta", "electra") else 0.0)
 
 
 def described(path: str, task: str) -> ModelConfig:
@@ -62,6 +84,8 @@ def described(path: str, task: str) -> ModelConfig:
     `task` is what it is to be trained for, "" = what it is for; `UserError` where that is another thing.
     """
     model: Any = with_verbs(read_folder(path, dtype="float32"))
+    if task in READING:
+        return _described(_reading_model(model, path), task)
     if task == "lm" or (not task and isinstance(model, TextModel)):
         return _described(_text_model(model, path), "lm")
     return _described(rewriting(model, path), "translate")
@@ -70,6 +94,18 @@ def described(path: str, task: str) -> ModelConfig:
 def text_model(path: str) -> TextModel:
     """The model to start from, its weights in float32; `UserError` where it is none that writes a text on."""
     return _text_model(with_verbs(read_folder(path, dtype="float32")), path)
+
+
+def reading_model(path: str) -> ReadingModel:
+    """The encoder to start from, its weights in float32; `UserError` where it is none."""
+    return _reading_model(with_verbs(read_folder(path, dtype="float32")), path)
+
+
+def _reading_model(model: Any, path: str) -> ReadingModel:
+    if isinstance(model, ReadingModel):
+        return model
+    family = model.info().get("family", "another kind")
+    raise UserError(f"--init {path}: is a model of {family}; this task needs an encoder alone (BERT, RoBERTa, ...)")
 
 
 def _text_model(model: Any, path: str) -> TextModel:
@@ -82,22 +118,25 @@ def _text_model(model: Any, path: str) -> TextModel:
     )
 
 
-def _described(model: TextModel | RewritingModel, task: str) -> ModelConfig:
+def _described(model: TextModel | RewritingModel | ReadingModel, task: str) -> ModelConfig:
     config, encoder, decoder = model.config, model.config.encoder, model.config.decoder
     stack = encoder or decoder
-    assert stack and decoder
-    tied = "all" if config.share_embeddings or not encoder else "target"
+    assert stack
+    tied = "all" if config.share_embeddings or not (encoder and decoder) else "target"
+    pad_id = (
+        int(model.hf_config.get("pad_token_id") or 0) if isinstance(model, ReadingModel) else model.generation.pad_id
+    )
     return ModelConfig(
         task=task,
         vocab_size=config.tgt_vocab_size or config.vocab_size,
-        pad_id=model.generation.pad_id,
+        pad_id=pad_id,
         d_model=stack.d_model,
         d_ff=stack.d_ff,
         n_heads=stack.n_heads,
         d_k=stack.d_head,
         d_v=stack.d_v or stack.d_head,
         n_encoder_layers=encoder.n_layers if encoder else ModelConfig().n_encoder_layers,
-        n_decoder_layers=decoder.n_layers,
+        n_decoder_layers=decoder.n_layers if decoder else ModelConfig().n_decoder_layers,
         dropout=_dropout(model.hf_config),
         norm_position=stack.norm_position,
         norm="rms" if stack.norm.startswith("rms") else "layer",
@@ -106,7 +145,7 @@ def _described(model: TextModel | RewritingModel, task: str) -> ModelConfig:
         biases=stack.ffn_bias,
         positions=_positions(stack),
         max_len=stack.max_len or ModelConfig().max_len,
-        tied_embeddings=tied if config.tie_head else "none",
+        tied_embeddings=tied if config.tie_head or not decoder else "none",
     )
 
 
