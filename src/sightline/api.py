@@ -216,7 +216,7 @@ def train(
         init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree. Or a
             folder in the Hugging Face layout of an encoder-decoder of text, or of a decoder alone (for "lm"); "" as
             `recipe` is then "tune" or "tune-lm".
-        task: "translate", "denoise", "classify", "forecast" or "lm"; "" is the recipe's.
+        task: "translate", "denoise", "classify", "forecast", "lm" or "label"; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
 

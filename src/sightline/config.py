@@ -26,12 +26,14 @@ CONV: OnlyFor = {"architecture": ("conv",)}
 PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
 WITH_DECODER = ("translate", "denoise")  # what a denoiser itself leaves unread it keeps for the next stage
 DECODER: OnlyFor = {"task": WITH_DECODER}
-ENCODER: OnlyFor = {"task": (*WITH_DECODER, "classify", "forecast")}
+ENCODER: OnlyFor = {"task": (*WITH_DECODER, "classify", "forecast", "label")}
 WRITES: OnlyFor = {"task": (*WITH_DECODER, "lm")}
 TRANSLATE: OnlyFor = {"task": ("translate",)}
 LINES: OnlyFor = {"task": (*WITH_DECODER, "classify")}
 TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify", "lm")}
 LM: OnlyFor = {"task": ("lm",)}
+PICTURES: OnlyFor = {"task": ("label",)}
+CLASSES: OnlyFor = {"task": ("classify", "forecast", "label")}
 POOLED: OnlyFor = {"task": ("classify", "forecast")}
 FORECAST: OnlyFor = {"task": ("forecast",)}
 ALIGNING: OnlyFor = TRANSFORMER | {"task": ("translate",)}
@@ -94,11 +96,15 @@ class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
 
     architecture: str = choice(("transformer", "recurrent", "conv"), "the kind of network; conv is ConvS2S")
-    task: str = choice((*WITH_DECODER, "classify", "forecast", "lm"), "denoise: a first stage; lm: a language model")
+    task: str = choice(
+        (*WITH_DECODER, "classify", "forecast", "lm", "label"), "denoise: a first stage; label: pictures"
+    )
     vocab_size: int = setting(0, "pieces; 0 until a tokenizer is known", derived=True)
     pad_id: int = setting(0, "id of the padding piece", derived=True)
     n_inputs: int = setting(0, "columns of the series; 0 until the data are known", derived=True, only_for=FORECAST)
-    n_outputs: int = setting(0, "classes, or steps ahead; 0 until the data are known", derived=True, only_for=POOLED)
+    n_outputs: int = setting(0, "classes, or steps ahead; 0 until the data are known", derived=True, only_for=CLASSES)
+    image_size: int = setting(224, "pixels a side of a picture as it is read", POSITIVE, only_for=PICTURES)
+    patch_size: int = setting(16, "pixels a side of a patch, the token of a picture", POSITIVE, only_for=PICTURES)
     pooling: str = choice(("mean", "first", "last"), "the encoder's state that stands for the whole", only_for=POOLED)
     d_model: int = setting(512, "width of the residual stream, embeddings and recurrent states [d_model]", POSITIVE)
     d_ff: int = setting(2048, "inner width of the feed-forward network [d_ff]", POSITIVE, only_for=TRANSFORMER)
@@ -140,6 +146,8 @@ class DataConfig:
     lowercase: bool = setting(False, "fold case before anything else", only_for=TEXT)
     max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, only_for=LINES)
     block_length: int = setting(256, "tokens read at once of running text", POSITIVE, only_for=LM)
+    flip: bool = setting(False, "pictures are seen from either side, at random", only_for=PICTURES)
+    shift: float = setting(0.0, "pictures are moved by up to this share of a side, at random", RATE, only_for=PICTURES)
     max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", only_for=DECODER)
     bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, only_for=DECODER)
     bpe_dropout_sides: str = choice(("both", "source"), "of a pair, that are cut otherwise", only_for=DECODER)
@@ -244,7 +252,8 @@ def _settings() -> Iterator[tuple[str, Setting]]:
 
 
 SETTINGS = dict(_settings())  # by "section.key", in the order of declaration
-_METRICS = {"bleu": WITH_DECODER, "accuracy": ("classify",), "macro_f1": ("classify",)}  # what only some tasks have
+_LABELS = ("classify", "label")
+_METRICS = {"bleu": WITH_DECODER, "accuracy": _LABELS, "macro_f1": _LABELS}  # what only some tasks have
 
 
 def check(config: RunConfig) -> RunConfig:
@@ -280,8 +289,8 @@ def _check_task(config: RunConfig) -> None:
     task = config.model.task
     if task not in _METRICS.get(config.train.best_metric, (task,)):
         raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
-    if task == "lm" and config.model.architecture != "transformer":
-        raise UserError(f"model.architecture = {config.model.architecture}: a language model is a transformer")
+    if task in ("lm", "label") and config.model.architecture != "transformer":
+        raise UserError(f"model.architecture = {config.model.architecture}: model.task = {task} is for a transformer")
     if config.data.subword == "characters" and task != "lm":
         raise UserError(f"data.subword = characters is for model.task = lm, not for {task}: use bpe or unigram")
     if task == "forecast" and config.data.season > config.data.window:

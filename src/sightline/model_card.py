@@ -14,6 +14,7 @@ NOUNS = {
     "classify": "classification",
     "forecast": "forecasting",
     "lm": "language",
+    "label": "picture",
 }
 USAGE = Path(__file__).parent / "cards"  # for each task how its models are used
 
@@ -63,7 +64,7 @@ def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) ->
     return {
         "architecture": _architecture(config.model),
         "parameters": f"{n_parameters:,}",
-        **_material(config, about),
+        **(about.get("material") or _material(config, about)),
         **about.get("network", {}),
         "validation data": ", ".join(about["corpus"]["valid"]) + taken,
         "recipe": f"{about['recipe']}{start}, seed {config.train.seed}",
@@ -86,6 +87,8 @@ def _architecture(model: ModelConfig) -> str:
     if model.task == "lm":
         return f"{model.architecture}: {model.n_decoder_layers} layers, d_model {model.d_model}, {_shape(model)}"
     layers = f"{model.n_encoder_layers} layers of an encoder"
+    if model.task == "label":
+        return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
     return f"{model.architecture}: {layers}, {model.pooling} state, d_model {model.d_model}, {_shape(model)}"
 
 
@@ -101,9 +104,6 @@ def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
     if config.model.task == "classify":
         texts = f"{files}: {corpus['texts']:,} texts"
         return vocabulary | {"labels": ", ".join(about["labels"]), "training data": texts}
-    if config.model.task == "lm":
-        blocks = f"in blocks of {config.data.block_length:,}"
-        return vocabulary | {"training data": f"{files}: {corpus['tokens']:,} tokens, {blocks}"}
     series, rows = about["series"], f"{config.data.window} rows in, {config.data.horizon} out"
     return {
         "forecasts": f"{series['target']} from {', '.join(series['columns'])}: {rows}",

@@ -42,6 +42,7 @@ TASKS = {  # name -> module:function, a `MakeJob`
     "classify": "sightline.tasks.classification:classification_job",
     "forecast": "sightline.tasks.forecasting:forecast_job",
     "lm": "sightline.tasks.language_modelling:language_job",
+    "label": "sightline.tasks.pictures:picture_job",
 }
 TUNED = {  # the same for what starts from a family's network
     "translate": "sightline.tasks.published:published_job",
@@ -60,7 +61,8 @@ def train_model(request: TrainRequest) -> str:
     _check_writable(folder)
     links = [request.alignments] if request.alignments else []
     valid = [] if parse_amount(request.valid) else request.valid
-    check_files({"--train": request.train, "--valid": valid, "--alignments": links})
+    texts = {"--train": request.train, "--valid": valid, "--alignments": links}
+    check_files({option: [path for path in paths if not _of_pictures(config, path)] for option, paths in texts.items()})
     if request.tensorboard:
         check_tensorboard()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
@@ -179,6 +181,10 @@ def _recipe(request: TrainRequest, task: str) -> str:
     from sightline.tasks.starting import recipe_of
 
     return recipe_of(request.init, task)
+
+
+def _of_pictures(config: RunConfig, path: str) -> bool:
+    return config.model.task == "label" and Path(path).is_dir()
 
 
 def _check_writable(folder: Path) -> None:

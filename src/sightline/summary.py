@@ -29,7 +29,7 @@ VERBS = {  # of the models of families: the commands
     "perplexity": "score, evaluate",
     "fill_mask": "fill",
     "embed": "embed",
-    "label": "label",
+    "label": "label, evaluate",
     "transcribe": "transcribe",
 }
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors: ours

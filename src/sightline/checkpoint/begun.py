@@ -1,10 +1,11 @@
-"""The folder of a language model that begins here: in the layout of a family, with a tokenizer of ours.
+"""The folder of a model that begins here in the layout of a family: of a language model, with a tokenizer of ours, or
+of one that names pictures.
 
 From its first validation on it is what a published model's folder is, for every command and for `transformers`.
 `training.json` says how it was trained (as in `tuned`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sightline.checkpoint.imported import FORMAT
-from sightline.checkpoint.layout import CONFIG, WEIGHTS
+from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS
 from sightline.checkpoint.trained import CARD, GENERATION, RUN, TOKENIZER, write_file, write_json, write_text
 from sightline.checkpoint.vocabulary import SETTINGS
 from sightline.checkpoint.write import config_to_hf, file_tensors
@@ -21,6 +22,17 @@ from sightline.config import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
 from sightline.network.axes import NetworkConfig
+
+PIXELS = {  # what `data.image.Preprocessing` does by default, in the words of the file
+    "image_processor_type": "ViTImageProcessor",
+    "do_resize": True,
+    "resample": 2,
+    "do_rescale": True,
+    "rescale_factor": 1 / 255,
+    "do_normalize": True,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+}
 
 
 @dataclass(frozen=True)
@@ -53,14 +65,48 @@ class BegunLayout:
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
         """The weights by the names of the family, and the model card."""
-        own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
-        tensors = file_tensors(own, self.config)
-        write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
-        write_text(folder / CARD, card)
+        _write_weights(folder, self.config, parameters, card)
 
     def _hf_config(self) -> dict[str, Any]:
         longest = {} if self.config.family == "gpt2" else {"max_position_embeddings": self.length}
         return {**config_to_hf(self.config)[0], **longest}
+
+
+@dataclass(frozen=True)
+class BegunPictures:
+    """A folder for a network of these axes, and what is done to a picture before it reads it."""
+
+    config: NetworkConfig
+    labels: Sequence[str]
+
+    def check(self) -> None:
+        """`UserError` where the family has no word for an axis."""
+        _, lost = config_to_hf(self.config)
+        if lost:
+            axes = ", ".join(axis.removeprefix("encoder.") for axis in lost)
+            raise UserError(f"a network for pictures is kept in the layout of vit, which cannot have {axes}")
+
+    def write_settings(self, folder: Path, config: RunConfig, tokenizer: None, about: Mapping[str, Any]) -> None:
+        """Everything but the weights and the card."""
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        height, width = self.config.image_size
+        write_json(folder / PREPROCESSOR, {**PIXELS, "size": {"height": height, "width": width}})
+        names = {"id2label": {str(i): name for i, name in enumerate(self.labels)}}
+        names |= {"label2id": {name: i for i, name in enumerate(self.labels)}}
+        write_json(folder / CONFIG, {**config_to_hf(self.config)[0], **names, "dtype": "float32"})
+        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
+
+    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
+        """The weights by the names of the family, and the model card."""
+        _write_weights(folder, self.config, parameters, card)
+
+
+def _write_weights(folder: Path, config: NetworkConfig, parameters: Mapping[str, Tensor], card: str) -> None:
+    own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
+    tensors = file_tensors(own, config)
+    write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+    write_text(folder / CARD, card)
 
 
 def _tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:

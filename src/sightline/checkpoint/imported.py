@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from sightline.checkpoint.folder import Folder
-from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
+from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
 from sightline.checkpoint.modules import module_files
 from sightline.checkpoint.precision import dtype_for, refuse_quantised, widest
 from sightline.checkpoint.published import ReadCheckpoint, open_tensors, read_checkpoint
@@ -26,7 +26,7 @@ from sightline.network.build import tie_head
 from sightline.network.unfilled import build_unfilled, replace_parameter
 
 FORMAT = 1  # as in `trained`
-KEPT = ("generation_config.json", "preprocessor_config.json", "chat_template.jinja")  # for whoever generates
+KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for whoever generates
 
 
 def read_published(folder: Path, device: str, dtype: str) -> Folder:

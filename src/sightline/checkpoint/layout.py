@@ -7,6 +7,7 @@ from typing import Any
 from sightline.errors import UserError
 
 CONFIG, WEIGHTS, SHARDS = "config.json", "model.safetensors", "model.safetensors.index.json"
+PREPROCESSOR = "preprocessor_config.json"  # what is done to a picture or a sound before the network
 PICKLED, PICKLED_SHARDS = "pytorch_model.bin", "pytorch_model.bin.index.json"  # before safetensors
 
 

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -277,9 +277,9 @@ class BatchStream(EndlessStream[Batch]):
 
 
 def walk_epochs(
-    plan: Callable[[int], list[Rows]], load: Callable[[Rows], AnyBatch], start: Cursor
+    plan: Callable[[int], list[Any]], load: Callable[[Any], AnyBatch], start: Cursor
 ) -> Iterator[tuple[Cursor, AnyBatch]]:
-    """The batches of `plan(epoch)`, epoch after epoch, from a cursor on."""
+    """The batches that `load` makes of each part of `plan(epoch)`, such as some rows, from a cursor on."""
     epoch, position, _ = start
     for now in count(epoch):
         for done, rows in enumerate(plan(now)[position:], start=position + 1):

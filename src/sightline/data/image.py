@@ -3,7 +3,8 @@
 How is in the model's preprocessor_config.json. Not here: patches, which are the network's affair.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,23 +69,42 @@ def _size(value: Any) -> tuple[int, int] | int | None:
 
 
 def read_image(path: str | Path, how: Preprocessing | None = None) -> Float[Tensor, "3 height width"]:
-    """The pixels of an image file: red, green, blue.
+    """The pixels of an image file; errors as of `open_image`."""
+    return pixels(open_image(path), how or Preprocessing())
+
+
+def open_image(path: str | Path, location: str = "") -> "Image":
+    """The picture in a file, red, green, blue, as the camera was held.
 
     Raises:
-        UserError: there is no such file, it is no image, or Pillow is not installed.
+        UserError: there is no such file, it is no image, or Pillow is not installed; `location` says who named it.
     """
+    with _opened(path, location) as file:
+        from PIL import ImageOps
+
+        return ImageOps.exif_transpose(file).convert("RGB")
+
+
+def check_image(path: str | Path, location: str = "") -> None:
+    """`UserError` where the file does not begin as an image does; the rest is not read."""
+    with _opened(path, location):
+        pass
+
+
+@contextmanager
+def _opened(path: str | Path, location: str) -> Iterator["Image"]:
+    said = str(path) if location in ("", str(path)) else f"{location}: {path}"
     try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise UserError(f"{path}: reading images needs Pillow: {INSTALL}") from None
+        raise UserError(f"{said}: reading images needs Pillow: {INSTALL}") from None
     try:
         with Image.open(path) as file:
-            image = ImageOps.exif_transpose(file).convert("RGB")  # as the camera was held
+            yield file
     except UnidentifiedImageError:
-        raise UserError(f"{path}: is no image file that can be read, such as PNG or JPEG") from None
+        raise UserError(f"{said}: is no image file that can be read, such as PNG or JPEG") from None
     except OSError as error:
-        raise unreadable(str(path), error) from error
-    return pixels(image, how or Preprocessing())
+        raise unreadable(said, error) from error
 
 
 def pixels(image: "Image", how: Preprocessing) -> Float[Tensor, "3 height width"]:

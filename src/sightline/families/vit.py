@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sightline.families.family import Family
-from sightline.families.keys import Keys
+from sightline.families.keys import ACTIVATIONS_TO_HF, Keys
 from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {"ViTForImageClassification": "image_class", "ViTModel": "none"}
@@ -72,4 +72,27 @@ def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: in
     return config
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="vit.", ignored=r"^vit\.pooler\.|mask_token$")
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The `config.json` of those axes, without the names of classes; nothing is dropped of attention's weights."""
+    stack = config.encoder
+    assert stack
+    return {
+        "model_type": "vit",
+        "architectures": ["ViTForImageClassification"],
+        "hidden_size": stack.d_model,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": stack.n_heads,
+        "intermediate_size": stack.d_ff,
+        "hidden_act": ACTIVATIONS_TO_HF.get(stack.activation, stack.activation),
+        "layer_norm_eps": stack.norm_eps,
+        "qkv_bias": "q" in stack.attention_bias,
+        "image_size": list(config.image_size) if len({*config.image_size}) > 1 else config.image_size[0],
+        "patch_size": config.patch_size,
+        "num_channels": config.n_channels,
+        "id2label": {str(i): str(i) for i in range(config.n_classes)},
+        "hidden_dropout_prob": stack.dropout,
+        "attention_probs_dropout_prob": 0.0,
+    }
+
+
+FAMILY = Family(config_from_hf, NAMES, prefix="vit.", ignored=r"^vit\.pooler\.|mask_token$", config_to_hf=config_to_hf)

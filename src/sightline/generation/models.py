@@ -19,7 +19,6 @@ from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.vocabulary import Vocabulary, fingerprint
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.corpus import read_lines
-from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Hypothesis
 from sightline.decode.streaming import growing_text
@@ -29,8 +28,8 @@ from sightline.evaluate.language import LanguageReport, language_report
 from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
 from sightline.generation.family_model import FamilyModel
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
-from sightline.generation.label import Label, label
 from sightline.generation.languages import Languages, read_languages
+from sightline.generation.pictures import PictureModel
 from sightline.generation.rewrite import form_for, rewrite, stream_rewrite, with_begins
 from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
@@ -61,7 +60,6 @@ from sightline.pairs import PairVerbs
 if TYPE_CHECKING:
     from sightline.generation.shown import Encoded, Example, Heard, ReadOn
 
-PREPROCESSOR = "preprocessor_config.json"
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
 WINDOW = 1024  # tokens read at once for a perplexity, where the model knows no limit
 
@@ -486,48 +484,6 @@ def fillings(
         raise UserError(f"the text has no mask to fill; this model's is written {written}")
     found = fill(guesser(mask_id), tokens, mask_id, top)
     return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
-
-
-class PictureModel(LookVerbs, FamilyModel):
-    """An encoder of patches (ViT, DeiT): it says what a picture shows."""
-
-    reads = "picture"
-    network: EncoderOnly
-    does = "reads pictures"
-
-    def label(self, picture: str | Path, top: int = 5) -> list[Label]:
-        """The likeliest labels of an image file, the likeliest first.
-
-        Raises:
-            UserError: the file cannot be read, or the model was saved without its head.
-        """
-        if self.config.head != "image_class":
-            raise UserError(f"{self.path}: was saved without its head for classes; it names nothing")
-        pixels = read_image(picture, self.preprocessing)
-        names = {int(i): name for i, name in (self.hf_config.get("id2label") or {}).items()}
-        return label(self.network, pixels, names, min(top, self.config.n_classes))
-
-    def shown(self, given: str | Path) -> "Encoded":
-        """An image file, for `attend`."""
-        from sightline.generation.shown import encoded_picture
-
-        return encoded_picture(self, given, self.preprocessing)
-
-    def example(self, given: str | Path, target: Any) -> "Example":
-        """An image file and its label, for `head_importance`."""
-        from sightline.generation.shown import label_number, labelled
-
-        if self.config.head != "image_class":
-            return super().example(given, target)
-        return labelled(self.shown(given).values, label_number(self, target))
-
-    @cached_property
-    def preprocessing(self) -> Preprocessing:
-        """What is done to a picture before the network sees it."""
-        path = self.path / PREPROCESSOR
-        if path.is_file():
-            return preprocessing_from_hf(read_json(path))
-        return Preprocessing(size=self.config.image_size)
 
 
 class SpeechModel(LookVerbs, Writer):

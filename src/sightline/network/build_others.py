@@ -82,7 +82,9 @@ def _causal_layer(c: StackConfig, attention: MultiHeadAttention) -> EncoderLayer
 
 FRONTS: dict[str, Callable[[NetworkConfig, StackConfig], Front]] = {
     "tokens": lambda c, stack: token_front(stack, c.vocab_size),
-    "patches": lambda c, stack: PatchFront(stack.d_model, c.n_channels, c.image_size, c.patch_size, c.n_prefix),
+    "patches": lambda c, stack: PatchFront(
+        stack.d_model, c.n_channels, c.image_size, c.patch_size, c.n_prefix, stack.dropout
+    ),
     "audio": lambda c, stack: AudioFront(stack.d_model, c.n_mels, stack.max_len),
 }
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import UserError
+from sightline.network.dropout import Dropout
 from sightline.network.embeddings import Embeddings
 
 
@@ -18,13 +19,16 @@ class PatchFront(nn.Module):
     The prefix are trained vectors of no patch: one that will stand for the whole, a second one in DeiT.
     """
 
-    def __init__(self, d_model: int, channels: int, size: tuple[int, int], patch: int, n_prefix: int) -> None:
+    def __init__(
+        self, d_model: int, channels: int, size: tuple[int, int], patch: int, n_prefix: int, dropout: float
+    ) -> None:
         super().__init__()
         self.size = size
         self.patches = nn.Conv2d(channels, d_model, patch, stride=patch)
         n_patches = (size[0] // patch) * (size[1] // patch)
         self.prefix = nn.ParameterList([nn.Parameter(torch.zeros(1, d_model)) for _ in range(n_prefix)])
         self.positions = nn.Parameter(torch.zeros(n_prefix + n_patches, d_model))
+        self.dropout = Dropout(dropout)
 
     def forward(self, pixels: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch length d_model"]:
         """Vectors of the prefix and of the patches; `UserError` for a picture of another size."""
@@ -33,7 +37,7 @@ class PatchFront(nn.Module):
             raise UserError(f"a picture of (channels, height, width) {shape} is not {wanted}: resize it")
         patches = self.patches(pixels.to(self.patches.weight.dtype)).flatten(2).transpose(1, 2)
         prefix = [vector.expand(len(pixels), 1, -1) for vector in self.prefix]
-        return torch.cat([*prefix, patches], 1) + self.positions
+        return self.dropout(torch.cat([*prefix, patches], 1) + self.positions)
 
     def real(self, mask: Bool[Tensor, "batch length"] | None) -> None:
         """All of a picture is real."""

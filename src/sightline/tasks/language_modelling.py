@@ -216,7 +216,15 @@ def _texts(
         "valid_key": valid.key,
         **held,
     }
-    return {"corpus": corpus, "settings": RUN}, train, valid
+    return {"corpus": corpus, "material": _material(request, config, cutter, train), "settings": RUN}, train, valid
+
+
+def _material(request: TrainRequest, config: RunConfig, cutter: Cutter, train: PreparedText) -> dict[str, str]:
+    """What the model card says of it."""
+    kind = f"{config.data.subword} pieces" if config.data.subword != "characters" else "characters"
+    blocks = f"in blocks of {config.data.block_length:,}"
+    data = f"{', '.join(file_names(request.train))}: {len(train):,} tokens, {blocks}"
+    return {"vocabulary": f"{cutter.vocab_size:,} {kind}", "training data": data}
 
 
 def _check_sizes(request: TrainRequest, config: RunConfig, train: PreparedText, valid: PreparedText) -> None:

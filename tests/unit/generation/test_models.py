@@ -17,13 +17,13 @@ from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.cli import main
 from sightline.errors import UserError
 from sightline.generation.models import (
-    PictureModel,
     ReadingModel,
     RewritingModel,
     TextModel,
     decode_after,
     refuse_single,
 )
+from sightline.generation.pictures import PictureModel
 from sightline.generation.settings import settings_from
 from sightline.generation.transcribe import detect_language
 from sightline.native.library import library

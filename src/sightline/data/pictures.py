@@ -1,0 +1,205 @@
+"""Pictures with labels: a folder with one folder for each label, or a table of files.
+
+Files are opened when their batch comes, so that a set may be larger than memory. What is changed in a picture for
+training (`Augmentation`) is drawn from (seed, epoch, its number): a stream goes on where it was, bit for bit. Not here:
+what a file becomes (`image.py`), and what is learnt from it (`sightline.tasks.pictures`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sightline.data.batch import OnDevices
+from sightline.data.batching import EndlessStream, Rows, walk_epochs
+from sightline.data.image import Preprocessing, check_image, open_image, pixels
+from sightline.data.labelled import read_labelled
+from sightline.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMAT = "give a folder with a folder of pictures for each label, or a .tsv of 'file TAB label' on every line"
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+HELD_OUT = 0  # seed of what is held out
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A file, where it was named, and its label."""
+
+    path: Path
+    location: str
+    label: str
+
+
+def read_pictures(paths: Sequence[str]) -> list[Picture]:
+    """The pictures of folders and tables; those of a folder in the order of their names.
+
+    Raises:
+        UserError: a source or a picture is missing, of another kind, or none at all.
+    """
+    found = [picture for path in paths for picture in (_of_folder(path) if Path(path).is_dir() else _of_table(path))]
+    for picture in found:
+        check_image(picture.path, picture.location)
+    return found
+
+
+def _of_folder(path: str) -> list[Picture]:
+    folders = sorted(folder for folder in Path(path).iterdir() if folder.is_dir())
+    found = [
+        Picture(file, str(file), folder.name)
+        for folder in folders
+        for file in sorted(folder.rglob("*"))
+        if file.suffix.lower() in SUFFIXES
+    ]
+    if not found:
+        raise UserError(f"{path}: no pictures in folders named by their labels; {FORMAT}")
+    return found
+
+
+def _of_table(path: str) -> list[Picture]:
+    if not path.endswith(".tsv"):
+        raise UserError(f"{path}: no pictures with labels; {FORMAT}")
+    base, rows = Path(path).parent, enumerate(read_labelled(path), start=1)
+    found = [Picture(base / file, f"{path}: line {n}", label) for n, (file, label) in rows]
+    for picture in found:
+        if not picture.path.is_file():
+            raise UserError(f"{picture.location}: no such file: {picture.path}; paths count from the table's folder")
+    return found
+
+
+def labels_of(pictures: Sequence[Picture], origin: str) -> list[str]:
+    """The labels there are, sorted; two at least."""
+    labels = sorted({picture.label for picture in pictures})
+    if len(labels) < 2:
+        raise UserError(f"{origin}: every picture has the label '{labels[0]}'; a classifier needs two labels")
+    return labels
+
+
+def check_known(pictures: Sequence[Picture], labels: Sequence[str]) -> None:
+    """`UserError` with the place of the first label that is not among `labels`."""
+    for picture in pictures:
+        if picture.label not in labels:
+            what = unknown("label", picture.label, labels)
+            raise UserError(f"{picture.location}: {what}; training has no such one")
+
+
+def key_of(pictures: Sequence[Picture]) -> str:
+    """What tells these pictures from others: names, labels and sizes of the files."""
+    rows = (f"{one.path.parent.name}/{one.path.name}\t{one.label}\t{one.path.stat().st_size}\n" for one in pictures)
+    return sha256("".join(rows).encode()).hexdigest()[:16]
+
+
+def parted(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], list[Picture]]:
+    """All but `count` of the pictures, drawn at random, always alike, and these."""
+    taken = set(np.random.default_rng(HELD_OUT).permutation(len(pictures))[:count].tolist())
+    kept = [picture for i, picture in enumerate(pictures) if i not in taken]
+    return kept, [pictures[i] for i in sorted(taken)]
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What may be changed in a picture that is trained on: it still shows the same."""
+
+    flip: bool = False  # left and right, every other time
+    shift: float = 0.0  # by up to this share of a side, any way; what is uncovered is black
+
+    def __call__(self, image: "Image", generator: np.random.Generator) -> "Image":
+        """Another picture of the same size."""
+        from PIL import ImageOps
+
+        if self.flip and generator.random() < 0.5:
+            image = ImageOps.mirror(image)
+        most = [round(self.shift * side) for side in image.size]
+        x, y = (int(generator.integers(-n, n + 1)) for n in most)
+        return image.crop((x, y, x + image.width, y + image.height)) if x or y else image
+
+
+@dataclass(frozen=True)
+class PictureBatch(OnDevices):
+    """Pictures of one size, and the class of each."""
+
+    pixels: Float[Tensor, "batch channels height width"]
+    labels: Int[Tensor, " batch"]
+    n_patches: int  # of a picture
+
+    @property
+    def n_targets(self) -> int:
+        """Pictures: what the loss is a sum over."""
+        return len(self.labels)
+
+    @property
+    def n_tokens(self) -> int:
+        """Patches: what speed is counted in."""
+        return len(self.labels) * self.n_patches
+
+    @property
+    def n_real(self) -> int:
+        """All of them: nothing is padding."""
+        return self.n_tokens
+
+    @property
+    def n_cells(self) -> int:
+        """As many."""
+        return self.n_tokens
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        rows, _, height, width = self.pixels.shape
+        return f"{rows} pictures of {height} x {width}"
+
+
+@dataclass(frozen=True)
+class PictureSet:
+    """Pictures as a network reads them."""
+
+    pictures: Sequence[Picture]
+    labels: tuple[str, ...]  # class i is labels[i]
+    how: Preprocessing
+    n_patches: int  # that a network makes of each
+    augmentation: Augmentation = Augmentation()
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> PictureBatch:
+        """The batch of some pictures; those of an epoch before the first as they are."""
+        read = [self._pixels(int(row), None if epoch < 0 else (seed, epoch, int(row))) for row in rows]
+        classes = [self.labels.index(self.pictures[int(row)].label) for row in rows]
+        return PictureBatch(torch.stack(read), torch.tensor(classes), self.n_patches)
+
+    def _pixels(self, row: int, drawn: tuple[int, int, int] | None) -> Float[Tensor, "3 height width"]:
+        image = open_image(self.pictures[row].path, self.pictures[row].location)
+        if drawn is None:
+            return pixels(image, self.how)
+        return pixels(self.augmentation(image, np.random.default_rng(drawn)), self.how)
+
+    def plan(self, rows: int, seed: int, epoch: int) -> list[Rows]:
+        """The batches of an epoch, in an order drawn from (seed, epoch)."""
+        order = np.random.default_rng([seed, epoch]).permutation(len(self))
+        return [order[at : at + rows] for at in range(0, len(order), rows)]
+
+    def stream(
+        self, rows: int, seed: int, state: Mapping[str, int] | None, pin: bool = False
+    ) -> EndlessStream[PictureBatch]:
+        """Training batches without end, from `state` on."""
+
+        def plan(epoch: int) -> list[tuple[int, Rows]]:
+            return [(epoch, part) for part in self.plan(rows, seed, epoch)]
+
+        return EndlessStream(
+            lambda start: walk_epochs(plan, lambda part: self.load(part[1], seed, part[0]), start), state, pin=pin
+        )
+
+    def batches(self, rows: int) -> Iterator[PictureBatch]:
+        """All pictures once, as they are, in their order."""
+        for at in range(0, len(self), rows):
+            yield self.load(np.arange(at, min(at + rows, len(self))))

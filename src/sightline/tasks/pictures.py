@@ -1,0 +1,164 @@
+"""Pictures to labels (ViT): from scratch by a recipe, kept in ViT's layout from the first validation on.
+
+Every command for such folders takes what comes out (`label`, `evaluate`, `inspect`, `explore`), and so does
+`transformers`. Not here: files and what is changed in them for training (`data/pictures.py`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sightline.checkpoint.begun import BegunPictures
+from sightline.checkpoint.trained import RUN
+from sightline.config import RunConfig, TrainConfig
+from sightline.data.amount import parse_amount
+from sightline.data.batching import EndlessStream
+from sightline.data.image import Preprocessing
+from sightline.data.pictures import (
+    Augmentation,
+    Picture,
+    PictureBatch,
+    PictureSet,
+    check_known,
+    key_of,
+    labels_of,
+    parted,
+    read_pictures,
+)
+from sightline.errors import UserError
+from sightline.evaluate.classes import label_report
+from sightline.families.pictures import picture_axes
+from sightline.network.build import build
+from sightline.network.fronts import PatchFront
+from sightline.tasks.classification import label_loss
+from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
+from sightline.training.loss import Loss
+from sightline.training.step import Objective
+
+STD = 0.02  # of positions and of the vector before the patches, as they begin in ViT
+
+
+@dataclass(frozen=True)
+class PictureJob:
+    """See `sightline.tasks.job.Job`."""
+
+    config: RunConfig
+    about: dict[str, Any]
+    train: PictureSet
+    valid: PictureSet
+    layout: FolderLayout
+    make: Callable[[], nn.Module]
+    tokenizer: None = None
+    signature: str = ""
+
+    @property
+    def chance(self) -> float:
+        return math.log(len(self.train.labels))
+
+    def network(self) -> nn.Module:
+        return self.make()
+
+    def objective(self, network: nn.Module) -> Objective:
+        return picture_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[PictureBatch]:
+        return self.train.stream(rows_of(self.config), self.config.train.seed, state, pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Cross-entropy without smoothing, accuracy and macro F1 of all pictures, none of them changed."""
+        names = self.valid.labels
+
+        def validate() -> dict[str, float]:
+            loss, found, true = 0.0, list[str](), list[str]()
+            with torch.inference_mode():
+                for batch in self.valid.batches(rows_of(self.config)):
+                    logits = network(batch.pixels.to(device)).float().cpu()
+                    loss += label_loss(logits, batch.labels).objective.item()
+                    found += [names[i] for i in logits.argmax(1).tolist()]
+                    true += [names[i] for i in batch.labels.tolist()]
+            report = label_report(true, found)
+            return {"loss": loss / len(true), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
+
+        return validate
+
+
+def rows_of(config: RunConfig) -> int:
+    """Pictures in a batch: as many as `train.tokens_per_batch` has room for, a token being a patch; one at least."""
+    return max(1, config.train.tokens_per_batch // n_patches(config))
+
+
+def n_patches(config: RunConfig) -> int:
+    """Patches of a picture."""
+    return (config.model.image_size // config.model.patch_size) ** 2
+
+
+def picture_objective(network: nn.Module, train: TrainConfig) -> Objective:
+    """Label-smoothed cross-entropy of a picture's label."""
+    forward = torch.compile(network) if train.compile else network
+
+    def objective(batch: PictureBatch) -> Loss:
+        return label_loss(forward(batch.pixels), batch.labels, train.label_smoothing)
+
+    return objective
+
+
+def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
+    """Find, look at and check everything that a network for pictures is trained on."""
+    BegunPictures(picture_axes(replace(config.model, n_outputs=2)), ()).check()
+    train, valid = _files(request)
+    labels = labels_of(train, ", ".join(request.train))
+    check_known(valid, labels)
+    say(request, f"training on {len(train):,} pictures with {len(labels)} labels, validating on {len(valid):,}")
+    config = replace(config, model=replace(config.model, n_outputs=len(labels)))
+    axes, side = picture_axes(config.model), config.model.image_size
+    changed = Augmentation(config.data.flip, config.data.shift)
+    reads = Preprocessing(size=(side, side)), n_patches(config), changed
+    training, validating = (PictureSet(files, tuple(labels), *reads) for files in (train, valid))
+    about = {
+        "corpus": {
+            "train": file_names(request.train),
+            "valid": file_names(request.train if parse_amount(request.valid) else request.valid),
+            "pictures": len(train),
+            "key": key_of(train),
+            "valid_key": key_of(valid),
+            **({"held_out": {"taken": len(valid), "dropped": 0}} if parse_amount(request.valid) else {}),
+        },
+        "labels": labels,
+        "material": _material(request, config, train, labels),
+        "settings": RUN,
+    }
+    layout = BegunPictures(axes, labels)
+    return PictureJob(config, about, training, validating, layout, lambda: _begun(build(axes)))
+
+
+def _material(
+    request: TrainRequest, config: RunConfig, train: Sequence[Picture], labels: Sequence[str]
+) -> dict[str, str]:
+    """What the model card says of it."""
+    size = f"{config.model.image_size} pixels a side in patches of {config.model.patch_size}"
+    files = ", ".join(file_names(request.train))
+    return {"labels": ", ".join(labels), "training data": f"{files}: {len(train):,} pictures, {size}"}
+
+
+def _files(request: TrainRequest) -> tuple[Sequence[Picture], Sequence[Picture]]:
+    train, amount = read_pictures(request.train), parse_amount(request.valid)
+    if not amount:
+        return train, read_pictures(request.valid)
+    count = amount.pairs or round(amount.share * len(train))
+    if not 0 < count < len(train):
+        raise UserError(f"--valid {amount.text}: {count} of {len(train)} pictures; take another part")
+    return parted(train, count)
+
+
+def _begun(network: Any) -> nn.Module:
+    """With positions that differ from the first update on."""
+    front = network.embeddings
+    assert isinstance(front, PatchFront)
+    for vectors in (front.positions, *front.prefix):
+        nn.init.trunc_normal_(vectors, std=STD)
+    return network

@@ -1,0 +1,144 @@
+"""A ViT is trained as `transformers` trains it: the same loss, gradients, and fifty updates of AdamW."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from copy import deepcopy
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sightline.checkpoint.begun import BegunPictures
+from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.write import file_tensors
+from sightline.config import RunConfig, apply_settings, load_recipe
+from sightline.data.image import Preprocessing
+from sightline.data.pictures import PictureBatch, PictureSet, read_pictures
+from sightline.families.pictures import picture_axes
+from sightline.network.build import build
+from sightline.tasks.pictures import picture_objective
+from sightline.tasks.trainable import trainable
+from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
+from sightline.training.schedule import learning_rate
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what transformers imports
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+Image = pytest.importorskip("PIL.Image")
+
+SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "image_size": 8,
+         "patch_size": 4, "num_labels": 3, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # fmt: skip
+TRAIN = ["train.max_steps=50", "train.learning_rate=0.01", "train.warmup_steps=5", "train.label_smoothing=0.0"]
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> tuple[Any, Any, Any]:
+    """The model in transformers, ours made of the folder that it saves, and what was read."""
+    torch.manual_seed(3)
+    theirs = transformers.ViTForImageClassification(transformers.ViTConfig(**SHAPE))
+    theirs.save_pretrained(tmp_path / "vit")
+    model = read_folder(tmp_path / "vit", dtype="float32")
+    return theirs.train(), trainable(model.network, 0.0).train(), model
+
+
+def config() -> RunConfig:
+    return apply_settings(load_recipe("vit"), TRAIN)
+
+
+def batches(folder: Path, steps: int) -> Iterator[PictureBatch]:
+    """Pictures in three colours that a network can tell apart."""
+    generator = np.random.default_rng(0)
+    for label in range(3):
+        (folder / str(label)).mkdir(parents=True)
+        for i in range(8):
+            pixels = generator.integers(0, 150, (8, 8, 3), dtype=np.uint8)
+            pixels[:, :, label] += 80
+            Image.fromarray(pixels).save(folder / str(label) / f"{i}.png")
+    pictures = PictureSet(read_pictures([str(folder)]), ("0", "1", "2"), Preprocessing(size=(8, 8)), 4)
+    with closing(pictures.stream(6, 1, None)) as stream:
+        yield from islice(stream, steps)
+
+
+def in_file(network: Any, model: Any, gradients: bool = False) -> dict[str, torch.Tensor]:
+    own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
+    assert all(value is not None for value in own.values())
+    return file_tensors(own, model.config)
+
+
+def gradients_in_file(theirs: Any, folder: Path) -> dict[str, torch.Tensor]:
+    """Its files have other names than its modules: its gradients as it would save them."""
+    as_weights = deepcopy(theirs)
+    for weight, parameter in zip(as_weights.parameters(), theirs.parameters(), strict=True):
+        weight.data = parameter.grad
+    as_weights.save_pretrained(folder)
+    return load_file(folder / "model.safetensors")
+
+
+def test_loss_and_gradients(both: tuple[Any, Any, Any], tmp_path: Path) -> None:
+    theirs, own, model = both
+    batch = next(batches(tmp_path / "pictures", 1))
+    loss = theirs(pixel_values=batch.pixels, labels=batch.labels).loss
+    loss.backward()
+    found = picture_objective(own, config().train)(batch)
+    (found.objective / batch.n_targets).backward()
+    torch.testing.assert_close(found.objective / batch.n_targets, loss, atol=1e-5, rtol=1e-5)
+    expected = gradients_in_file(theirs, tmp_path / "gradients")
+    gradients = in_file(own, model, gradients=True)
+    assert gradients.keys() == expected.keys() and len(gradients) > 30
+    for key, value in gradients.items():
+        torch.testing.assert_close(
+            value, expected[key], atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}"
+        )
+
+
+def test_fifty_updates(both: tuple[Any, Any, Any], tmp_path: Path) -> None:
+    theirs, own, _ = both
+    train = config().train
+    matrices = [p for p in theirs.parameters() if p.dim() > 1]
+    vectors = [p for p in theirs.parameters() if p.dim() == 1]
+    decays = [{"params": matrices, "weight_decay": train.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    adamw = torch.optim.AdamW(decays, lr=train.learning_rate, betas=train.betas, eps=train.eps)
+    optimizer, objective = make_optimizer(own, train), picture_objective(own, train)
+    curves: tuple[list[float], list[float]] = [], []
+    for step, batch in enumerate(batches(tmp_path / "pictures", train.max_steps), start=1):
+        loss = theirs(pixel_values=batch.pixels, labels=batch.labels).loss
+        adamw.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), train.clip_norm)
+        rate = learning_rate(step, train.learning_rate, train)
+        for group in adamw.param_groups:
+            group["lr"] = rate
+        adamw.step()
+        own.zero_grad()
+        found = objective(batch).objective / batch.n_targets
+        found.backward()
+        clip_gradients(own, gradient_norm(own), train.clip_norm)
+        optimizer.step(rate)
+        curves[0].append(loss.item())
+        curves[1].append(found.item())
+    assert curves[1] == pytest.approx(curves[0], abs=1e-4)
+    assert curves[0][-1] < curves[0][0] - 0.5
+
+
+def test_what_begins_here_is_read_by_transformers(tmp_path: Path) -> None:
+    shape = ["model.d_model=16", "model.d_ff=24", "model.n_heads=2", "model.n_encoder_layers=2", "model.image_size=8"]
+    settings = apply_settings(load_recipe("vit"), shape)
+    axes = picture_axes(replace(settings.model, n_outputs=2))
+    network, layout = build(axes).eval(), BegunPictures(axes, ("cat", "dog"))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    layout.write_settings(tmp_path, settings, None, {})
+    layout.write_weights(tmp_path, dict(network.named_parameters()), "")
+    again = transformers.AutoModelForImageClassification.from_pretrained(tmp_path).eval()
+    pixels = torch.randn(2, 3, 8, 8)
+    assert again.config.id2label == {0: "cat", 1: "dog"}
+    torch.testing.assert_close(network(pixels), again(pixels).logits, atol=1e-5, rtol=1e-5)

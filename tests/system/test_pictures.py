@@ -1,0 +1,153 @@
+"""Pictures to labels: trained on files, read by every command, killed and resumed, refused in one line."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sightline.data.image import Preprocessing
+from sightline.data.pictures import Augmentation, PictureSet, read_pictures
+
+Cli = Callable[..., Any]
+Image = pytest.importorskip("PIL.Image")
+
+SMALL = ["model.image_size=8", "model.patch_size=4", "model.d_model=16", "model.d_ff=24", "model.n_heads=2",
+         "model.n_encoder_layers=1", "train.tokens_per_batch=32", "train.max_steps=60", "train.warmup_steps=5",
+         "train.validate_every=30", "train.checkpoint_every=10", "train.log_every=10",
+         "train.learning_rate=0.01"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Red, green and blue ones, thirty of each, with noise; a table of six of them beside."""
+    folder, generator = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    rows = []
+    for channel, label in enumerate(("red", "green", "blue")):
+        (folder / "all" / label).mkdir(parents=True)
+        for i in range(30):
+            pixels = generator.integers(0, 150, (10, 12, 3), dtype=np.uint8)
+            pixels[:, :, channel] += 90
+            Image.fromarray(pixels).save(folder / "all" / label / f"{i}.png")
+        rows += [f"all/{label}/{i}.png\t{label}" for i in range(2)]
+    (folder / "six.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(pictures: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("trained") / "vit"
+    ran = cli(*command(pictures, out))
+    assert ran.code == 0, ran.err
+    return out
+
+
+def command(pictures: Path, out: Path, *more: str, train: str = "all", valid: str = "20%") -> list[str]:
+    named = valid if valid.endswith("%") else str(pictures / valid)
+    files = ["--train", str(pictures / train), "--valid", named, "--device", "cpu", "--out", str(out)]
+    return ["train", "--recipe", "vit", *files, "--set", *SMALL, *more]
+
+
+def records(out: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / name).read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_command_for_pictures_knows_it(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
+    red = pictures / "all" / "red" / "0.png"
+    assert cli("label", trained, red).out.split()[1] == "red"
+    report = json.loads(cli("evaluate", trained, "--source", pictures / "six.tsv", "--json").out)
+    assert report["accuracy"] == 1.0 and report["texts"] == 6
+    assert cli("evaluate", trained, "--source", pictures / "all").out.startswith("accuracy ")
+    info = cli("info", trained).out
+    assert "label, evaluate" in info and "classes        blue, green, red" in info
+    assert "training data  all: 72 pictures" in info
+    validated = records(trained, "validation.jsonl")[-1]
+    assert validated["accuracy"] > 0.9 and validated["loss"] < 0.5
+    assert cli("inspect", trained, red, "-o", tmp_path / "red.html").code == 0
+    assert "<html" in (tmp_path / "red.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_it_is_the_same_run(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "vit"
+    program = subprocess.Popen([sys.executable, "-m", "sightline", *command(pictures, out)], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 240
+        while not (out / "checkpoints" / "step-00000020").exists():
+            assert program.poll() is None and time.monotonic() < deadline
+            time.sleep(0.002)
+    finally:
+        program.kill()
+        assert program.wait() == -signal.SIGKILL
+    assert records(out, "metrics.jsonl")[-1]["step"] < 60
+    ran = cli(*command(pictures, out), "--resume")
+    assert ran.code == 0 and "resuming after step " in ran.err, ran.err
+    for name, keys in (("metrics.jsonl", ("step", "loss", "epoch")), ("validation.jsonl", ("step", "loss", "best"))):
+        lines = [[[record[key] for key in keys] for record in records(path, name)] for path in (out, trained)]
+        assert lines[0] == lines[1]
+    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+def test_other_pictures_are_another_run(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "vit"
+    shutil.copytree(trained, out)
+    failed = cli(*command(pictures, out, train="six.tsv", valid="all"), "--resume").complaint
+    assert "the training files are not those the run was started with" in failed
+
+
+def test_what_is_changed_follows_from_the_seed(pictures: Path) -> None:
+    found = read_pictures([str(pictures / "all")])
+    how, changed = Preprocessing(size=(8, 8)), Augmentation(flip=True, shift=0.25)
+    of = PictureSet(found, ("blue", "green", "red"), how, 4, changed)
+    rows = np.arange(8)
+    same = of.load(rows, 1, 0).pixels
+    torch.testing.assert_close(of.load(rows, 1, 0).pixels, same, atol=0, rtol=0)
+    assert not torch.equal(of.load(rows, 1, 1).pixels, same) and not torch.equal(of.load(rows, 2, 0).pixels, same)
+    plain = PictureSet(found, of.labels, how, 4).load(rows).pixels
+    torch.testing.assert_close(of.load(rows).pixels, plain, atol=0, rtol=0)  # to validate: as they are
+
+
+def test_flipped_and_moved() -> None:
+    image = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(2, 2, 3) + 1)
+    always = np.random.default_rng(1)
+    seen = {Augmentation(flip=True)(image, always).tobytes() for _ in range(20)}
+    assert seen == {image.tobytes(), image.transpose(Image.Transpose.FLIP_LEFT_RIGHT).tobytes()}
+    moved = {Augmentation(shift=0.5)(image, always).getpixel((0, 0)) for _ in range(60)}
+    assert moved == {(0, 0, 0), (1, 2, 3), (4, 5, 6), (7, 8, 9), (10, 11, 12)}
+
+
+def test_bad_input_has_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> None:
+    bad = tmp_path / "bad"
+    shutil.copytree(pictures, bad)
+    (bad / "six.tsv").write_text("all/red/0.png\tred\nall/red/99.png\tred\n")
+    (bad / "other.tsv").write_text("all/red/0.png\tpink\n")
+    (bad / "one.tsv").write_text("all/red/0.png\tred\nall/red/1.png\tred\n")
+    (bad / "broken").mkdir()
+    shutil.copytree(bad / "all", bad / "broken" / "x")
+    (bad / "broken" / "x" / "red" / "3.png").write_text("no picture")
+    (bad / "empty").mkdir()
+    for train, valid, said in (
+        ("six.tsv", "20%", "six.tsv: line 2: no such file: "),
+        ("all", "other.tsv", "other.tsv: line 1: unknown label 'pink'"),
+        ("one.tsv", "50%", "one.tsv: every picture has the label 'red'; a classifier needs two labels"),
+        ("broken/x", "20%", "is no image file that can be read, such as PNG or JPEG"),
+        ("empty", "20%", "no pictures in folders named by their labels"),
+        ("all", "0.1%", "0 of 90 pictures; take another part"),
+    ):
+        assert said in cli(*command(bad, tmp_path / "out", train=train, valid=valid)).complaint
+        assert not (tmp_path / "out").exists()
+
+
+def test_an_axis_that_vit_cannot_have_is_refused(pictures: Path, tmp_path: Path, cli: Cli) -> None:
+    failed = cli(*command(pictures, tmp_path / "out", "model.norm=rms")).complaint
+    assert "is kept in the layout of vit, which cannot have norm = 'rms'" in failed
+    failed = cli(*command(pictures, tmp_path / "out", "model.positions=sinusoidal")).complaint
+    assert "patches have learned positions" in failed
