@@ -93,7 +93,7 @@ def _architecture(model: ModelConfig) -> str:
 
 
 def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
-    """Rows on what was learnt from."""
+    """Rows on what was learnt from; tasks with others say them as "material"."""
     corpus, files = about["corpus"], ", ".join(about["corpus"]["train"])
     kind = f"{config.data.subword} pieces" if config.data.subword != "characters" else "characters"
     vocabulary = {"vocabulary": f"{config.model.vocab_size:,} {kind}"}
@@ -101,14 +101,7 @@ def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
         amount = f"{corpus['pairs']:,} pairs" if config.model.task == "translate" else f"{corpus['texts']:,} texts"
         return vocabulary | {"training data": f"{files}: {amount} (dropped: {dropped})"}
-    if config.model.task == "classify":
-        texts = f"{files}: {corpus['texts']:,} texts"
-        return vocabulary | {"labels": ", ".join(about["labels"]), "training data": texts}
-    series, rows = about["series"], f"{config.data.window} rows in, {config.data.horizon} out"
-    return {
-        "forecasts": f"{series['target']} from {', '.join(series['columns'])}: {rows}",
-        "training data": f"{files}: {corpus['windows']:,} windows",
-    }
+    return {"training data": files}
 
 
 def _shape(model: ModelConfig) -> str:

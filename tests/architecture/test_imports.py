@@ -63,6 +63,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "device",
             "model",
             "drafting",
+            "evaluate.classes",
             "evaluate.language",
         }
     ),
@@ -117,6 +118,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
+    "tasks.pictures": frozenset(
+        {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "network", "training"}
+    ),
     "tasks.language_modelling": frozenset(
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
     ),

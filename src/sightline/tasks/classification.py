@@ -133,8 +133,18 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
             **held_out(parts),
         },
         "labels": labels,
+        "material": _material(request, replace(config, model=model), labels, len(training)),
     }
     return ClassificationJob(replace(config, model=model), tokenizer, about, training, validating)
+
+
+def _material(request: TrainRequest, config: RunConfig, labels: Sequence[str], n_texts: int) -> dict[str, str]:
+    """What the model card says of it."""
+    return {
+        "vocabulary": f"{config.model.vocab_size:,} {config.data.subword} pieces",
+        "labels": ", ".join(labels),
+        "training data": f"{', '.join(file_names(request.train))}: {n_texts:,} texts",
+    }
 
 
 def _check_length(config: RunConfig) -> None:

@@ -87,6 +87,7 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
     say(
         request, f"training on {len(training):,} windows of {len(scaling.columns)} columns to forecast {scaling.target}"
     )
+    shape = f"{data.window} rows in, {data.horizon} out"
     about = {
         "corpus": {
             "train": file_names(request.train),
@@ -96,6 +97,10 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
             "valid_key": " ".join(table.key for table in valid),
         },
         "series": asdict(scaling),
+        "material": {
+            "forecasts": f"{scaling.target} from {', '.join(scaling.columns)}: {shape}",
+            "training data": f"{', '.join(file_names(request.train))}: {len(training):,} windows",
+        },
     }
     model = replace(config.model, n_inputs=len(scaling.columns), n_outputs=data.horizon)
     return ForecastJob(replace(config, model=model), about, training, validating)

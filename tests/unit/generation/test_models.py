@@ -407,7 +407,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
     [
         ("gpt2", ["for            generate, inspect, explore, score, evaluate, embed"]),
         ("bert", ["for            inspect, explore, fill, embed", "model          bert (BertForMaskedLM)"]),
-        ("vit", ["for            inspect, explore, label", "classes        cat, dog, owl"]),
+        ("vit", ["for            inspect, explore, label, evaluate", "classes        cat, dog, owl"]),
         (
             "m2m",
             [
