@@ -158,9 +158,9 @@ def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto")
     return model
 
 
-def load_task(task: str, path: str | Path, device: str = "auto") -> Model:
-    """`load` for a model that `train` wrote for `task`; `UserError` where it is one of another task or layout."""
-    return resolve_name(KINDS[task])(read_folder(path, device_name(device), tasks=(task,), published=False))
+def load_task(task: str, path: str | Path, device: str = "auto", published: bool = False) -> Model:
+    """`load` for a model that `train` wrote for `task`, or a `published` one; `UserError` where it is another."""
+    return _model_of(read_folder(path, device_name(device), tasks=(task,), published=published), "auto")
 
 
 def load_trained(path: str | Path, device: str = "auto") -> TrainedTranslator:
@@ -214,8 +214,8 @@ def train(
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
         init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree. Or a
-            folder in the Hugging Face layout of an encoder-decoder of text, or of a decoder alone (for "lm"); "" as
-            `recipe` is then "tune" or "tune-lm".
+            folder in the Hugging Face layout of an encoder-decoder of text, of a decoder alone (for "lm") or of an
+            encoder alone (for "classify"); "" as `recipe` is then "tune", "tune-lm" or "tune-labels".
         task: "translate", "denoise", "classify", "forecast", "lm" or "label"; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").

@@ -47,6 +47,7 @@ TASKS = {  # name -> module:function, a `MakeJob`
 TUNED = {  # the same for what starts from a family's network
     "translate": "sightline.tasks.published:published_job",
     "lm": "sightline.tasks.language_modelling:tuned_job",
+    "classify": "sightline.tasks.labelling:tuned_labels_job",
 }
 
 
@@ -130,7 +131,8 @@ def _starting(request: TrainRequest) -> RunConfig:
     task = request.task or (load_recipe(request.recipe).model.task if request.recipe else "translate")
     if task not in TUNED:
         raise UserError(
-            f"--init is for translation and language models, and the task is {task}: leave one of the two out"
+            "--init is for translation models, language models and labels of texts, and the task is "
+            f"{task}: leave one of the two out"
         )
     from sightline.tasks.starting import starting  # which a first training does without
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sightline.data.labelled import Classification
 from sightline.data.links import GoldLinks, Links
 from sightline.decode.contract import Draft
 from sightline.decode.translator import Translation
@@ -29,7 +30,6 @@ from sightline.inspect.heads import Head, HeadsByLayer
 from sightline.inspect.record import AttentionRecord, Attribution, Trace
 from sightline.inspect.walk import WalkStep
 from sightline.model import Model
-from sightline.tasks.classification import Classification
 
 
 class Verbs:
@@ -185,8 +185,8 @@ class Verbs:
         """A vector for each text, float32 (texts, width)."""
         ...
 
-    def classify(self, texts: Sequence[str]) -> list[Classification]:
-        """A label for each text, with the probability of every label."""
+    def classify(self, texts: Sequence[Any]) -> list[Classification]:
+        """A label for each text, or pair of texts, with the probability of every label."""
         ...
 
     def label(self, picture: str | Path, top: int = 5) -> list[Label]:

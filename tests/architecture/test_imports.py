@@ -118,6 +118,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
+    "tasks.labelling": frozenset({"config", "checkpoint", "data", "families.registry", "generation", "network"}),
     "tasks.pictures": frozenset(
         {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "network", "training"}
     ),

@@ -53,6 +53,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.classification",
     "sightline.tasks.denoising",
     "sightline.tasks.forecasting",
+    "sightline.tasks.labelling",
     "sightline.tasks.language_modelling",
     "sightline.tasks.pictures",
     "sightline.workers",

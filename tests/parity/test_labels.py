@@ -5,15 +5,26 @@ masks.
 """
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.write import file_tensors
+from sightline.config import apply_settings, load_recipe
+from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
 from sightline.network.dropout import Dropout
-from sightline.tasks.trainable import head_dropout, more_dropout, trainable
+from sightline.network.halves import EncoderOnly
+from sightline.tasks.classification import classification_objective
+from sightline.tasks.labelling import headed, known_head, with_classes
+from sightline.tasks.trainable import head_dropout, more_dropout, reading_model, trainable
+from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
+from sightline.training.schedule import learning_rate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -31,6 +42,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "DistilBert": {"vocab_size": VOCAB, "max_position_embeddings": 40, "pad_token_id": PAD, "num_labels": 3, "dim": 16,
                    "n_layers": 2, "n_heads": 2, "hidden_dim": 24},
 }  # fmt: skip
+OFF = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+QUIET = {kind: OFF for kind in KINDS} | {
+    "DistilBert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}
+}
+SETTINGS = ["train.max_steps=50", "train.learning_rate=0.01", "train.warmup_steps=5"]
+TRAIN = apply_settings(load_recipe("tune-labels"), SETTINGS).train
 SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 11, 12, PAD, PAD], [13, 14, 15, 16, PAD]])
 LABELS = torch.tensor([2, 0, 1])
 
@@ -75,3 +92,117 @@ def test_everything_is_dropped_that_transformers_drops(
     found = own(SRC, mask)
     real = mask if head.startswith("Token") else slice(None)
     torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
+
+
+# --- Training
+
+
+def batches(n: int, typed: bool) -> Iterator[LabelledBatch]:
+    """Texts, every third with a second one behind it, whose class is that of their first token."""
+    generator = np.random.default_rng(0)
+    for _ in range(n):
+        rows, labels = [], []
+        for i in range(6):
+            ids = generator.integers(3, VOCAB, generator.integers(4, 12)).tolist()
+            rows.append(MarkedTexts(ids, 3 if i % 3 == 0 else len(ids)))
+            labels.append(ids[0] % 3)
+        yield collate_marked(rows, labels, PAD, typed)
+
+
+def loss_of(theirs: Any, batch: LabelledBatch) -> torch.Tensor:
+    typed = {} if batch.types is None else {"token_type_ids": batch.types}
+    return theirs(input_ids=batch.src, attention_mask=batch.src_mask.long(), labels=batch.labels, **typed).loss
+
+
+@pytest.fixture(params=KINDS)
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, EncoderOnly, Any, bool]:
+    """The model in transformers, ours to be trained, what was read, and whether it knows types of tokens."""
+    theirs, model = made(request.param, "SequenceClassification", tmp_path, **QUIET[request.param])
+    return theirs, trainable(model.network, 0.0).train(), model, model.config.encoder.n_types > 1
+
+
+def in_file(network: EncoderOnly, model: Any, gradients: bool = False) -> dict[str, torch.Tensor]:
+    """Parameters, or their gradients, by the names that transformers has."""
+    own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
+    own = {name: torch.zeros(()) if value is None else value for name, value in own.items()}
+    return file_tensors(own, model.config)
+
+
+def test_loss_and_gradients(both: tuple[Any, EncoderOnly, Any, bool]) -> None:
+    theirs, own, model, typed = both
+    batch = next(batches(1, typed))
+    loss = loss_of(theirs, batch)
+    loss.backward()
+    found = classification_objective(own, TRAIN)(batch)
+    (found.objective / batch.n_targets).backward()
+    torch.testing.assert_close(found.objective / batch.n_targets, loss, atol=1e-5, rtol=1e-5)
+    expected = {name: value.grad for name, value in theirs.named_parameters()}
+    gradients = in_file(own, model, gradients=True)
+    assert gradients.keys() == expected.keys() and len(gradients) > 30
+    for key, value in gradients.items():
+        torch.testing.assert_close(
+            value, expected[key], atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}"
+        )
+
+
+def test_fifty_updates(both: tuple[Any, EncoderOnly, Any, bool]) -> None:
+    """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
+    theirs, own, model, typed = both
+    matrices = [p for p in theirs.parameters() if p.dim() > 1]
+    vectors = [p for p in theirs.parameters() if p.dim() == 1]
+    groups = [{"params": matrices, "weight_decay": TRAIN.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    adamw = torch.optim.AdamW(groups, lr=TRAIN.learning_rate, betas=TRAIN.betas, eps=TRAIN.eps)
+    optimizer, objective = make_optimizer(own, TRAIN), classification_objective(own, TRAIN)
+    curves: tuple[list[float], list[float]] = [], []
+    for step, batch in enumerate(batches(50, typed), start=1):
+        loss = loss_of(theirs, batch)
+        adamw.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), TRAIN.clip_norm)
+        rate = learning_rate(step, TRAIN.learning_rate, TRAIN)
+        for group in adamw.param_groups:
+            group["lr"] = rate
+        adamw.step()
+        own.zero_grad()
+        found = objective(batch).objective / batch.n_targets
+        found.backward()
+        clip_gradients(own, gradient_norm(own), TRAIN.clip_norm)
+        optimizer.step(rate)
+        curves[0].append(loss.item())
+        curves[1].append(found.item())
+    assert curves[1] == pytest.approx(curves[0], abs=1e-4)
+    assert sum(curves[0][-5:]) < sum(curves[0][:5]) - 0.5
+    expected = dict(theirs.named_parameters())
+    for key, value in in_file(own, model).items():
+        torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "XLMRoberta", "Camembert"])
+@pytest.mark.parametrize("head", ["MaskedLM", "Model"])
+def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, head: str, tmp_path: Path) -> None:
+    """A new head on a body, which may have a pooler, saved: `AutoModelForSequenceClassification` computes the same."""
+    values = KINDS["Roberta" if kind in ("XLMRoberta", "Camembert") else kind]
+    torch.manual_seed(3)
+    model_class = getattr(transformers, kind + ("Model" if head == "Model" else f"For{head}"))
+    saved = model_class(model_class.config_class(**values))
+    saved.save_pretrained(tmp_path / "in")
+    base = reading_model(str(tmp_path / "in"))
+    model = with_classes(base, ["a", "b", "c", "d"])
+    known = known_head(base, model)
+    assert (len(known) == 2) == (kind == "Bert" and head == "Model")
+    own = headed(base, model, known, 0.0).eval()
+    layout = SameLayout(model)
+    layout.write_companions(tmp_path / "out")
+    layout.write_weights(tmp_path / "out", dict(own.named_parameters()), "")
+    theirs, report = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "out", output_loading_info=True
+    )
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert theirs.config.id2label == {0: "a", 1: "b", 2: "c", 3: "d"} and theirs.config.num_labels == 4
+    mask = SRC != PAD
+    expected = theirs.eval()(input_ids=SRC, attention_mask=mask.long()).logits
+    torch.testing.assert_close(own(SRC, mask), expected, atol=1e-5, rtol=1e-5)
+    if known:
+        torch.testing.assert_close(theirs.bert.pooler.dense.weight, saved.pooler.dense.weight)
+    again = read_folder(tmp_path / "out")
+    torch.testing.assert_close(again.network(SRC, mask), expected, atol=1e-5, rtol=1e-5)

@@ -72,6 +72,10 @@ def labelled(path: Path) -> None:
     write(path, [f"{line}\t{'long' if len(line) > 20 else 'short'}" for line in sentences(60)])
 
 
+def labelled_pairs(path: Path) -> None:
+    write(path, [f"{line}\t{line[:9]}\t{'long' if len(line) > 20 else 'short'}" for line in sentences(60)])
+
+
 def pairs(path: Path) -> None:
     write(
         path,
@@ -129,6 +133,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "corpus.tsv": pairs,
     "train.tsv": labelled,
     "check.tsv": labelled,
+    "pairs.tsv": labelled_pairs,
     "load.csv": series,
     **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/large")},
     **{f"runs/{name}{seed}": model("tiny", f"train.seed={seed}") for name in ("tiny-", "seed") for seed in (1, 2, 3)},
@@ -209,7 +214,8 @@ def inspected(words: list[str], out: str) -> bool:
 
 
 def evaluated(words: list[str], out: str) -> bool:
-    return ("AER" if "--alignments" in words else "perplexity" if "runs/books" in words else "BLEU") in out
+    of_folder = {"runs/books": "perplexity", "runs/labels": "accuracy"}
+    return ("AER" if "--alignments" in words else of_folder.get(words[1], "BLEU")) in out
 
 
 def scored(words: list[str], out: str) -> bool:

@@ -1,7 +1,7 @@
-"""What CONTRIBUTING promises of additions: a norm, a constraint and a family, each added the documented way."""
+"""What CONTRIBUTING promises of additions: a norm, a constraint, a family and a task, each added the documented way."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,26 @@ from tiny_families import write_tiny
 from torch import Tensor, nn
 
 import sightline
-from sightline.config import ModelConfig
+from sightline import api, config, model_card, pipeline
+from sightline.checkpoint.folder import Folder
+from sightline.config import ModelConfig, RunConfig
+from sightline.data.labelled import LabelledBatch, collate_labelled
 from sightline.decode.constraints import Limits
 from sightline.decode.contract import FREE, SearchOptions
 from sightline.decode.search import beam_search
 from sightline.families import m2m_100, registry
 from sightline.families.family import Family
 from sightline.families.sightline import axes
+from sightline.model import Model
 from sightline.native.library import library
 from sightline.network import build as builder
 from sightline.network.axes import NetworkConfig
 from sightline.network.compiled import foreign
+from sightline.tasks.classification import ClassificationJob, classification_job
+from sightline.tasks.job import TrainRequest
+from sightline.training.loss import Loss
 from sightline.training.packed import can_pack
+from sightline.training.step import Objective
 
 SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
 
@@ -99,3 +107,75 @@ def test_a_family_is_a_table_and_an_entry(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(sightline.UserError, match=r"unexpected model\.decoder.layers\.0\.attention"):
         monkeypatch.setitem(registry.FAMILIES, "stranger", Family(config_from_hf, m2m_100.NAMES, **parts))
         sightline.load(strange, "cpu")
+
+
+class CountingJob(ClassificationJob):
+    """The number that stands behind a text, by least squares."""
+
+    def _loss(self, network: nn.Module, batch: LabelledBatch) -> Tensor:
+        values = torch.tensor([float(label) for label in self.train.labels])
+        return (network(*batch.inputs)[:, 0] - values[batch.labels]).square().sum()
+
+    def objective(self, network: nn.Module) -> Objective:
+        return lambda batch: Loss(self._loss(network, batch), {})
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        def validate() -> dict[str, float]:
+            batches = [self.valid.load(self.tokenizer, rows) for rows in self.valid.plan(1000, seed=0, epoch=0)]
+            with torch.inference_mode():
+                return {"loss": sum(self._loss(network, batch).item() for batch in batches) / len(self.valid)}
+
+        return validate
+
+
+def counting_job(request: TrainRequest, config: RunConfig, folder: Path) -> CountingJob:
+    job = classification_job(request, config, folder)
+    model = replace(job.config.model, n_outputs=1)
+    return CountingJob(replace(job.config, model=model), job.tokenizer, job.about, job.train, job.valid)
+
+
+class Counter(Model):
+    does = "counts"
+
+    def __init__(self, folder: Folder) -> None:
+        self.path, self.network, self.tokenizer = folder.path, folder.network, folder.tokenizer
+
+    def count(self, texts: Sequence[str]) -> list[float]:
+        ids = self.tokenizer.encode_batch(texts)
+        batch = collate_labelled(ids, [0] * len(ids), self.tokenizer.pad_id, self.tokenizer.eos_id)
+        return self.network(*batch.inputs)[:, 0].tolist()
+
+
+@pytest.fixture
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One entry of `TASKS` and one of `KINDS`, a word in `config.py`, and what a card says."""
+    monkeypatch.setitem(pipeline.TASKS, "count", f"{__name__}:counting_job")
+    monkeypatch.setitem(api.KINDS, "count", f"{__name__}:Counter")
+    task = ModelConfig.__dataclass_fields__["task"]
+    said = task.metadata["setting"]
+    monkeypatch.setattr(task, "metadata", {"setting": replace(said, choices=(*said.choices, "count"))})
+    for key, setting in config.SETTINGS.items():
+        if "classify" in (tasks := setting.only_for.get("task", ())):
+            monkeypatch.setitem(
+                config.SETTINGS, key, replace(setting, only_for=setting.only_for | {"task": (*tasks, "count")})
+            )
+    monkeypatch.setitem(model_card.NOUNS, "count", "counting")
+    monkeypatch.setattr(model_card, "USAGE", tmp_path)
+    (tmp_path / "count.md").write_text("`count`\n")
+
+
+def test_a_task_is_a_job_and_some_entries(tmp_path: Path, counting: None) -> None:
+    """It is trained, kept and loaded as any other, and no other module knows of it."""
+    data, recipe = tmp_path / "a.tsv", tmp_path / "count.toml"
+    data.write_text("".join(f"{'a ' * n}{i}\t{n}\n" for i in range(12) for n in (1, 2, 5)))
+    recipe.write_text(
+        '[model]\ntask = "count"\nd_model = 16\nd_ff = 16\nn_heads = 2\nn_encoder_layers = 1\ndropout = 0.0\n'
+        "[data]\nvocab_size = 300\n[train]\nmax_steps = 60\nlearning_rate = 0.02\nwarmup_steps = 5\n"
+        "tokens_per_batch = 900\nvalidate_every = 30\naverage = 1\nthreads = 1\n"
+    )
+    model: Any = sightline.load(sightline.train([data], [data], tmp_path / "out", recipe, show=False).path, "cpu")
+    few, many = model.count(["a 3", "a a a a a 3"])
+    assert few < 2.5 < many
+    assert "# A counting model" in (tmp_path / "out" / "README.md").read_text()
+    with pytest.raises(sightline.UserError, match="this model counts"):
+        model.translate(["a"])

@@ -97,14 +97,7 @@ def test_a_bad_recipe_file_is_named(
     assert hint in err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["classify", "bert", "a"],
-        ["forecast", "bert", "a"],
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("arguments", [["forecast", "bert", "a"]], ids=" ".join)
 def test_a_command_for_our_own_models_says_so_of_a_checkpoint(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,14 +18,13 @@ from sightline.checkpoint.trained import CARD, GENERATION, RUN, write_file, writ
 from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig
 from sightline.errors import UserError, writing
-from sightline.model import Model
 
 
 @dataclass(frozen=True)
 class SameLayout:
     """The folder that a published model came in, with other weights."""
 
-    model: Model
+    model: Any  # of a family, perhaps with another head than the folder has
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
         """Everything but the weights and the card."""
@@ -37,7 +36,14 @@ class SameLayout:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             copy_companions(self.model.path, folder)
-        write_json(folder / CONFIG, _in_float32(read_json(self.model.path / CONFIG)))
+        write_json(folder / CONFIG, _in_float32(self._config()))
+
+    def _config(self) -> dict[str, Any]:
+        """As the model has it, which may have been given another head than its folder's."""
+        there = read_json(self.model.path / CONFIG)
+        if "family" not in there:
+            return self.model.hf_config
+        return {**there, "family": self.model.config.as_dict(), "hf": self.model.hf_config}
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
         """The weights by the names that they came with, and the model card."""

@@ -38,8 +38,10 @@ class Vocabulary:
     pieces: Callable[[], Mapping[str, int]] = dict  # all of them; of a file of the tokenizers library only
     piece_of: Callable[[int], str | None] = str  # by its id, as the file has it; None where there is none
     written: "Vocabulary | None" = None  # of what the model writes, where that is another one
+    encode_two: "EncodeTwo | None" = None  # where the family reads two texts at once
 
 
+EncodeTwo = Callable[[str, str], tuple[list[int], list[int]]]  # ids with all marks; which of the texts each belongs to
 VocabularyReader = Callable[[Path, Mapping[str, Any]], Vocabulary]  # of a folder, and its config.json
 
 
@@ -120,7 +122,12 @@ def _of_library(tokenizer: Any) -> Vocabulary:
         tokenizer.token_to_id,
         tokenizer.get_vocab,
         tokenizer.id_to_token,
+        encode_two=lambda first, second: _two(tokenizer.encode(first, second)),
     )
+
+
+def _two(found: Any) -> tuple[list[int], list[int]]:
+    return found.ids, found.type_ids
 
 
 def _word_pieces(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
@@ -319,11 +326,20 @@ def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     ids |= {code: i for i, code in enumerate(codes, len(ids))}
     names = {i: piece for piece, i in ids.items()}
     before = ["<s>"] if "roberta" in family or family == "camembert" else []
+
+    def encode(text: str) -> list[int]:
+        return [ids.get(piece, ids["<unk>"]) for piece in [*before, *model.encode(text, out_type=str), "</s>"]]
+
+    def encode_two(first: str, second: str) -> tuple[list[int], list[int]]:
+        found = [*encode(first), ids["</s>"], *encode(second)[1:]]
+        return found, [0] * len(found)
+
     return Vocabulary(
-        lambda text: [ids.get(piece, ids["<unk>"]) for piece in [*before, *model.encode(text, out_type=str), "</s>"]],
+        encode,
         lambda tokens: model.decode([pieces[i] for i in tokens if i in pieces]),
         ids.get,
         piece_of=names.get,
+        encode_two=encode_two if before else None,
     )
 
 

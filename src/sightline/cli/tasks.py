@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from sightline.cli.files import in_file, lines_of, output
-from sightline.cli.options import input_option, model_options, output_option
+from sightline.cli.options import EITHER, input_option, model_options, output_option
 
 
 def add(commands: Any) -> None:
@@ -15,8 +15,8 @@ def add(commands: Any) -> None:
 
 
 def _classify_options(commands: Any) -> None:
-    parser = commands.add_parser("classify", help="find the label of every line, with a model of --task classify")
-    model_options(parser)
+    parser = commands.add_parser("classify", help="find the label of every line")
+    model_options(parser, what=EITHER)
     input_option(parser)
     output_option(parser)
     style = "text: label, tab, probability; jsonl adds the probabilities of all labels (default: %(default)s)"
@@ -29,10 +29,11 @@ def run_classify(options: argparse.Namespace) -> None:
     from sightline.api import load_task
     from sightline.data.prepared import chunks
 
-    model = load_task("classify", options.model, options.device)
+    model: Any = load_task("classify", options.model, options.device, published=True)
+    classify, published = model.classify, model.reads == "text"  # or a `UserError`
     with output(options.output) as file:
         for lines in chunks(lines_of(options.input, "classify")):
-            for found in model.classify(lines):
+            for found in classify([tuple(line.split("\t")) for line in lines] if published else lines):
                 text = f"{found.label}\t{found.probability:.4f}"
                 line = text if options.format == "text" else json.dumps(found.as_record(), ensure_ascii=False)
                 file.write(line + "\n")

@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
     init = "start from this model's weights and tokenizer: fine-tuning, or a second stage of training; also a "
-    init += "published model that translates or writes on, in the Hugging Face layout"
+    init += "published model that translates, writes on or reads texts (classify), in the Hugging Face layout"
     parser.add_argument("--init", default="", metavar="MODEL", help=init)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")

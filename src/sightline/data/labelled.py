@@ -1,13 +1,15 @@
-"""Texts with labels: one `text TAB label` a line, instead of pairs of sentences.
+"""Texts with labels: one `text TAB label` a line, instead of pairs of sentences; `text TAB text TAB label` for pairs.
 
-Files are read, cut into pieces and cached as those of a translation are (`corpus.py`, `prepared.py`), a label standing
-where the translation would; here are what labels add: which there are, and batches. A text longer than
-`data.max_length` is cut, not dropped. Not here: what is learnt from it (`sightline.tasks.classification`).
+For a network of ours files are read, cut into pieces and cached as those of a translation are (`corpus.py`,
+`prepared.py`), a label standing where the translation would; what a published one reads, marks included, is kept in
+memory (`ReadTexts`). Here is what labels add: which there are, and batches. A text longer than `data.max_length` is
+cut, not dropped. Not here: what is learnt from it (`sightline.tasks.classification`, `sightline.tasks.labelling`).
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +21,34 @@ from sightline.data.batch import OnDevices, Tokens, pad
 from sightline.data.batching import Rows, plan_batches
 from sightline.data.corpus import HF_PREFIX, Corpus, display_name, read_lines
 from sightline.data.prepared import PreparedCorpus
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.errors import UserError, unknown
 
-FORMAT = "write 'text TAB label' on every line"
+FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}
+
+
+@dataclass(frozen=True)
+class Classification:
+    """What a classifier makes of a text."""
+
+    label: str  # the likeliest
+    probability: float
+    probabilities: dict[str, float]  # of every label
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Classification:
+    """The likeliest of `labels`.
+
+    >>> classification(["no", "yes"], [0.25, 0.75]).label
+    'yes'
+    """
+    by_label = dict(zip(labels, probabilities, strict=True))
+    best = max(by_label, key=by_label.__getitem__)
+    return Classification(best, by_label[best], by_label)
 
 
 def labelled_corpora(paths: Sequence[str]) -> list[Corpus]:
@@ -33,40 +59,51 @@ def labelled_corpora(paths: Sequence[str]) -> list[Corpus]:
     """
     for path in paths:
         if path != "-" and (path.startswith(HF_PREFIX) or not path.removesuffix(".gz").endswith(".tsv")):
-            raise UserError(f"{path}: texts with labels come as .tsv or .tsv.gz files; {FORMAT}")
+            raise UserError(f"{path}: texts with labels come as .tsv or .tsv.gz files; {FORMATS[1]}")
     return [Corpus((path,)) for path in paths]
 
 
 def read_labelled(path: str) -> Iterator[tuple[str, str]]:
-    """Texts and labels of a file; blanks around a label are no part of it.
+    """Texts and labels of a file, as `read_examples`."""
+    return ((texts[0], label) for texts, label in read_examples(path, 1))
+
+
+def read_examples(path: str, n_texts: int) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The text or the two texts of each line, and their label; blanks around a label are no part of it.
 
     Raises:
-        UserError: a line has no tab, more than one, or an empty label; or what `read_lines` raises.
+        UserError: a line has no tab, too many or too few, or an empty label; or what `read_lines` raises.
     """
     for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
+        *texts, label = line.split("\t")
         location = f"{display_name(path)}: line {number}"
-        if len(columns) != 2:
-            found = "no tab" if len(columns) < 2 else f"{len(columns) - 1} tabs"
-            raise UserError(f"{location} has {found}; {FORMAT}")
-        if not columns[1].strip():
-            raise UserError(f"{location} has an empty label; {FORMAT}, or remove the line")
-        yield columns[0], columns[1].strip()
+        if len(texts) != n_texts:
+            found = f"{len(texts)} tab{'s' * (len(texts) > 1)}" if texts else "no tab"
+            raise UserError(f"{location} has {found}; {FORMATS[n_texts]}")
+        if not label.strip():
+            raise UserError(f"{location} has an empty label; {FORMATS[n_texts]}, or remove the line")
+        yield tuple(texts), label.strip()
 
 
-def learn_labels(corpora: Sequence[Corpus]) -> list[str]:
+def texts_a_line(corpora: Sequence[Corpus]) -> int:
+    """How many texts there are before a label, 1 or 2, as the first line of the first file has it."""
+    first = next(iter(read_lines(corpora[0].paths[0])))
+    return 2 if first.count("\t") == 2 else 1
+
+
+def learn_labels(corpora: Sequence[Corpus], n_texts: int = 1) -> list[str]:
     """The labels of the training files, sorted; two at least."""
-    counts = Counter(label for corpus in corpora for _, label in read_labelled(corpus.paths[0]))
+    counts = Counter(label for corpus in corpora for _, label in read_examples(corpus.paths[0], n_texts))
     if len(counts) < 2:
         names = ", ".join(map(str, corpora))
         raise UserError(f"{names}: every line has the label '{next(iter(counts))}'; a classifier needs two labels")
     return sorted(counts)
 
 
-def check_labels(corpora: Sequence[Corpus], labels: Sequence[str]) -> None:
+def check_labels(corpora: Sequence[Corpus], labels: Sequence[str], n_texts: int = 1) -> None:
     """`UserError` with file and line of the first label that is not among `labels`."""
     for corpus in corpora:
-        for number, (_, label) in enumerate(read_labelled(corpus.paths[0]), start=1):
+        for number, (_, label) in enumerate(read_examples(corpus.paths[0], n_texts), start=1):
             if label not in labels:
                 raise UserError(f"{corpus}: line {number}: {unknown('label', label, labels)}; training has no such one")
 
@@ -79,6 +116,12 @@ class LabelledBatch(OnDevices):
     src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
     labels: Int[Tensor, " batch"]
     n_real: int  # real tokens, end marks included
+    types: Int[Tensor, "batch src_len"] | None = None  # of two texts the one that a token belongs to (BERT)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What a network reads."""
+        return (self.src, self.src_mask) if self.types is None else (self.src, self.src_mask, self.types)
 
     @property
     def n_targets(self) -> int:
@@ -138,7 +181,7 @@ class LabelledCorpus:
         """The class of a text."""
         return self.labels.index(self.prepared.text(row)[1].strip())
 
-    def load(self, tokenizer: Tokenizer, rows: Rows) -> LabelledBatch:
+    def load(self, tokenizer: Side, rows: Rows) -> LabelledBatch:
         """The batch of some rows."""
         chosen = rows.tolist()
         tokens, labels = [self.tokens(row) for row in chosen], [self.label(row) for row in chosen]
@@ -147,3 +190,56 @@ class LabelledCorpus:
     def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
         """Section 5.1 for texts alone: the batches of an epoch, drawn from (seed, epoch); the first starts largest."""
         return plan_batches(self.lengths, self.lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
+
+
+@dataclass(frozen=True)
+class MarkedTexts:
+    """A text, or two behind one another, as a published network reads them: with all their marks."""
+
+    ids: Tokens
+    n_first: int  # those that belong to the first text
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def collate_marked(rows: Sequence[MarkedTexts], labels: Sequence[int], pad_id: int, typed: bool) -> LabelledBatch:
+    """Tensors of such texts and their classes; `typed`: the network is told which of two texts a token belongs to.
+
+    >>> batch = collate_marked([MarkedTexts([8, 5, 2, 6, 2], 3), MarkedTexts([8, 5, 2], 3)], [1, 0], 0, typed=True)
+    >>> batch.src.tolist(), batch.types.tolist()
+    ([[8, 5, 2, 6, 2], [8, 5, 2, 0, 0]], [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
+    """
+    lengths, firsts = (np.array(sizes)[:, None] for sizes in ([len(r) for r in rows], [r.n_first for r in rows]))
+    places = np.arange(lengths.max())
+    mask = places < lengths
+    src = np.full(mask.shape, pad_id, dtype=np.int64)
+    src[mask] = np.concatenate([row.ids for row in rows])
+    types = torch.from_numpy((mask & (places >= firsts)).astype(np.int64)) if typed else None
+    labelled = torch.tensor(labels, dtype=torch.int64)
+    return LabelledBatch(torch.from_numpy(src), torch.from_numpy(mask), labelled, int(mask.sum()), types)
+
+
+@dataclass(frozen=True)
+class ReadTexts:
+    """Labelled texts as a published network reads them, in memory."""
+
+    rows: Sequence[MarkedTexts]
+    classes: Sequence[int]
+    labels: tuple[str, ...]  # class i is labels[i]
+    typed: bool  # as of `collate_marked`
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def load(self, tokenizer: Side, rows: Rows) -> LabelledBatch:
+        """The batch of some rows."""
+        chosen = rows.tolist()
+        return collate_marked(
+            [self.rows[i] for i in chosen], [self.classes[i] for i in chosen], tokenizer.pad_id, self.typed
+        )
+
+    def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
+        """As of `LabelledCorpus`."""
+        lengths = np.array([len(row) for row in self.rows])
+        return plan_batches(lengths, lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)

@@ -28,8 +28,10 @@ from sightline.evaluate.language import LanguageReport, language_report
 from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
 from sightline.generation.family_model import FamilyModel
 from sightline.generation.fill import Filling, Guesser, fill, mask_of
+from sightline.generation.label import LabelVerbs
 from sightline.generation.languages import Languages, read_languages
 from sightline.generation.pictures import PictureModel
+from sightline.generation.reading import longest_text
 from sightline.generation.rewrite import form_for, rewrite, stream_rewrite, with_begins
 from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
@@ -50,7 +52,7 @@ from sightline.generation.transcribe import (
 from sightline.generation.translating import COMPUTES, FamilyTranslator
 from sightline.generation.vectors import EmbeddingVerbs, Forward, TextEmbedder, text_embedder
 from sightline.looks import LookVerbs
-from sightline.network.axes import NetworkConfig, StackConfig
+from sightline.network.axes import NetworkConfig
 from sightline.network.compiled import native_available
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.prepared import PreparedForms
@@ -430,8 +432,10 @@ class RewritingModel(PairVerbs, Writer):
         return longest_text(self.config.decoder)
 
 
-class ReadingModel(LookVerbs, EmbeddingVerbs, FamilyModel):
-    """An encoder alone (BERT, RoBERTa, ...): it fills in what is masked, given the head for it, and embeds texts."""
+class ReadingModel(LabelVerbs, LookVerbs, EmbeddingVerbs, FamilyModel):
+    """An encoder alone (BERT, RoBERTa, ...): it embeds texts; given the head for it, it fills in what is masked, or
+    says which label a text has.
+    """
 
     network: EncoderOnly
     does = "reads texts"
@@ -551,11 +555,6 @@ class SpeechModel(LookVerbs, Writer):
     def max_len(self) -> int | None:
         """The longest output, with what it begins with."""
         return longest_text(self.config.decoder)
-
-
-def longest_text(stack: StackConfig | None) -> int | None:
-    """The number of positions a stack has, where they are a table."""
-    return stack.max_len if stack and stack.positions == "learned" else None
 
 
 def _streamed(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,22 +20,24 @@ from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningfu
 from sightline.data.batching import EndlessStream, cut_padded, walk_epochs
 from sightline.data.first_look import has_header
 from sightline.data.labelled import (
+    Classification,
     LabelledBatch,
     LabelledCorpus,
+    ReadTexts,
     check_labels,
+    classification,
     collate_labelled,
     labelled_corpora,
     learn_labels,
     read_labelled,
 )
 from sightline.data.prepared import learn_tokenizer, prepare, spool
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.decode.translator import clean_text
 from sightline.errors import UserError
 from sightline.evaluate.classes import LabelReport, label_report
 from sightline.model import Model
 from sightline.network.parameters import count_parameters
-from sightline.network.pooled import PooledEncoder
 from sightline.pairs import HeadVerbs
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import Loss
@@ -50,10 +52,10 @@ class ClassificationJob:
     """See `sightline.tasks.job.Job`."""
 
     config: RunConfig
-    tokenizer: Tokenizer
+    tokenizer: Side
     about: dict[str, Any]
-    train: LabelledCorpus
-    valid: LabelledCorpus
+    train: LabelledCorpus | ReadTexts
+    valid: LabelledCorpus | ReadTexts
     signature: str = ""
     layout: FolderLayout = OURS
 
@@ -61,7 +63,7 @@ class ClassificationJob:
     def chance(self) -> float:
         return math.log(len(self.train.labels))
 
-    def network(self) -> PooledEncoder:
+    def network(self) -> nn.Module:
         return build_pooled(self.config.model)
 
     def objective(self, network: nn.Module) -> Objective:
@@ -84,7 +86,7 @@ class ClassificationJob:
         def validate() -> dict[str, float]:
             plan = self.valid.plan(self.config.train.tokens_per_batch, seed=0, epoch=0)
             batches = [self.valid.load(self.tokenizer, rows) for rows in plan]
-            logits, true = _logits(network, batches, device), torch.cat([batch.labels for batch in batches])
+            logits, true = logits_of(network, batches, device), torch.cat([batch.labels for batch in batches])
             loss = label_loss(logits, true).objective.item() / len(true)
             named = [[labels[i] for i in classes.tolist()] for classes in (true, logits.argmax(1))]
             report = label_report(*named)
@@ -95,7 +97,7 @@ class ClassificationJob:
 
 def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
     """Read, check and tokenise everything a classifier is trained on."""
-    _check_length(config)
+    check_length(config)
     files = labelled_corpora(request.train)
     parts = hold_out(request, files, labelled=True)
     files, valid = spool(files), [] if parts else spool(labelled_corpora(request.valid))
@@ -147,7 +149,8 @@ def _material(request: TrainRequest, config: RunConfig, labels: Sequence[str], n
     }
 
 
-def _check_length(config: RunConfig) -> None:
+def check_length(config: RunConfig) -> None:
+    """`UserError` where texts longer than the network reads would be left."""
     limit = longest_sequence(config.model)
     if limit is not None and config.data.max_length > limit:
         raise UserError(
@@ -161,7 +164,7 @@ def classification_objective(model: nn.Module, train: TrainConfig) -> Objective:
     forward = torch.compile(model) if train.compile else model
 
     def objective(batch: LabelledBatch) -> Loss:
-        return label_loss(forward(batch.src, batch.src_mask), batch.labels, train.label_smoothing)
+        return label_loss(forward(*batch.inputs), batch.labels, train.label_smoothing)
 
     return objective
 
@@ -175,23 +178,10 @@ def label_loss(
     return Loss(objective, {"accuracy": correct.float()})
 
 
-def _logits(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:
+def logits_of(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:
     """Scores of all texts, in the order of the batches, on the CPU."""
     with torch.inference_mode():
-        return torch.cat([network(batch.src.to(device), batch.src_mask.to(device)).float().cpu() for batch in batches])
-
-
-@dataclass(frozen=True)
-class Classification:
-    """What a classifier makes of a text."""
-
-    label: str  # the likeliest
-    probability: float
-    probabilities: dict[str, float]  # of every label
-
-    def as_record(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
+        return torch.cat([network(*batch.to(device).inputs).float().cpu() for batch in batches])
 
 
 class Classifier(HeadVerbs, Model):
@@ -219,8 +209,8 @@ class Classifier(HeadVerbs, Model):
             return []
         found: dict[int, list[float]] = {}
         for rows, batch in self._batches(texts):
-            found |= zip(rows, _logits(self.network, [batch], self.device).softmax(1).tolist(), strict=True)
-        return [self._classification(found[i]) for i in range(len(texts))]
+            found |= zip(rows, logits_of(self.network, [batch], self.device).softmax(1).tolist(), strict=True)
+        return [classification(self.labels, found[i]) for i in range(len(texts))]
 
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], LabelledBatch]]:
         """Texts of like length together, and which they are."""
@@ -233,11 +223,6 @@ class Classifier(HeadVerbs, Model):
 
     def _batch(self, tokens: Sequence[list[int]]) -> LabelledBatch:
         return collate_labelled(tokens, [0] * len(tokens), self.tokenizer.pad_id, self.tokenizer.eos_id)
-
-    def _classification(self, probabilities: list[float]) -> Classification:
-        by_label = dict(zip(self.labels, probabilities, strict=True))
-        best = max(by_label, key=by_label.__getitem__)
-        return Classification(best, by_label[best], by_label)
 
     def evaluate(self, paths: Sequence[str]) -> LabelReport:
         """Accuracy and F1 on labelled files; `UserError` where a label is none of the model's."""

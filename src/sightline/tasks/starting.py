@@ -13,8 +13,13 @@ from sightline.tasks.job import TrainRequest, say
 OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
 
 
-TUNING = {"translate": "tune", "lm": "tune-lm"}  # the recipe where a published model is started from and none is named
-LONGEST = {"translate": "max_length", "lm": "block_length"}  # of what is read at once, in [data]
+# The recipe where a published model is started from and none is named; what is read at once is called in [data].
+TUNING = {"translate": "tune", "lm": "tune-lm", "classify": "tune-labels"}
+LONGEST = {"translate": "max_length", "lm": "block_length", "classify": "max_length"}
+FOLDERS = {  # what they start from, where that is no model of ours
+    "lm": "a language model starts from a folder of GPT-2 or LLaMA",
+    "classify": "labels are learnt on a folder of BERT or one of its relatives",
+}
 FIXED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")  # need ours
 
 
@@ -27,10 +32,8 @@ def starting(request: TrainRequest) -> RunConfig:
     try:
         if is_family(request.init):
             return _tuning(request)
-        if request.task == "lm":
-            raise UserError(
-                f"{request.init}: a language model starts from a folder of GPT-2 or LLaMA, and this is none"
-            )
+        if request.task in FOLDERS:
+            raise UserError(f"{request.init}: {FOLDERS[request.task]}, and this is none")
         start, _ = settings_for(WITH_DECODER, request.init)
     except UserError as error:
         raise error if str(error).startswith("--") else UserError(f"--init {error}") from None

@@ -1,0 +1,104 @@
+"""One text or two as an encoder reads them: the marks around and between them, and what is left of long ones.
+
+Not here: the vocabularies themselves (`sightline.checkpoint.vocabulary`), batches (`sightline.data.labelled`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sightline.checkpoint.vocabulary import Vocabulary, fingerprint, marks_around
+from sightline.data.labelled import MarkedTexts
+from sightline.data.side import Side
+from sightline.errors import UserError
+from sightline.generation.sides import FamilySide
+from sightline.network.axes import StackConfig
+
+OneOrTwo = str | tuple[str, ...]  # a text; or one, or two, in a tuple
+
+
+def longest_first(n_first: int, n_second: int, room: int) -> tuple[int, int]:
+    """How much of two texts is read where there is room for so much: the longer one is cut first, then both alike.
+
+    As the tokenizers library has it ("longest_first").
+
+    >>> longest_first(3, 9, 8), longest_first(9, 3, 8), longest_first(9, 9, 7)
+    ((3, 5), (5, 3), (3, 4))
+    """
+    if n_first + n_second <= room:
+        return n_first, n_second
+    less = min(n_first, n_second)
+    more = max(less, room - less)
+    if less + more > room:
+        less, more = room // 2, room - room // 2
+    return (more, less) if n_first > n_second else (less, more)
+
+
+def longest_text(stack: StackConfig | None) -> int | None:
+    """The number of positions a stack has, where they are a table."""
+    return stack.max_len if stack and stack.positions == "learned" else None
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """What turns texts into what a network reads."""
+
+    side: Side  # without marks
+    before: tuple[int, ...]  # marks
+    between: tuple[int, ...] | None  # None: it reads one text at a time
+    behind: tuple[int, ...]
+    typed: bool  # the network is told which of two texts a token belongs to
+    longest: int  # that the network reads, in tokens, marks included; 0 = any
+
+    def read(self, given: Sequence[OneOrTwo], longest: int = 0) -> list[MarkedTexts]:
+        """Texts, or pairs of them, of at most `longest` tokens, marks included; 0 = what the network reads.
+
+        Raises:
+            UserError: it reads no pairs, or nothing is left of a text.
+        """
+        longest = longest or self.longest
+        parts = [(one,) if isinstance(one, str) else one for one in given]
+        if any(len(texts) not in (1, 2) for texts in parts):
+            raise UserError("a text, or two of them, have a label; one of these is neither")
+        ids = iter(self.side.encode_batch([text for texts in parts for text in texts]))
+        return [self._marked([next(ids) for _ in texts], longest) for texts in parts]
+
+    def _marked(self, texts: list[list[int]], longest: int) -> MarkedTexts:
+        first, second = texts[0], texts[1] if len(texts) == 2 else None
+        if second is not None and self.between is None:
+            raise UserError("this model's vocabulary knows no mark between two texts: it reads one at a time")
+        between = (self.between or ()) if second is not None else ()
+        room = longest - len(self.before) - len(between) - len(self.behind)
+        if longest and room < 1 + (second is not None):
+            raise UserError(f"data.max_length = {longest} leaves no room for a text between its marks; raise it")
+        n_first, n_second = len(first), len(second or ())
+        if longest:
+            n_first, n_second = longest_first(n_first, n_second, room)
+        begun = [*self.before, *first[:n_first], *between]
+        ids = [*begun, *(second or ())[:n_second], *self.behind]
+        if not ids:
+            raise UserError(
+                "a text is blank, and this model's vocabulary puts no mark around it: there is nothing to read"
+            )
+        return MarkedTexts(ids, len(begun) if second is not None else len(ids))
+
+
+def text_reader(
+    vocabulary: Vocabulary, pad_id: int, types: int, max_len: int | None, folder: Path, size: int
+) -> TextReader:
+    """By the vocabulary in `folder`, of `size` pieces, for a network with that many types of tokens."""
+    marks, example = vocabulary.encode(""), vocabulary.encode("a")
+    before, behind = marks_around(marks, example)
+    between, told = None, False
+    if vocabulary.encode_two:
+        n = len(example) - before - behind
+        ids, kinds = vocabulary.encode_two("a", "a")
+        between, told = tuple(ids[before + n : len(ids) - behind - n]), 1 in kinds
+
+    def bare(text: str) -> list[int]:
+        ids = vocabulary.encode(text)
+        return ids[before : len(ids) - behind]
+
+    start, end = (marks[0] if before else -1), (marks[-1] if behind else -1)
+    side = FamilySide(vocabulary, bare, pad_id, start, end, fingerprint=fingerprint(folder), vocab_size=size)
+    return TextReader(side, tuple(marks[:before]), between, tuple(marks[before:]), told and types > 1, max_len or 0)

@@ -1,0 +1,70 @@
+"""Marks around and between texts, and what is cut, are those of the tokenizers library, which `transformers` asks."""
+
+from pathlib import Path
+
+import pytest
+from tiny_families import vocabulary
+from tokenizers import processors
+
+from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
+from sightline.errors import UserError
+from sightline.generation.reading import TextReader, text_reader
+
+MARKS = [("<s>", 0), ("</s>", 2)]
+TEMPLATES = {
+    "BERT's": ("<s> $A </s>", "<s> $A </s> $B:1 </s>:1"),
+    "RoBERTa's": ("<s> $A </s>", "<s> $A </s> </s> $B </s>"),
+    "none": ("$A", "$A $B"),
+}
+TEXTS = ["", "a", "abcd", "abcdefgh"]
+
+
+def made(folder: Path, kind: str, types: int = 2, max_len: int | None = None) -> tuple[TextReader, Vocabulary]:
+    text = vocabulary(behind=False)
+    single, pair = TEMPLATES[kind]
+    text.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=MARKS)
+    text.save(str(folder / "tokenizer.json"))
+    found = read_vocabulary(folder, {})
+    return text_reader(found, 1, types, max_len, folder, 264), found
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("longest", [6, 7, 9, 12, 40])
+def test_as_the_library_marks_and_cuts(tmp_path: Path, kind: str, longest: int) -> None:
+    reader, _ = made(tmp_path, kind)
+    theirs = vocabulary(behind=False)
+    single, pair = TEMPLATES[kind]
+    theirs.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=MARKS)
+    theirs.enable_truncation(longest, strategy="longest_first")
+    for first in TEXTS[1:] if kind == "none" else TEXTS:
+        assert list(reader.read([first], longest)[0].ids) == theirs.encode(first).ids
+        for second in TEXTS:
+            found, expected = reader.read([(first, second)], longest)[0], theirs.encode(first, second)
+            assert list(found.ids) == expected.ids
+            if kind == "BERT's":
+                assert [int(i >= found.n_first) for i in range(len(found))] == expected.type_ids
+
+
+def test_types_are_told_where_vocabulary_and_network_have_them(tmp_path: Path) -> None:
+    assert made(tmp_path, "BERT's")[0].typed
+    assert not made(tmp_path, "BERT's", types=1)[0].typed
+    assert not made(tmp_path, "RoBERTa's")[0].typed
+
+
+def test_what_the_network_reads_is_the_limit(tmp_path: Path) -> None:
+    assert len(made(tmp_path, "BERT's", max_len=5)[0].read(["abcdefgh"])[0]) == 5
+    assert len(made(tmp_path, "BERT's")[0].read(["abcdefgh"])[0]) == 10
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    reader, _ = made(tmp_path, "none")
+    with pytest.raises(UserError, match="a text is blank"):
+        reader.read([""])
+    with pytest.raises(UserError, match="a text, or two of them"):
+        reader.read([("a", "b", "c")])
+    reader, found = made(tmp_path, "BERT's")
+    with pytest.raises(UserError, match=r"data.max_length = 4 leaves no room"):
+        reader.read([("a", "b")], 4)
+    alone = Vocabulary(found.encode, found.decode, found.id_of)
+    with pytest.raises(UserError, match="knows no mark between two texts"):
+        text_reader(alone, 1, 2, None, tmp_path, 264).read([("a", "b")])
