@@ -67,6 +67,7 @@ def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]
         "ours float32": lambda: Team(cores, decoders.ours, folder, "float32", keep_memory=True),
         "ours int8": lambda: Team(cores, decoders.ours, folder, "int8", keep_memory=True),
         "plain torch float32": lambda: Team(cores, decoders.ours, folder, "float32", False, False, keep_memory=True),
+        "ours bfloat16": lambda: Team(cores, decoders.ours, folder, "bfloat16", keep_memory=True),
         "ctranslate2 float32": lambda: Worker(decoders.ctranslate2, folder, "float32", cores, 1),
         "ctranslate2 int8": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1),
         "transformers": lambda: Worker(decoders.transformers, folder, threads=cores),
@@ -160,6 +161,7 @@ COLD = {  # CTranslate2 in int8: quantised when the model was exported, or when 
     "ctranslate2 int8": CTRANSLATE2_COLD % ("ct2_int8", "int8"),
     "ctranslate2 int8 of a float32 file": CTRANSLATE2_COLD % ("ct2", "int8"),
     "ours float32": OURS_COLD % "float32",
+    "ours bfloat16": OURS_COLD % "bfloat16",
     "ctranslate2 float32": CTRANSLATE2_COLD % ("ct2", "float32"),
     "transformers": "import torch; from transformers import MarianMTModel as M; m = M.from_pretrained({hf!r}); "
     "m.generate(torch.tensor([[9, 10, 11, 2]]), num_beams=1, max_new_tokens=14)",

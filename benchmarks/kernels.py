@@ -16,17 +16,17 @@ import numpy as np
 from turns import spread, take_turns
 
 from sightline.native import library as c
-from sightline.native.network import Linear
+from sightline.native.network import NUMBERS, Linear
 
 SHAPES = [(512, 1536), (512, 512), (512, 512), (512, 512), (512, 2048), (2048, 512)] * 6 + [(512, 16_000)]
 ROWS = (1, 2, 4, 8, 32, 128)
 
 
-def layers_of(build: str, int8: bool) -> list[Linear]:
+def layers_of(build: str, numbers: str) -> list[Linear]:
     """The same weights packed by one build, which is the one that will multiply with them."""
     draw = np.random.default_rng(0)
     with patch.object(c, "library", lambda: c.opened(build)):
-        return [Linear(draw.standard_normal((d_out, d_in), np.float32), None, int8) for d_in, d_out in SHAPES]
+        return [Linear(draw.standard_normal((d_out, d_in), np.float32), None, numbers) for d_in, d_out in SHAPES]
 
 
 def pass_of(build: str, layers: list[Linear], inputs: list[Any]) -> list[Any]:
@@ -35,7 +35,7 @@ def pass_of(build: str, layers: list[Linear], inputs: list[Any]) -> list[Any]:
         return [layer(x) for layer, x in zip(layers, inputs, strict=True)]
 
 
-def measured(int8: bool, rows: int, packed: dict[str, list[Linear]], turns: int) -> dict[str, list[float]]:
+def measured(rows: int, packed: dict[str, list[Linear]], turns: int) -> dict[str, list[float]]:
     """GFLOP/s of each build in each turn."""
     draw = np.random.default_rng(rows)
     inputs = [draw.standard_normal((rows, d_in), np.float32) for d_in, _ in SHAPES]
@@ -63,11 +63,10 @@ def main() -> None:
     options = parser.parse_args()
     machine.prepare(options)
     builds, sections, data = [name for name in c.usable_builds() if name != "scalar"], [], {}
-    for int8 in (True, False):
-        kind = "int8" if int8 else "float32"
-        packed, table = {build: layers_of(build, int8) for build in builds}, []
+    for kind in NUMBERS:
+        packed, table = {build: layers_of(build, kind) for build in builds}, []
         for rows in ROWS:
-            found = measured(int8, rows, packed, options.turns)
+            found = measured(rows, packed, options.turns)
             table.append([rows, *(spread(found[build]) for build in builds)])
             data[f"{kind}, {rows} rows"] = found
         sections.append(f"## {kind}\n\n{machine.table(['rows', *builds], table)}")

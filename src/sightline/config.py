@@ -216,7 +216,7 @@ class DecodeConfig:
     max_source_length: int = setting(256, "longer texts are translated in parts, pieces", A_CHARACTER)
     shortlist: bool = setting(False, "write only what `sightline shortlist` found likely; faster on a CPU")
     draft_length: int = setting(6, "pieces guessed ahead where a draft is given", POSITIVE)
-    compute: str = choice(("float32", "int8", "bfloat16", "float16"), "numbers to use; int8: CPU, bfloat16: CUDA")
+    compute: str = choice(("float32", "int8", "bfloat16", "float16"), "numbers of weights; int8: CPU, float16: CUDA")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.compiled import COMPUTES, described
+from sightline.checkpoint.compiled import described
 from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import Draft
@@ -119,7 +119,7 @@ class TranslationVerbs(Model):
 
     def _translates_in_threads(self, overrides: Mapping[str, Any]) -> bool:
         config = override(self.decode_config, dict(overrides))
-        return config.compute in COMPUTES and self._for_library
+        return config.compute != "float16" and self._for_library
 
     def stream(self, text: str, prefix: str = "", draft: Draft | str = "", **overrides: Any) -> Iterator[str]:
         """The greedy translation of one text, handed over piece by piece while it is being written.

@@ -27,7 +27,7 @@ from sightline.decode.contract import SearchOptions
 from sightline.decode.engine import Bounds
 from sightline.errors import UserError
 from sightline.native import library as c
-from sightline.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Linear, Shape
+from sightline.native.network import ACTIVATIONS, NORMS, NUMBERS, CompiledEnsemble, CompiledNetwork, Linear, Shape
 from sightline.native.settings import ENDINGS
 
 Draw = np.random.Generator
@@ -137,7 +137,7 @@ def network(draw: Draw, wrong: bool) -> CompiledNetwork:
         padding=whole(draw, -1, 2),
         rotary=tuple(draw.random(parameters.pairs + (wrong and chance(draw, 0.1)))),
     )
-    return CompiledNetwork(parameters, shape, lambda n: (table, table), int8=chance(draw, 0.5))
+    return CompiledNetwork(parameters, shape, lambda n: (table, table), str(draw.choice(NUMBERS)))
 
 
 # --- Searches ---------------------------------------------------------------------------------------------------------
@@ -264,11 +264,11 @@ def products(draw: Draw, wrong: bool) -> None:
     """A layer, some of its outputs, and its levels."""
     d_out, d_in, rows = (whole(draw, 1 - wrong, most) for most in (70, 90, 60))
     weight, bias = draw.standard_normal((d_out, d_in)), draw.standard_normal(d_out + (wrong and chance(draw, 0.3)))
-    layer = Linear(weight.astype(np.float32), bias.astype(np.float32), chance(draw, 0.5), chance(draw, 0.3))
+    layer = Linear(weight.astype(np.float32), bias.astype(np.float32), str(draw.choice(NUMBERS)), chance(draw, 0.3))
     few = layer.rows(np.array(ids(draw, whole(draw, 1 - wrong, 40), d_out, wrong)))
     x = draw.standard_normal((rows, d_in + (wrong and chance(draw, 0.3)))).astype(np.float32)
     check(few(x).shape == (rows, few.d_out), "outputs of another shape")
-    if layer.int8:
+    if layer.numbers == "int8":
         layer.levels()
 
 
@@ -309,7 +309,7 @@ def files(draw: Draw, wrong: bool) -> None:
         config, _ = trained.read_settings(folder)
         weights = trained.read_weights(folder)
     if compiled.is_papers(config.model) and compiled.fits(config.model, weights.shapes):
-        made = compiled.compiled(config.model, weights, compiled.COMPUTES[whole(draw, 0, 1)])
+        made = compiled.compiled(config.model, weights, str(draw.choice(NUMBERS)))
         search(draw, [made], False)
 
 

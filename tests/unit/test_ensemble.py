@@ -55,6 +55,7 @@ SEARCHES: list[dict[str, Any]] = [
     {"shortlist": True},
     {"sample": True, "n_best": 2},
     {"compute": "int8"},
+    {"compute": "bfloat16"},
 ]
 
 

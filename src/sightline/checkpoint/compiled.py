@@ -25,7 +25,6 @@ READ = {  # settings of [model] that this module reads, or that mean nothing to 
     "encoder_heads", "decoder_heads", "cross_heads", "n_encoder_layers", "n_decoder_layers", "norm_position",
     "positions", "max_len", "tied_embeddings",
 }  # fmt: skip
-COMPUTES = ("float32", "int8")  # what the library computes with
 
 
 def described() -> str:
@@ -51,7 +50,7 @@ def fits(c: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def compiled(c: ModelConfig, weights: Weights, compute: str) -> CompiledNetwork:
-    """The network packed to compute with `compute`, one of COMPUTES."""
+    """The network packed to compute with `compute`, one of `native.network.NUMBERS`."""
     names = todays_names({name: name for name in weights}, parameter_shapes(c))
     names.setdefault(TARGET, names[SOURCE])  # what is shared is in the file once
     names["output.weight"] = names.pop(OUTPUT, names[TARGET])
@@ -66,7 +65,7 @@ def compiled(c: ModelConfig, weights: Weights, compute: str) -> CompiledNetwork:
 
     rates = rates_of_pairs(c.d_k or c.d_model // c.n_heads).tolist() if c.positions == "rotary" else []
     shape = Shape(*heads, norm_first=c.norm_position == "pre", rotary=tuple(rates))
-    return CompiledNetwork(parameters, shape, positions, compute == "int8")
+    return CompiledNetwork(parameters, shape, positions, compute)
 
 
 def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -21,13 +21,13 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from sightline.checkpoint.compiled import COMPUTES, compiled, fits, is_for_library
+from sightline.checkpoint.compiled import compiled, fits, is_for_library
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.weights import WeightsFile
 from sightline.config import WITH_DECODER, DecodeConfig, ModelConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
-from sightline.native.network import CompiledNetwork
+from sightline.native.network import NUMBERS, CompiledNetwork
 
 FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
@@ -64,7 +64,7 @@ class Trained:
     def searcher(self, compute: str) -> CompiledNetwork | None:
         """The network in the compiled library; None where only the torch module will do."""
         with self._lock:
-            if self._weights is None or compute not in COMPUTES:
+            if self._weights is None or compute not in NUMBERS:
                 return None
             if compute not in self._searchers:
                 self._searchers[compute] = compiled(self._config, self._weights, compute)

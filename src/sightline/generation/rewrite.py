@@ -39,8 +39,8 @@ def form_for(settings: GenerationSettings, forms: Callable[[str], Any]) -> Any:
     """What decodes with these settings: that of torch where outputs are to stop at a string."""
     if not settings.stop:
         return forms(settings.compute)
-    if settings.compute == "int8":
-        raise UserError("compute = int8 is the compiled library's, which knows no `stop`: leave out one of them")
+    if settings.compute != "float32":
+        raise UserError(f"compute = {settings.compute} does not go together with `stop`: leave out one of them")
     return forms("torch")
 
 

@@ -35,7 +35,7 @@ class GenerationSettings:
     seed: int = setting(1, "of sampling")
     stop: tuple[str, ...] = setting((), "end before this string; may be given several times")
     batch_size: int = setting(16, "inputs computed with at once; with the compiled library in each thread", POSITIVE)
-    compute: str = choice(("float32", "int8"), "numbers to decode with on a CPU; float32: or those it was loaded in")
+    compute: str = choice(("float32", "int8", "bfloat16"), "numbers of weights; float32: or those it was loaded in")
     start_id: int | None = None  # what a decoder with an encoder begins with
     forced_start_id: int | None = None  # what it writes first, whatever it thinks: a language code
     forced_end_id: int | None = None  # what it writes last where it runs out of length

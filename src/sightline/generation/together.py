@@ -32,8 +32,12 @@ class RewritingEnsemble(RewritingModel):
         """The networks in the form to decode with, as one: in the compiled library where it has them all."""
 
         def form(compute: str) -> Any:
-            packed = compiled.together([model.forms(compute) for model in self.models])
-            return packed or AveragedNetworks([model.network for model in self.models])
+            forms = [model.forms(compute) for model in self.models]
+            pairs = zip(forms, self.models, strict=True)
+            of_torch: list[Any] = [
+                form if isinstance(form, torch.nn.Module) else model.network for form, model in pairs
+            ]
+            return compiled.together(forms) or AveragedNetworks(of_torch)
 
         return form
 
@@ -58,8 +62,8 @@ def together(models: Sequence[Any]) -> RewritingEnsemble:
     for model in models:
         if not isinstance(model, RewritingModel):
             raise UserError(f"{model.path}: what writes together is all published or all made by `sightline train`")
-        if (numbers := next(model.network.parameters()).dtype) != torch.float32:
-            raise UserError(f"{model.path}: is loaded in {numbers}; what writes together computes in float32 or int8")
+        if not model.compiled and (numbers := next(model.network.parameters()).dtype) != torch.float32:
+            raise UserError(f"{model.path}: is loaded in {numbers}; what torch lets write together is in float32")
     for model in others:
         if _marks(model) != _marks(first):
             raise UserError(f"{model.path}: has another vocabulary than {first.path}; what writes together shares one")

@@ -19,7 +19,7 @@ from sightline.generation.stopping import stop_at
 from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
 
-COMPUTES = ("float32", "int8")  # numbers that an encoder with a decoder can be decoded with
+COMPUTES = ("float32", "int8", "bfloat16")  # numbers that an encoder with a decoder can be decoded with
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,18 @@ import os
 import warnings
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
 from functools import cache
+from typing import Any
 
 from sightline.errors import UserError
 from sightline.native.build import ANYWHERE, FOLDER, builds, library_of, version
 
 REBUILD = f"python {FOLDER / 'build.py'}"
 SWITCH = "SIGHTLINE_NATIVE"  # in the environment: the build to use, 0 for none
+
+
+def _fields(kind: Any, names: str) -> tuple[tuple[str, Any], ...]:
+    """Several of a structure, of one kind."""
+    return tuple((name, kind) for name in names.split())
 
 
 class Norm(Structure):
@@ -25,30 +31,17 @@ class Norm(Structure):
 class Linear(Structure):
     """See products.h."""
 
-    _fields_ = (
-        ("d_in", c_int),
-        ("d_out", c_int),
-        ("depth", c_int),
-        ("zero", c_int),
-        ("levels", c_void_p),
-        ("shifts", c_void_p),
-        ("scales", c_void_p),
-        ("values", c_void_p),
-        ("bias", c_void_p),
-    )
+    _fields_ = (*_fields(c_int, "d_in d_out depth zero half"), *_fields(c_void_p, "levels shifts scales values bias"))
 
 
 class Attention(Structure):
     """See transformer.h."""
 
     _fields_ = (
-        ("heads", c_int),
-        ("d_k", c_int),
-        ("d_v", c_int),
-        ("in_", c_void_p),
-        ("memory", c_void_p),
-        ("out", c_void_p),
+        *_fields(c_int, "heads d_k d_v"),
+        *_fields(c_void_p, "in_ memory out"),
         ("norm", Norm),
+        ("scale", c_float),
     )
 
 
@@ -73,6 +66,7 @@ class Embeddings(Structure):
         ("norm", Norm),
         ("scale", c_float),
         ("padding", c_int32),
+        ("half", c_int),
     )
 
 
@@ -86,17 +80,11 @@ class Transformer(Structure):
     """See transformer.h."""
 
     _fields_ = (
-        ("d_model", c_int),
-        ("norm_first", c_int),
-        ("n_encoder_layers", c_int),
-        ("n_decoder_layers", c_int),
-        ("source", Embeddings),
-        ("target", Embeddings),
+        *_fields(c_int, "d_model norm_first n_encoder_layers n_decoder_layers"),
+        *_fields(Embeddings, "source target"),
         ("rotary", Rotary),
-        ("encoder", POINTER(Layer)),
-        ("decoder", POINTER(Layer)),
-        ("encoder_norm", Norm),
-        ("decoder_norm", Norm),
+        *_fields(POINTER(Layer), "encoder decoder"),
+        *_fields(Norm, "encoder_norm decoder_norm"),
         ("output", c_void_p),
     )
 
@@ -140,67 +128,31 @@ class Options(Structure):
 class Limits(Structure):
     """See search.h."""
 
-    _fields_ = (
-        ("min_length", c_void_p),
-        ("max_length", c_void_p),
-        ("prefix", c_void_p),
-        ("streams", c_void_p),
-        ("prefix_length", c_int),
-    )
+    _fields_ = (*_fields(c_void_p, "min_length max_length prefix streams"), ("prefix_length", c_int))
 
 
 class Found(Structure):
     """See search.h."""
 
-    _fields_ = (
-        ("tokens", c_void_p),
-        ("lengths", c_void_p),
-        ("token_log_probs", c_void_p),
-        ("log_probs", c_void_p),
-        ("scores", c_void_p),
-        ("longest", c_int),
-    )
+    _fields_ = (*_fields(c_void_p, "tokens lengths token_log_probs log_probs scores"), ("longest", c_int))
 
 
 class Ranked(Structure):
     """See search.h."""
 
-    _fields_ = (
-        ("counts", c_void_p),
-        ("tokens", c_void_p),
-        ("parents", c_void_p),
-        ("ended", c_void_p),
-        ("log_probs", c_void_p),
-        ("token_log_probs", c_void_p),
-    )
+    _fields_ = _fields(c_void_p, "counts tokens parents ended log_probs token_log_probs")
 
 
 class PackedShape(Structure):
     """`Packing` of attention.h."""
 
-    _fields_ = (
-        ("queries", c_void_p),
-        ("keys", c_void_p),
-        ("sentences", c_int),
-        ("causal", c_int),
-        ("heads", c_int),
-        ("d_k", c_int),
-        ("d_v", c_int),
-        ("half", c_int),
-    )
+    _fields_ = (*_fields(c_void_p, "queries keys"), *_fields(c_int, "sentences causal heads d_k d_v half"))
 
 
 class Inputs(Structure):
     """See attention.h."""
 
-    _fields_ = (
-        ("q", c_void_p),
-        ("k", c_void_p),
-        ("v", c_void_p),
-        ("q_stride", c_int64),
-        ("k_stride", c_int64),
-        ("v_stride", c_int64),
-    )
+    _fields_ = (*_fields(c_void_p, "q k v"), *_fields(c_int64, "q_stride k_stride v_stride"))
 
 
 @cache
@@ -280,6 +232,7 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("activate", None, (c_int, c_void_p, c_int)),
         ("apply", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
         ("levels", None, (c_void_p, c_void_p, c_void_p)),
+        ("halve", None, (c_void_p, c_int64, c_void_p)),
         ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
         ("end", None, (c_void_p,)),
         ("make_room", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),

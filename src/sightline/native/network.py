@@ -23,6 +23,7 @@ REGISTER = 64  # bytes of the longest
 BLOCK = 64 << 20  # bytes that are asked for at once
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
 NORMS = ("layer", "rms", "rms_shifted")
+NUMBERS = ("float32", "int8", "bfloat16")  # of weights, in the order of products.h
 
 
 class Stopped(Exception):
@@ -53,7 +54,9 @@ class Linear:
     Args:
         weight: (d_out, d_in).
         bias: (d_out,) or None.
-        int8: whether in 8-bit integers, one scale for each row of inputs and each output.
+        numbers: one of NUMBERS. int8: 8-bit integers, inputs too, one scale for each row of inputs and each output.
+            bfloat16: weights rounded to these, half the memory; all else is float32, to the bits that a weight in
+            float32 would yield that is rounded so.
         after_relu: inputs are never negative, and get twice as many levels.
         memory: where it is put; None: somewhere by itself.
     """
@@ -62,7 +65,7 @@ class Linear:
         self,
         weight: Floats,
         bias: Floats | None,
-        int8: bool,
+        numbers: str = "float32",
         after_relu: bool = False,
         memory: "PackedMemory | None" = None,
     ) -> None:
@@ -70,8 +73,9 @@ class Linear:
         bias = None if bias is None else floats(bias)
         d_out, d_in = weight.shape
         assert d_out and d_in and (bias is None or bias.shape == (d_out,)), "a weight with its bias"
-        zeros = self._room(d_out, d_in, int8, memory or PackedMemory(0))
-        made = c.needed().sightline_linear(zeros, at(weight), at(bias), d_out, d_in, int8, after_relu)
+        zeros = self._room(d_out, d_in, numbers, memory or PackedMemory(0))
+        kind = NUMBERS.index(numbers)
+        made = c.needed().sightline_linear(zeros, at(weight), at(bias), d_out, d_in, kind, after_relu)
         if not made:
             raise MemoryError("no memory to pack a layer with")
 
@@ -80,13 +84,13 @@ class Linear:
         assert index.ndim == 1 and len(index) and all_below(index, self.d_out), "outputs that there are"
         index = np.ascontiguousarray(index, np.int32)
         few = object.__new__(Linear)
-        zeros = few._room(len(index), self.d_in, self.int8, PackedMemory(0))
+        zeros = few._room(len(index), self.d_in, self.numbers, PackedMemory(0))
         c.needed().sightline_linear_rows(zeros, self.address, at(index), len(index))
         return few
 
-    def _room(self, d_out: int, d_in: int, int8: bool, memory: "PackedMemory") -> c_void_p:
-        self.d_out, self.d_in, self.int8 = d_out, d_in, int8
-        self._memory = memory.take(c.needed().sightline_linear_size(d_out, d_in, int8))
+    def _room(self, d_out: int, d_in: int, numbers: str, memory: "PackedMemory") -> c_void_p:
+        self.d_out, self.d_in, self.numbers = d_out, d_in, numbers
+        self._memory = memory.take(c.needed().sightline_linear_size(d_out, d_in, NUMBERS.index(numbers)))
         self.address = self._memory.ctypes.data
         return c_void_p(self.address)
 
@@ -100,7 +104,7 @@ class Linear:
 
     def levels(self) -> tuple[NDArray[np.int8], Floats]:
         """In int8: the levels (d_out, d_in) and the scale of each output; W is about scale * level."""
-        assert self.int8, "in float32 there are no levels"
+        assert self.numbers == "int8", f"in {self.numbers} there are no levels"
         levels, scales = np.empty((self.d_out, self.d_in), np.int8), np.empty(self.d_out, np.float32)
         c.needed().sightline_levels(self.address, at(levels), at(scales))
         return levels, scales
@@ -132,7 +136,7 @@ class CompiledNetwork:
         shape: what they do not say.
         positions: the codes of the source's and of the target's positions (n, d_model), of at least as many as asked
             for unless there are no more; of `Shape.padding` it is zeros.
-        int8: see `Linear`.
+        numbers: see `Linear`; in bfloat16 embeddings are, too.
     """
 
     def __init__(
@@ -140,10 +144,11 @@ class CompiledNetwork:
         parameters: Mapping[str, Floats],
         shape: Shape,
         positions: Callable[[int], tuple[Floats, Floats]],
-        int8: bool,
+        numbers: str,
     ) -> None:
-        self._parameters, self._shape, self._int8 = parameters, shape, int8
+        self._parameters, self._shape, self._numbers = parameters, shape, numbers
         self._kept: list[Any] = []  # what the structures point to
+        self._tables: dict[int, c_void_p | None] = {}  # embeddings among that, by where they came from
         self._memory = PackedMemory()
         tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
         self.vocabulary = {side: len(table) for side, table in tables.items()}
@@ -153,7 +158,7 @@ class CompiledNetwork:
         decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
         output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
         output = output if scale == 1 else output * scale
-        self.output = Linear(output, parameters.get("output.bias"), int8, memory=self._memory)
+        self.output = Linear(output, parameters.get("output.bias"), numbers, memory=self._memory)
         self._positions = positions
         self._known = 0  # positions in the table
         self._growing = Lock()
@@ -171,7 +176,7 @@ class CompiledNetwork:
             output=self.output.address,
         )
         assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), "what is written is read"
-        del self._parameters, self._memory
+        del self._parameters, self._memory, self._tables
 
     def start(self, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> "Decoding":
         """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
@@ -238,15 +243,25 @@ class CompiledNetwork:
         self._kept.append(array)
         return at(array)
 
+    def _table(self, rows: Floats) -> c_void_p | None:
+        """`_address` of embeddings in the network's numbers; what both sides have is kept once."""
+        if rows.ctypes.data not in self._tables:
+            wide = floats(_wider(rows))
+            table = halves(wide) if self._numbers == "bfloat16" else wide
+            self._kept.append(table)
+            self._tables[rows.ctypes.data] = at(table)
+        return self._tables[rows.ctypes.data]
+
     def _linear(self, weight: Floats, bias: Floats | None, after_relu: bool = False) -> int:
-        linear = Linear(weight, bias, self._int8, after_relu, self._memory)
+        linear = Linear(weight, bias, self._numbers, after_relu, self._memory)
         self._kept.append(linear)
         return linear.address
 
     def _embeddings(self, side: str, rows: Floats, scale: float) -> c.Embeddings:
         norm = self._norm(f"{side}_embeddings.norm", True)
         assert rows.shape[1] == self.d_model
-        return c.Embeddings(self._address(rows), None, norm, scale or math.sqrt(rows.shape[1]), self._shape.padding)
+        scale, half = scale or math.sqrt(rows.shape[1]), self._numbers == "bfloat16"
+        return c.Embeddings(self._table(rows), None, norm, scale, self._shape.padding, half)
 
     def _norm(self, name: str, optional: bool = False) -> c.Norm:
         weight = self._parameters.get(f"{name}.weight")
@@ -290,7 +305,7 @@ class CompiledNetwork:
         scale = self._shape.score_scale or 1 / math.sqrt(d_k)
         pairs = 0 if cross else len(self._shape.rotary)
         assert 2 * pairs <= d_k, f"{name}: pairs that a head has"
-        q, k = (_wider_heads(*x, heads, pairs, pairs) for x in ((q[0] * scale, q[1] * scale), k))
+        q, k = (_wider_heads(*x, heads, pairs, pairs) for x in (q, k))
         v = _wider_heads(*v, heads)
         out = _wider_heads(o[0].T, np.zeros(o[0].shape[1], np.float32), heads)[0].T, o[1]
         parts = ([q], [k, v]) if cross else ([q, k, v], [])
@@ -303,6 +318,7 @@ class CompiledNetwork:
             memory=made[1] if cross else None,
             out=self._linear(*_wider_heads(*out, 1)),
             norm=self._norm(f"{name}_sublayer.norm"),
+            scale=scale,
         )
 
     def _joint(self, projections: list[tuple[Floats, Floats]]) -> int:
@@ -487,6 +503,13 @@ def _wider(rows: Floats) -> Floats:
 def _behind_zeros(table: Floats) -> Floats:
     """The table where a row of zeros stands before it in memory."""
     return np.concatenate([np.zeros_like(table[:1]), table])[1:]
+
+
+def halves(array: Floats) -> NDArray[np.uint16]:
+    """The nearest numbers in bfloat16, of two the even one: the upper halves of float32."""
+    nearest = np.empty(array.shape, np.uint16)
+    c.needed().sightline_halve(at(array), array.size, at(nearest))
+    return nearest
 
 
 def _rounded(width: int) -> int:

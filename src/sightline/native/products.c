@@ -31,22 +31,26 @@ void *room(Buffer *buffer, int64_t size) {
 
 static int panels(const Linear *layer) { return (layer->d_out + PANEL - 1) / PANEL; }
 
-static int64_t depth_of(int d_in, int int8) { return int8 ? (d_in + GROUP - 1) / GROUP * GROUP : d_in; }
+static int64_t depth_of(int d_in, Numbers numbers) { return numbers == INT8 ? (d_in + GROUP - 1) / GROUP * GROUP : d_in; }
 
-int64_t sightline_linear_size(int d_out, int d_in, int int8) {
-    const int64_t columns = (d_out + PANEL - 1) / PANEL * PANEL, depth = depth_of(d_in, int8);
-    return HEAD + columns * (int8 ? 12 + depth : 4 + 4 * depth);
+static size_t size_of(Numbers numbers) { return numbers == FLOAT32 ? 4 : numbers == BFLOAT16 ? 2 : 1; }
+
+static Numbers numbers_of(const Linear *layer) { return layer->levels ? INT8 : layer->half ? BFLOAT16 : FLOAT32; }
+
+int64_t sightline_linear_size(int d_out, int d_in, Numbers numbers) {
+    const int64_t columns = (d_out + PANEL - 1) / PANEL * PANEL, depth = depth_of(d_in, numbers);
+    return HEAD + columns * ((numbers == INT8 ? 12 : 4) + (int64_t)size_of(numbers) * depth);
 }
 
 /* A layer of nothing in memory that holds zeros: all its parts are whole registers long. */
-static Linear *blank(void *zeros, int d_out, int d_in, int int8, int zero) {
+static Linear *blank(void *zeros, int d_out, int d_in, Numbers numbers, int zero) {
     Linear *layer = zeros;
-    *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = depth_of(d_in, int8), .zero = zero};
+    *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = depth_of(d_in, numbers), .zero = zero, .half = numbers == BFLOAT16};
     const int64_t columns = (int64_t)panels(layer) * PANEL;
     char *parts = (char *)zeros + HEAD;
     layer->bias = (float *)parts;
-    if (!int8) {
-        layer->values = (float *)(parts + 4 * columns);
+    if (numbers != INT8) {
+        layer->values = parts + 4 * columns;
         return layer;
     }
     layer->shifts = (int32_t *)(parts + 4 * columns);
@@ -59,6 +63,11 @@ static Linear *blank(void *zeros, int d_out, int d_in, int int8, int zero) {
 static int64_t place(const Linear *layer, int output, int input) {
     int64_t panel = (int64_t)(output / PANEL) * PANEL * layer->depth;
     return panel + (int64_t)(input / 4) * PANEL * 4 + (output % PANEL) * 4 + input % 4;
+}
+
+/* Where the weights of an output begin, PANEL numbers apart. */
+static int64_t value_at(const Linear *layer, int output) {
+    return (int64_t)(output / PANEL) * PANEL * layer->depth + output % PANEL;
 }
 
 /* Sums of levels of one sign that meet in 16 bits: in a group, of the first and third, or the second and fourth pair of each
@@ -124,19 +133,25 @@ static void pack_levels(Linear *layer, int output, const float *weight, float *p
 /* Half a panel: eight outputs from `output` on, or as many as there are. */
 static void pack_values(Linear *layer, int output, const float *weight) {
     const int64_t d_in = layer->d_in, count = MIN(8, layer->d_out - output);
-    float *to = layer->values + (int64_t)(output / PANEL) * PANEL * layer->depth + output % PANEL;
+    const int64_t to = value_at(layer, output);
+    float columns[64] = {0}; /* of eight inputs, or of one; outputs that are missing stay 0 */
     int64_t i = 0;
     for (; count == 8 && i + 8 <= d_in; i += 8) {
         f8 block[8];
         for (int o = 0; o < 8; o++) block[o] = load8(weight + o * d_in + i);
-        transpose8(block, to + i * PANEL, PANEL);
+        transpose8(block, columns, 8);
+        for (int k = 0; k < 8; k++) write8(layer->values, to + (i + k) * PANEL, load8(columns + 8 * k), layer->half);
     }
-    for (; i < d_in; i++)
-        for (int o = 0; o < count; o++) to[i * PANEL + o] = weight[o * d_in + i];
+    for (; i < d_in; i++) {
+        for (int o = 0; o < count; o++) columns[o] = weight[o * d_in + i];
+        write8(layer->values, to + i * PANEL, load8(columns), layer->half);
+    }
 }
 
-Linear *sightline_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, int int8, int after_relu) {
-    Linear *layer = blank(zeros, d_out, d_in, int8, after_relu ? 0 : 64);
+Linear *sightline_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
+                         int after_relu) {
+    const int int8 = numbers == INT8;
+    Linear *layer = blank(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
     float *padded = malloc(5 * (size_t)layer->depth + 64);
     if (!padded) return NULL;
     for (int o = 0; o < d_out; o += int8 ? 1 : 8) {
@@ -150,7 +165,9 @@ Linear *sightline_linear(void *zeros, const float *weight, const float *bias, in
 }
 
 Linear *sightline_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count) {
-    Linear *few = blank(zeros, count, layer->d_in, layer->levels != NULL, layer->zero);
+    const Numbers numbers = numbers_of(layer);
+    const size_t size = size_of(numbers);
+    Linear *few = blank(zeros, count, layer->d_in, numbers, layer->zero);
     for (int o = 0; o < count; o++) {
         few->bias[o] = layer->bias[rows[o]];
         if (layer->levels) {
@@ -160,9 +177,9 @@ Linear *sightline_linear_rows(void *zeros, const Linear *layer, const int32_t *r
             const int8_t *from = layer->levels + place(layer, rows[o], 0);
             for (int i = 0; i < layer->depth / 4; i++) memcpy(to + i * 4 * PANEL, from + i * 4 * PANEL, 4);
         } else {
-            float *to = few->values + (int64_t)(o / PANEL) * PANEL * few->depth + o % PANEL;
-            const float *from = layer->values + (int64_t)(rows[o] / PANEL) * PANEL * layer->depth + rows[o] % PANEL;
-            for (int i = 0; i < layer->depth; i++) to[i * PANEL] = from[i * PANEL];
+            char *to = (char *)few->values + size * value_at(few, o);
+            const char *from = (const char *)layer->values + size * value_at(layer, rows[o]);
+            for (int i = 0; i < layer->depth; i++) memcpy(to + size * PANEL * i, from + size * PANEL * i, size);
         }
     }
     return few;
@@ -176,6 +193,8 @@ void sightline_levels(const Linear *layer, int8_t *levels, float *scales) {
             levels[(int64_t)o * layer->d_in + i] = layer->levels[place(layer, o, i)];
     }
 }
+
+void sightline_halve(const float *x, int64_t n, uint16_t *to) { convert(x, 0, n, to, 1); }
 
 /* What tiles have not done: of their outputs they know but whether they are below 0. */
 static void finish(const Linear *layer, float *y, int rows, int64_t stride, Activation kind) {
@@ -301,24 +320,27 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
     return 0;
 }
 
-/* --- Products in float32 --- */
+/* --- Products in float32, with weights in float32 or bfloat16 --- */
 
-/* Every output is one chain of additions, whatever MR and P. */
-INLINE void float_tile(const int MR, const int P, const Product *product, int row, int panel) {
+/* Every output is one chain of additions, whatever MR and P, and the same one for weights of either kind. */
+INLINE void chain_tile(const int HALF, const int MR, const int P, const Product *product, int row, int panel) {
     const Linear *layer = product->layer;
     const int64_t depth = layer->depth, x_stride = product->x_stride;
-    const float *w = layer->values + panel * PANEL * depth, *x = (const float *)product->x + row * x_stride;
+    const float *x = (const float *)product->x + row * x_stride;
     f16 total[TALLEST][4], sums[TALLEST][4];
     UNROLL(TALLEST)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
         for (int p = 0; p < P; p++) total[r][p] = all16(0);
     for (int64_t k = 0; k < depth; k++) {
+        f16 w[4];
+        UNROLL(4)
+        for (int p = 0; p < P; p++) w[p] = read16(layer->values, ((panel + p) * depth + k) * PANEL, HALF);
         UNROLL(TALLEST)
         for (int r = 0; r < MR; r++) {
             f16 a = all16(x[r * x_stride + k]);
             UNROLL(4)
-            for (int p = 0; p < P; p++) total[r][p] = fma16(a, load16(w + (p * depth + k) * PANEL), total[r][p]);
+            for (int p = 0; p < P; p++) total[r][p] = fma16(a, w[p], total[r][p]);
         }
     }
     UNROLL(TALLEST)
@@ -336,17 +358,21 @@ INLINE void float_tile(const int MR, const int P, const Product *product, int ro
     }
 }
 
+#define float_tile(...) chain_tile(0, __VA_ARGS__)
+#define half_tile(...) chain_tile(1, __VA_ARGS__)
 TILES(float, 1) TILES(float, 2) TILES(float, 4)
-static Tile *const FLOAT_TILES[3][TALLEST] = {
-    HEIGHTS(float, FLOAT_TILE, 1), HEIGHTS(float, FLOAT_TILE, 2), HEIGHTS(float, FLOAT_TILE, 4)};
+TILES(half, 1) TILES(half, 2) TILES(half, 4)
+static Tile *const CHAIN_TILES[2][3][TALLEST] = {
+    {HEIGHTS(float, FLOAT_TILE, 1), HEIGHTS(float, FLOAT_TILE, 2), HEIGHTS(float, FLOAT_TILE, 4)},
+    {HEIGHTS(half, FLOAT_TILE, 1), HEIGHTS(half, FLOAT_TILE, 2), HEIGHTS(half, FLOAT_TILE, 4)}};
 
-static int apply_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
-                       Activation kind, const Scratch *scratch) {
+static int apply_chains(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
+                        Activation kind, const Scratch *scratch) {
     for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
         if (stopped(scratch)) return -1;
         const int count = MIN(ROWS, rows);
         const Product product = {layer, x, NULL, y, x_stride, y_stride, kind == RELU};
-        multiply_tiles(&product, count, FLOAT_TILES, FLOAT_TILE, FLOAT_TILE / MIN(count, TALLEST));
+        multiply_tiles(&product, count, CHAIN_TILES[layer->half], FLOAT_TILE, FLOAT_TILE / MIN(count, TALLEST));
         finish(layer, y, count, y_stride, kind);
     }
     return 0;
@@ -355,7 +381,7 @@ static int apply_float(const Linear *layer, const float *x, int rows, int64_t x_
 int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
           Scratch *scratch) {
     if (layer->levels) return apply_int8(layer, x, rows, x_stride, y, y_stride, kind, scratch);
-    return apply_float(layer, x, rows, x_stride, y, y_stride, kind, scratch);
+    return apply_chains(layer, x, rows, x_stride, y, y_stride, kind, scratch);
 }
 
 /* `apply` to rows without gaps; 0, or -1 without memory. */

@@ -1,4 +1,4 @@
-/* Linear layers for inference: weights packed once, in float32 or in 8-bit integers.
+/* Linear layers for inference: weights packed once, in float32, in bfloat16 or in 8-bit integers.
 
    Whatever rows stand beside it, what a row yields is the same to the last bit: every output is one chain of
    operations in a fixed order, or a sum of integers. */
@@ -13,15 +13,18 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+typedef enum Numbers { FLOAT32, INT8, BFLOAT16 } Numbers; /* of weights; NUMBERS in network.py */
+
 /* y = x W^T + b. Panels hold PANEL outputs each; missing ones and missing inputs are zero. */
 typedef struct Linear {
     int d_in, d_out;
     int depth;       /* d_in, in int8 rounded up to whole groups of inputs */
     int zero;        /* int8: the level of an input of 0 */
-    int8_t *levels;  /* int8: panels of (depth / 4, PANEL, 4); NULL: float32 */
+    int half;        /* whether `values` are bfloat16: inputs, sums and outputs are float32 all the same */
+    int8_t *levels;  /* int8: panels of (depth / 4, PANEL, 4); else NULL */
     int32_t *shifts; /* int8: what `zero` adds to the sum of each output */
     float *scales;   /* int8: of each output */
-    float *values;   /* float32: panels of (depth, PANEL) */
+    void *values;    /* float32 and bfloat16: panels of (depth, PANEL) */
     float *bias;     /* of each output, 0 where the layer has none */
 } Linear;
 
@@ -54,12 +57,15 @@ EXPORT int sightline_version(void);
 /* Packing. A layer lies in one piece of memory of that many bytes, the caller's, which holds zeros and begins where a register
    may: from weight (d_out, d_in) and bias (d_out) or NULL, `after_relu` where inputs are never negative; NULL without
    memory to pack with. Or some outputs of another, in this order: each yields what it does there. */
-EXPORT int64_t sightline_linear_size(int d_out, int d_in, int int8);
-EXPORT Linear *sightline_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, int int8,
+EXPORT int64_t sightline_linear_size(int d_out, int d_in, Numbers numbers);
+EXPORT Linear *sightline_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
                                 int after_relu);
 EXPORT Linear *sightline_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count);
 
 EXPORT int sightline_apply(const Linear *layer, const float *x, int rows, float *y);
 EXPORT void sightline_levels(const Linear *layer, int8_t *levels, float *scales);
+
+/* `n` numbers in bfloat16, the nearest, of two the even one. */
+EXPORT void sightline_halve(const float *x, int64_t n, uint16_t *to);
 
 #endif

@@ -28,6 +28,14 @@
 
 typedef int32_t i8 __attribute__((vector_size(32))); /* whole numbers go by the compiler's own operators */
 typedef uint32_t u8 __attribute__((vector_size(32)));
+typedef uint16_t h8 __attribute__((vector_size(16)));
+
+/* The bits of eight numbers in bfloat16, from the i-th on, as those of float32, whose upper halves they are. */
+INLINE u8 widened8(const void *x, int64_t i) {
+    h8 upper;
+    memcpy(&upper, (const uint16_t *)x + i, 16);
+    return __builtin_convertvector(upper, u8) << 16;
+}
 
 #if defined(__AVX2__) && !defined(SCALAR)
 #include "simd_avx2.h"
@@ -41,14 +49,10 @@ typedef uint32_t u8 __attribute__((vector_size(32)));
 
 /* --- bfloat16: the upper half of a float32 --- */
 
-typedef uint16_t h8 __attribute__((vector_size(16)));
-
 /* Eight numbers from the i-th on, which are bfloat16 if `half`, else float32. */
 INLINE f8 read8(const void *x, int64_t i, int half) {
     if (!half) return load8((const float *)x + i);
-    h8 upper;
-    memcpy(&upper, (const uint16_t *)x + i, 16);
-    const u8 bits = __builtin_convertvector(upper, u8) << 16;
+    const u8 bits = widened8(x, i);
     f8 y;
     memcpy(&y, &bits, 32);
     return y;

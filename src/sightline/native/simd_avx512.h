@@ -7,6 +7,12 @@ typedef __m512 f16;
 typedef __m512i i16;
 
 INLINE f16 load16(const float *x) { return _mm512_loadu_ps(x); }
+/* As `read8`. */
+INLINE f16 read16(const void *x, int64_t i, int half) {
+    if (!half) return load16((const float *)x + i);
+    const __m256i upper = _mm256_loadu_si256((const __m256i *)((const uint16_t *)x + i));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(upper), 16));
+}
 INLINE void store16(float *to, f16 x) { _mm512_storeu_ps(to, x); }
 INLINE f16 all16(float x) { return _mm512_set1_ps(x); }
 INLINE f16 add16(f16 a, f16 b) { return _mm512_add_ps(a, b); }

@@ -5,6 +5,13 @@ typedef struct f16 {
 } f16;
 
 INLINE f16 load16(const float *x) { return (f16){load8(x), load8(x + 8)}; }
+INLINE f16 read16(const void *x, int64_t i, int half) {
+    if (!half) return load16((const float *)x + i);
+    const u8 bits[2] = {widened8(x, i), widened8(x, i + 8)};
+    f16 y;
+    memcpy(&y, bits, 64);
+    return y;
+}
 INLINE void store16(float *to, f16 x) { store8(to, x.low), store8(to + 8, x.high); }
 INLINE f16 all16(float x) { return (f16){all8(x), all8(x)}; }
 INLINE f16 add16(f16 a, f16 b) { return (f16){add8(a.low, b.low), add8(a.high, b.high)}; }

@@ -83,9 +83,10 @@ static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *pos
     const int width = rounded(d);
     for (int r = 0; r < rows; r++, x += width) {
         const int at = tokens[r] == e->padding ? -1 : positions[r];
-        const float *row = e->rows + (int64_t)tokens[r] * width, *position = e->positions + (int64_t)at * width;
+        const int64_t row = (int64_t)tokens[r] * width;
+        const float *position = e->positions + (int64_t)at * width;
         for (int i = 0; i < width; i += 8) {
-            f8 scaled = mul8(load8(row + i), scale);
+            f8 scaled = mul8(read8(e->rows, row + i, e->half), scale);
             store8(x + i, add8(scaled, load8(position + i)));
         }
         if (e->norm.weight) normalise(&e->norm, x, x, d);
@@ -169,6 +170,13 @@ static int close_attention(Decoding *s, const Attention *a, int rows) {
     return 0;
 }
 
+/* 3.2.1: then products with keys are scores. Not in the weights, so that these are the ones that are rounded. */
+static void scale_queries(const Attention *a, float *q, int64_t stride, int rows) {
+    const f8 scale = all8(a->scale);
+    for (int r = 0; r < rows; r++, q += stride)
+        for (int i = 0; i < a->heads * a->d_k; i += 8) store8(q + i, mul8(load8(q + i), scale));
+}
+
 /* Queries and keys of all heads of a row, one behind the other, at its position. */
 static void turn(const Rotary *rotary, int position, float *row, int heads, int d_k) {
     const int half = rotary->half;
@@ -188,6 +196,7 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
+    scale_queries(a, qkv, width, rows);
     for (int i = 0; i < sentences; i++) {
         for (int t = 0; t < lengths[i]; t++) turn(&s->model->rotary, t, qkv + (int64_t)t * width, 2 * a->heads, a->d_k);
         for (int h = 0; h < a->heads; h++) {
@@ -208,6 +217,7 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
     float *keys = s->self_k[layer], *values = s->self_v[layer];
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
+    scale_queries(a, qkv, width, rows);
     for (int r = 0; r < rows; r++) {
         float *row = qkv + (int64_t)r * width;
         turn(&s->model->rotary, positions[r], row, 2 * a->heads, a->d_k);
@@ -242,6 +252,7 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
     float *q = s->wide.bytes, *context = s->context.bytes;
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     if (apply(a->in, in, rows, width_of(s->model), q, k_width, NONE, &s->scratch)) return -1;
+    scale_queries(a, q, k_width, rows);
     for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
         const int sentence = sentences[r], length = s->lengths[sentence], wide = rounded(length);
         if (stopped(&s->scratch)) return -1;

@@ -15,11 +15,12 @@ typedef struct Norm {
 } Norm;
 
 /* 3.2. Queries, keys and values of all heads are one product; of the cross-attention, queries are one and keys and
-   values of the sources another. Widths of a head are multiples of 8; the scores' factor is in the queries' weights. */
+   values of the sources another. Widths of a head are multiples of 8. */
 typedef struct Attention {
     int heads, d_k, d_v;
     const Linear *in, *memory, *out;
     Norm norm;
+    float scale; /* of the scores: a factor on the queries */
 } Attention;
 
 /* 3.3. A gated network has the gates' outputs before its others in `up`. */
@@ -37,10 +38,12 @@ typedef struct Layer {
 /* 3.4, 3.5: row * scale + position, and the norm of that where there is one. Padding within a text, as some families
    have it, is not counted and stands before the first position. */
 typedef struct Embeddings {
-    const float *rows, *positions;
+    const void *rows; /* in float32, or in bfloat16 */
+    const float *positions;
     Norm norm;
     float scale;
     int32_t padding; /* its id; -1: all pieces are counted */
+    int half;        /* whether `rows` are bfloat16 */
 } Embeddings;
 
 /* Positions that turn the queries and keys of self-attention (arXiv:2104.09864): components i and i + half of each head,

@@ -42,10 +42,15 @@ class Foreign(ValueError):
 
 
 def packed(model: Any, compute: str) -> CompiledNetwork:
-    """The network's parameters as they are now, packed to compute with "float32" or "int8"; `Foreign` as `shape_of`."""
+    """The network's parameters as they are now, packed in one of `native.network.NUMBERS`; `Foreign` as `shape_of`.
+
+    What was loaded in bfloat16 stays so where float32 is asked for.
+    """
     src, tgt = model.src_embeddings, model.tgt_embeddings
-    shape, int8 = shape_of(model), compute == "int8"
-    return CompiledNetwork(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), int8)
+    if compute == "float32" and src.tokens.weight.dtype == torch.bfloat16:
+        compute = "bfloat16"
+    shape = shape_of(model)
+    return CompiledNetwork(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), compute)
 
 
 def together(forms: Sequence[Any]) -> CompiledEnsemble | None:
@@ -78,7 +83,7 @@ def shape_of(model: Any) -> Shape:
         if kind_of(module) not in PARTS:
             raise Foreign(f"{name or 'the network'} is a {type(module).__name__}")
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        if not PARAMETERS.fullmatch(name) or parameter.dtype != torch.float32:
+        if not PARAMETERS.fullmatch(name) or parameter.dtype not in (torch.float32, torch.bfloat16):
             raise Foreign(f"{name} of {parameter.dtype}")
     modules = list(model.modules())
     attentions = [module for module in modules if kind_of(module) == "MultiHeadAttention"]
@@ -146,10 +151,10 @@ def _codes(embeddings: Embeddings, length: int) -> Any:
     if isinstance(positions, NoPositions):
         return torch.zeros(length, embeddings.tokens.embedding_dim).numpy()
     if isinstance(positions, LearnedPositions):
-        return positions.table.weight.detach()[positions.offset :].numpy()
+        return positions.table.weight.detach()[positions.offset :].float().numpy()
     return positions.codes(length + positions.offset, positions.d_model)[positions.offset :].numpy()
 
 
 def _parameters(model: nn.Module) -> dict[str, Any]:
     """By the names of our own model directories."""
-    return {name.removeprefix("head."): value.detach().numpy() for name, value in model.state_dict().items()}
+    return {name.removeprefix("head."): value.detach().float().numpy() for name, value in model.state_dict().items()}

@@ -1,4 +1,4 @@
-"""The forms of a Transformer that decoding asks for: itself, in half precision, or packed for the compiled library.
+"""The forms of a Transformer that decoding asks for: itself, in other numbers, or packed for the compiled library.
 
 The first two are decoded step by step with torch and a cache (`cache`); the last searches by itself (`compiled`).
 """
@@ -7,12 +7,13 @@ import copy
 from typing import Any
 
 import torch
+from torch import nn
 
 from sightline.errors import UserError
 from sightline.network.compiled import foreign, native_available, packed
 from sightline.network.transformer import Transformer
 
-HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # copies in these: on a CPU of the latter alone
 
 
 class PreparedForms:
@@ -37,21 +38,37 @@ def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
 
     Args:
         model: whichever of our Transformers.
-        compute: "float32"; "int8", by the compiled library only, faster and smaller; "bfloat16" or "float16", a copy of
-            the model in these numbers. The first two are for the library where the model is on a CPU and the library
-            has its every part; else float32 is the model itself, as "torch" is anywhere.
+        compute: "float32"; "int8", by the compiled library only, faster and smaller; "bfloat16", on a CPU for weights
+            alone; "float16". All but the last are for the library where the model is on a CPU and the library has its
+            every part. Else float32 is the model itself, as "torch" is anywhere; bfloat16 on a CPU is `rounded`, and
+            elsewhere, as float16 is, a copy of the model in these numbers.
 
     Raises:
         UserError: int8 for a model that the library does not decode.
     """
     on_cpu = next(model.parameters()).device.type == "cpu"
-    if compute in HALF:
+    if compute == "float16" or (compute == "bfloat16" and not on_cpu):
         return copy.deepcopy(model).to(HALF[compute]).requires_grad_(False).eval()
     if compute != "torch" and on_cpu and native_available(model):
         return packed(model, compute)
+    if compute == "bfloat16":
+        return rounded(model)
     if compute == "int8":
         raise _no_int8(model, on_cpu)
     return model
+
+
+@torch.no_grad()
+def rounded(model: Transformer) -> Transformer:
+    """A copy that does in torch what the library does in bfloat16: arithmetic is float32, and the matrices of products
+    and embeddings are rounded, not positions, norms and biases.
+    """
+    copied = copy.deepcopy(model).float().requires_grad_(False).eval()
+    modules: list[tuple[str, Any]] = list(copied.named_modules())
+    for name, module in modules:
+        if isinstance(module, nn.Linear) or name.endswith("embeddings.tokens"):
+            module.weight.copy_(module.weight.bfloat16())
+    return copied
 
 
 def _no_int8(model: Transformer, on_cpu: bool) -> UserError:

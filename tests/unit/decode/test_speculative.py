@@ -39,7 +39,7 @@ def random_model(seed, **shape):
     return model.eval()
 
 
-@pytest.fixture(params=["model", "float32", "int8"], scope="module")
+@pytest.fixture(params=["model", "float32", "int8", "bfloat16"], scope="module")
 def model(request):
     readable = random_model(1)
     return readable if request.param == "model" else prepare_for_inference(readable, request.param)

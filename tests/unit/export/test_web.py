@@ -62,7 +62,7 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
     at = {name: words[image.model // 4 + i] for i, name in enumerate(names)}
     assert (at["d_model"], at["n_encoder_layers"], at["n_decoder_layers"]) == (network.d_model, 2, 1)
     linear = c.Linear.from_address(network.structure.output)
-    levels, copied = linear.depth * -(-linear.d_out // 16) * 16, words[at["output"] // 4 + 4]
+    levels, copied = linear.depth * -(-linear.d_out // 16) * 16, words[at["output"] // 4 + 5]
     assert image.bytes[copied : copied + levels] == ctypes.string_at(linear.levels, levels)
     rows = np.frombuffer(image.bytes, "<f4")[at["source.rows"] // 4 :][: linear.d_out * -(-network.d_model // 8) * 8]
     here = np.frombuffer(ctypes.string_at(network.structure.source.rows, 4 * len(rows)), "<f4")

@@ -341,6 +341,22 @@ def test_commands_compute_with_what_they_are_told(
 
 
 @pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+def test_bfloat16_is_the_librarys(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Whether the model was loaded so or only decodes so, and from whichever command."""
+    (tmp_path / "lines").write_text("a dog\n")
+    model, languages = make("m2m"), {"source_language": "de", "target_language": "fr"}
+    exact, rounded = (model.translate(["a dog"], **languages, compute=x)[0].score for x in ("float32", "bfloat16"))
+    loaded = half(model)
+    assert loaded.compiled and loaded.translate(["a dog"], **languages)[0].score == pytest.approx(rounded, 1e-3)
+    assert rounded != exact and rounded == pytest.approx(exact, abs=0.05)
+    asked = ["--source-language", "de", "--target-language", "fr", "--format", "jsonl", "--compute", "bfloat16"]
+    translate, generate = ("translate", model.path, tmp_path / "lines"), ("generate", model.path, "a dog")
+    calls = (translate, generate, (*translate, "--ensemble", model.path))
+    found = [json.loads(run(capsys, *call, *asked))["score"] for call in calls]
+    assert found == pytest.approx([rounded] * 3, 1e-3)
+
+
+@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
 def test_commands_compute_with_int8(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("a dog\n")
     model = make("m2m")
@@ -350,7 +366,7 @@ def test_commands_compute_with_int8(make: Make, capsys: pytest.CaptureFixture[st
     found = json.loads(run(capsys, "translate", model.path, tmp_path / "lines", *asked))
     assert found["score"] == rounded != exact and rounded == pytest.approx(exact, abs=0.05)
     assert json.loads(run(capsys, "generate", model.path, "a dog", *asked))["score"] == rounded
-    for kind, why in (("t5", "lacks a part of this network"), ("gpt2", "one of: float32|int8")):
+    for kind, why in (("t5", "lacks a part of this network"), ("gpt2", "one of: float32|int8|bfloat16")):
         with pytest.raises(UserError, match=why):
             make(kind).generate(["a dog"], compute="int8")
 

@@ -60,15 +60,17 @@ static void show_floats(const char *what, const float *x, int64_t n) {
 
 /* --- Products --- */
 
+static const char *const NAMES[] = {"float32", "int8", "bfloat16"};
+
 /* Memory for a layer, which is never given back. */
-static void *zeros(int d_out, int d_in, int int8) {
-    const size_t size = (CALL(sightline_linear_size)(d_out, d_in, int8) + 63) / 64 * 64;
+static void *zeros(int d_out, int d_in, Numbers kind) {
+    const size_t size = (CALL(sightline_linear_size)(d_out, d_in, kind) + 63) / 64 * 64;
     return memset(aligned_alloc(64, size), 0, size);
 }
 
-static const Linear *layer(int d_out, int d_in, int int8, int after_relu) {
+static const Linear *layer(int d_out, int d_in, Numbers kind, int after_relu) {
     float *weight = numbers((int64_t)d_out * d_in, 1 / sqrtf(d_in)), *bias = numbers(d_out, 1);
-    const Linear *made = CALL(sightline_linear)(zeros(d_out, d_in, int8), weight, bias, d_out, d_in, int8, after_relu);
+    const Linear *made = CALL(sightline_linear)(zeros(d_out, d_in, kind), weight, bias, d_out, d_in, kind, after_relu);
     free(weight), free(bias);
     return made;
 }
@@ -76,14 +78,15 @@ static const Linear *layer(int d_out, int d_in, int int8, int after_relu) {
 static void products(void) {
     static const int shapes[][2] = {{1, 8}, {17, 100}, {48, 64}, {203, 512}, {64, 36}};
     for (int s = 0; s < 5; s++)
-        for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < 4; i++) { /* the last is int8 again, of what is never negative */
+            const Numbers kind = i == 3 ? INT8 : (Numbers)i;
             const int d_out = shapes[s][0], d_in = shapes[s][1];
-            const Linear *linear = layer(d_out, d_in, kind > 0, kind > 1);
+            const Linear *linear = layer(d_out, d_in, kind, i == 3);
             float *x = numbers(101 * d_in, 3), *y = malloc(4 * 101 * (size_t)d_out);
-            for (int i = 0; kind > 1 && i < 101 * d_in; i++) x[i] = fabsf(x[i]);
+            for (int j = 0; i == 3 && j < 101 * d_in; j++) x[j] = fabsf(x[j]);
             for (int rows = 1; rows <= 101; rows += rows < 8 ? 1 : 31) {
                 char what[64];
-                sprintf(what, "%s %d rows %d to %d", kind ? "int8" : "float32", rows, d_in, d_out);
+                sprintf(what, "%s %d rows %d to %d", NAMES[kind], rows, d_in, d_out);
                 if (CALL(sightline_apply)(linear, x, rows, y)) exit(1);
                 show_floats(what, y, (int64_t)rows * d_out);
             }
@@ -183,25 +186,29 @@ static Norm norm(int rms) {
     return (Norm){weight, rms ? NULL : numbers(D, 0.3f), 1e-5f};
 }
 
-static Layer *layers(int int8, Activation activation, int rms) {
+static Layer *layers(Numbers kind, Activation activation, int rms) {
     Layer *made = calloc(2, sizeof(Layer));
     for (int l = 0; l < 2; l++) {
-        const Attention self = {HEADS, 16, 16, layer(3 * D, D, int8, 0), NULL, layer(D, D, int8, 0), norm(rms)};
-        const Attention cross = {HEADS, 16, 16, layer(D, D, int8, 0), layer(2 * D, D, int8, 0), layer(D, D, int8, 0), norm(rms)};
+        const Attention self = {HEADS, 16, 16, layer(3 * D, D, kind, 0), NULL, layer(D, D, kind, 0), norm(rms), 0.3f};
+        const Linear *in = layer(D, D, kind, 0), *memory = layer(2 * D, D, kind, 0), *out = layer(D, D, kind, 0);
+        const Attention cross = {HEADS, 16, 16, in, memory, out, norm(rms), 0.3f};
         const int gated = activation == SILU;
-        const Linear *up = layer((1 + gated) * D_FF, D, int8, 0), *down = layer(D, D_FF, int8, activation == RELU);
+        const Linear *up = layer((1 + gated) * D_FF, D, kind, 0), *down = layer(D, D_FF, kind, activation == RELU);
         made[l] = (Layer){self, cross, {up, down, norm(rms), activation}};
     }
     return made;
 }
 
-static Transformer transformer(int int8, Activation activation, int norm_first, int d_model) {
+static Transformer transformer(Numbers kind, Activation activation, int norm_first, int d_model) {
     const float *positions = numbers(64 * D, 0.5f), *rows = numbers(VOCABULARY * D, 1);
-    const Embeddings embeddings = {rows, positions, norm_first ? (Norm){0} : norm(0), 2, -1};
+    uint16_t *halves = malloc(2 * VOCABULARY * D);
+    CALL(sightline_halve)(rows, VOCABULARY * D, halves);
+    const int half = kind == BFLOAT16;
+    const Embeddings embeddings = {half ? (void *)halves : rows, positions, norm_first ? (Norm){0} : norm(0), 2, -1, half};
     Transformer t = {d_model, norm_first, 2, 2, embeddings, embeddings, NULL, NULL, {0}, {0}, NULL};
-    t.encoder = layers(int8, activation, norm_first), t.decoder = layers(int8, activation, norm_first);
+    t.encoder = layers(kind, activation, norm_first), t.decoder = layers(kind, activation, norm_first);
     if (norm_first) t.encoder_norm = norm(1), t.decoder_norm = norm(1);
-    t.output = layer(VOCABULARY, d_model, int8, 0);
+    t.output = layer(VOCABULARY, d_model, kind, 0);
     return t;
 }
 
@@ -233,13 +240,14 @@ static void search(const Transformer *t, int beam_size, int samples, const char 
 
 static void searches(void) {
     static const Activation kinds[] = {RELU, GELU, SILU};
-    for (int i = 0; i < 12; i++) { /* rows of whole registers, and of 3 fewer */
-        const int int8 = i % 2, norm_first = i % 6 >= 4;
-        const Activation kind = kinds[i % 6 / 2];
-        const Transformer t = transformer(int8, kind, norm_first, i < 6 ? D : D - 3);
+    for (int i = 0; i < 18; i++) { /* rows of whole registers, and of 3 fewer */
+        const Numbers weights = (Numbers)(i % 3);
+        const int norm_first = i % 9 >= 6;
+        const Activation kind = kinds[i % 9 / 3];
+        const Transformer t = transformer(weights, kind, norm_first, i < 9 ? D : D - 3);
         for (int beam_size = 1; beam_size <= 4; beam_size += 3) {
             char what[64];
-            sprintf(what, "search %s d_model %d activation %d beam %d", int8 ? "int8" : "float32", t.d_model, kind, beam_size);
+            sprintf(what, "search %s d_model %d activation %d beam %d", NAMES[weights], t.d_model, kind, beam_size);
             search(&t, beam_size, 0, what);
         }
         for (int samples = 1; samples <= 3; samples++) search(&t, 1, samples, "drawn");

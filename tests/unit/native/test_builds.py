@@ -18,7 +18,7 @@ from sightline.config import DecodeConfig
 from sightline.decode.engine import decode_tokens
 from sightline.native import build as original
 from sightline.native import library as c
-from sightline.native.network import CompiledNetwork, Linear
+from sightline.native.network import NUMBERS, CompiledNetwork, Linear
 from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
@@ -52,14 +52,14 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 @pytest.mark.skipif(original.compiler() is None, reason="no C compiler")
 @pytest.mark.parametrize("build", c.usable_builds())
 def test_every_kernel_yields_the_bits_of_plain_c(build: str, kernels: Callable[[str], str]) -> None:
-    """Products, activations, attention and its gradients, dropout, softmax, searches; float32 and int8."""
+    """Products, activations, attention and its gradients, dropout, softmax, searches; in all numbers."""
     lines = kernels(build).splitlines()
     assert len(lines) > 200 and len(set(lines)) > 150
     assert lines == kernels(original.ANYWHERE).splitlines()
 
 
 @needs_library
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", NUMBERS)
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("sizes", [(64, 24), (20, 33)], ids=["of whole registers", "of any size"])
 def test_a_search_finds_the_same_to_the_last_bit(
@@ -111,12 +111,12 @@ def records(found: Any) -> list[Any]:
 
 
 @needs_library
-@pytest.mark.parametrize("int8", [False, True])
-def test_a_row_is_the_same_in_any_company(instructions: str, int8: bool) -> None:
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_a_row_is_the_same_in_any_company(instructions: str, numbers: str) -> None:
     """Tiles have other heights and widths in each build."""
     draw = np.random.default_rng(0)
     weight, bias = (draw.standard_normal(shape).astype(np.float32) for shape in ((163, 100), 163))
-    layer = Linear(weight, bias, int8)
+    layer = Linear(weight, bias, numbers)
     x = draw.standard_normal((55, 100)).astype(np.float32)
     alone = np.concatenate([layer(row) for row in x[:, None]])
     for rows in range(1, 56):
@@ -127,8 +127,8 @@ def test_a_row_is_the_same_in_any_company(instructions: str, int8: bool) -> None
 def test_what_is_no_number_stays_so(instructions: str) -> None:
     x = torch.randn(4, 40)
     x[1, 3], x[2, 4], x[3, :] = torch.nan, -torch.inf, 1e-40
-    for int8 in (False, True):
-        y = Linear(torch.randn(24, 40).numpy(), None, int8)(x.numpy())
+    for numbers in NUMBERS:
+        y = Linear(torch.randn(24, 40).numpy(), None, numbers)(x.numpy())
         assert np.isfinite(y).all(1).tolist() == [True, False, False, True]
 
 

@@ -121,7 +121,7 @@ def test_step_by_step(stack: dict[str, Any], network: dict[str, Any]) -> None:
     assert (logits(Steps(compiled(model, "int8")), tgt_in) - wanted).abs().mean() < 0.05 * wanted.std()
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("name", ["Marian", "M2M-100", "BART", "SwiGLU"])
 def test_an_output_is_the_same_to_the_last_bit_in_any_company(name: str, compute: str) -> None:
     form = compiled(build(STACKS[name], tie_head=False), compute)
@@ -175,7 +175,7 @@ def test_sides_that_differ_and_other_numbers() -> None:
     other = replace(STACK, activation="silu")
     network = build_network(NetworkConfig("none", VOCAB, encoder=STACK, decoder=other))
     assert foreign(network) == "several activations"
-    assert "torch.bfloat16" in foreign(build().bfloat16())
+    assert "torch.float16" in foreign(build().half())
     network = build()
     network.decoder.layers[0].ffn.activation = lambda x: x
     assert "the activation <lambda>" in foreign(network)
@@ -197,7 +197,7 @@ def test_numbers_that_are_none() -> None:
     network.get_parameter("encoder.layers.0.ffn.up_proj.weight").data[3, 3] = torch.nan
     settings = GenerationSettings(10, start_id=START, end_ids=(END,))
     for beam_size in (1, 3):
-        for compute in ("float32", "int8"):
+        for compute in ("float32", "int8", "bfloat16"):
             with pytest.raises(UserError, match="not finite"):
                 rewrite(compiled(network, compute), SOURCES, replace(settings, beam_size=beam_size))
 

@@ -245,7 +245,7 @@ def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return c.declared(c.ctypes.CDLL(str(made)))
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8", "ensemble"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16", "ensemble"])
 def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other: with a batch halved the search goes on, or one source is named; nothing else happens."""
     monkeypatch.setattr(c, "library", lambda: scarce)

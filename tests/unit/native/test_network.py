@@ -106,7 +106,7 @@ def test_many_long_sentences(build: Build, padded: Any, sentences: Any) -> None:
     compare(build(n_encoder_layers=1, n_decoder_layers=1), src, mask, length=40)
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 def test_a_sentence_knows_nothing_of_the_others(build: Build, padded: Any, compute: str) -> None:
     """To the last bit, wherever it stands and with whichever hypotheses of its own."""
     model, tgt_in = native(build(d_model=64, n_heads=4), compute), torch.randint(1, 12, (4, 12))
@@ -187,9 +187,9 @@ def test_positions_are_known_up_to_a_limit(build: Build, padded: Any) -> None:
 
 
 def test_only_models_it_takes_go_to_the_library(build: Build) -> None:
-    for model in (build().double(), build().bfloat16()):
+    for model in (build().double(), build().half()):
         assert prepare_for_inference(model) is model
-    assert not isinstance(prepare_for_inference(build(), "bfloat16"), CompiledNetwork)
+    assert not isinstance(prepare_for_inference(build(), "float16"), CompiledNetwork)
 
 
 def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:

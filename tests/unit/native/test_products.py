@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sightline.native.library import library
-from sightline.native.network import Linear
+from sightline.native.network import NUMBERS, Linear
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
 
@@ -52,7 +52,7 @@ def sums_in_16_bits(levels: Any, x: Any) -> Any:
 @pytest.mark.parametrize(("d_out", "d_in"), SHAPES)
 def test_int8_is_the_sum_of_whole_numbers(d_out: int, d_in: int, after_relu: bool) -> None:
     bias = drawn(d_out)
-    layer = Linear(drawn(d_out, d_in), bias, int8=True, after_relu=after_relu)
+    layer = Linear(drawn(d_out, d_in), bias, numbers="int8", after_relu=after_relu)
     for rows in ROWS:
         x = inputs(rows, d_in, after_relu)
         wanted = in_integers(layer, x, bias, after_relu)
@@ -63,7 +63,7 @@ def test_int8_is_the_sum_of_whole_numbers(d_out: int, d_in: int, after_relu: boo
 @pytest.mark.parametrize(("d_out", "d_in"), SHAPES)
 def test_float32_is_the_product(d_out: int, d_in: int) -> None:
     weight, bias = drawn(d_out, d_in), drawn(d_out)
-    layer, bare = Linear(weight, bias, int8=False), Linear(weight, None, int8=False)
+    layer, bare = Linear(weight, bias), Linear(weight, None)
     for rows in ROWS:
         x = drawn(rows, d_in)
         wanted = x.astype(np.float64) @ weight.T.astype(np.float64)
@@ -71,10 +71,10 @@ def test_float32_is_the_product(d_out: int, d_in: int) -> None:
         np.testing.assert_allclose(layer(x), wanted + bias, rtol=0, atol=1e-6 * d_in)
 
 
-@pytest.mark.parametrize("int8", [False, True])
-def test_a_row_of_zeros_yields_the_bias(int8: bool) -> None:
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_a_row_of_zeros_yields_the_bias(numbers: str) -> None:
     bias = drawn(17)
-    np.testing.assert_array_equal(Linear(drawn(17, 100), bias, int8)(np.zeros((2, 100), np.float32)), [bias, bias])
+    np.testing.assert_array_equal(Linear(drawn(17, 100), bias, numbers)(np.zeros((2, 100), np.float32)), [bias, bias])
 
 
 @pytest.mark.parametrize("after_relu", [False, True])
@@ -82,13 +82,13 @@ def test_int8_is_near_float32(after_relu: bool) -> None:
     weight, x = drawn(48, 512), drawn(50, 512)
     x = x.clip(0, None) if after_relu else x
     wanted = x @ weight.T
-    off = Linear(weight, None, int8=True, after_relu=after_relu)(x) - wanted
+    off = Linear(weight, None, numbers="int8", after_relu=after_relu)(x) - wanted
     assert np.linalg.norm(off) < 0.025 * np.linalg.norm(wanted)
 
 
 def test_after_a_relu_there_are_twice_as_many_levels() -> None:
     weight, x = np.eye(8, dtype=np.float32), np.array([[0, 0, 0, 0, 0, 0, 1, 127]], np.float32)
-    fine, coarse = (Linear(weight, None, True, after_relu)(x)[0] for after_relu in (True, False))
+    fine, coarse = (Linear(weight, None, "int8", after_relu)(x)[0] for after_relu in (True, False))
     np.testing.assert_allclose(fine, x[0], rtol=1e-6)
     np.testing.assert_allclose(coarse, [0, 0, 0, 0, 0, 0, 0, 127], rtol=1e-6)  # half a level, and even
 
@@ -119,7 +119,7 @@ def test_no_sum_leaves_16_bits(adversary: Any, d_in: int) -> None:
     """By the levels, and by inputs that drive their sums as high and as low as they go."""
     weight = np.stack([adversary(d_in)] * 17).astype(np.float32)
     for after_relu in (False, True):
-        layer = Linear(weight, None, int8=True, after_relu=after_relu)
+        layer = Linear(weight, None, numbers="int8", after_relu=after_relu)
         levels, _ = layer.levels()
         assert np.abs(levels.astype(int)).max() <= 127
         positive = np.where(weight[0] > 0, np.float32(1), np.float32(0 if after_relu else -1))
@@ -135,44 +135,44 @@ def test_no_sum_leaves_16_bits(adversary: Any, d_in: int) -> None:
 
 def test_levels_are_as_fine_as_the_bounds_allow() -> None:
     """A weight of one sign that fills a sum comes near to what 16 bits hold."""
-    levels, scales = Linear(np.ones((1, 512), np.float32), None, int8=True).levels()
+    levels, scales = Linear(np.ones((1, 512), np.float32), None, numbers="int8").levels()
     assert (levels == 32).all() and scales[0] == pytest.approx(1 / 32, rel=0.02)  # 8 * 32 of at most 258
-    levels, scales = Linear(drawn(48, 512), None, int8=True).levels()
+    levels, scales = Linear(drawn(48, 512), None, numbers="int8").levels()
     np.testing.assert_allclose(levels * scales[:, None], drawn(48, 512), atol=0.6 * scales.max())
     heaviest = np.abs(sums_in_16_bits(levels, np.full((1, 512), 127))).max()
     assert (np.abs(levels).max(1) > 60).all() and heaviest < 2**15
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize(("d_out", "d_in"), SHAPES)
-def test_a_row_is_the_same_in_any_company(d_out: int, d_in: int, int8: bool) -> None:
-    layer, x = Linear(drawn(d_out, d_in), drawn(d_out), int8), inputs(101, d_in, False)
+def test_a_row_is_the_same_in_any_company(d_out: int, d_in: int, numbers: str) -> None:
+    layer, x = Linear(drawn(d_out, d_in), drawn(d_out), numbers), inputs(101, d_in, False)
     alone = np.concatenate([layer(row) for row in x[:, None]])
     for rows in ROWS:
         for first in (0, 1):
             np.testing.assert_array_equal(layer(x[first : first + rows]), alone[first : first + rows])
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("d_out", [1, 17, 100])
-def test_rows_of_a_layer_yield_the_same(d_out: int, int8: bool) -> None:
-    layer, x = Linear(drawn(d_out, 100), drawn(d_out), int8), drawn(7, 100)
+def test_rows_of_a_layer_yield_the_same(d_out: int, numbers: str) -> None:
+    layer, x = Linear(drawn(d_out, 100), drawn(d_out), numbers), drawn(7, 100)
     index = np.random.default_rng(0).integers(0, d_out, 33)
     few = layer.rows(index)
     assert few.d_out == 33 and few.d_in == 100
     np.testing.assert_array_equal(few(x), layer(x)[:, index])
-    if int8:
+    if numbers == "int8":
         for of_few, of_all in zip(few.levels(), layer.levels(), strict=True):
             np.testing.assert_array_equal(of_few, of_all[index])
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("int8", [False, True])
-def test_what_is_no_number_yields_none(int8: bool, broken: float) -> None:
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_what_is_no_number_yields_none(numbers: str, broken: float) -> None:
     """In 8 bits as well, where there is no level for it: else a damaged file would translate to nonsense."""
     weight, x = drawn(17, 100), drawn(4, 100)
     weight[3, 50] = broken
-    assert not np.isfinite(Linear(weight, None, int8)(x)[:, 3]).any()
+    assert not np.isfinite(Linear(weight, None, numbers)(x)[:, 3]).any()
     weight, x[1, 99], x[2, 1] = drawn(17, 100), broken, broken
-    found = np.isfinite(Linear(weight, None, int8)(x))
+    found = np.isfinite(Linear(weight, None, numbers)(x))
     assert found[[0, 3]].all() and not found[[1, 2]].any()

@@ -175,7 +175,7 @@ def test_outputs_that_begin_as_they_must(build: Build, sentences: Sentences, bea
         assert all(h.tokens[: len(prefix)] == prefix for h in ranked if source)
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_shortlist(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
     """Sentences may write different pieces, one of them hardly any."""
@@ -193,7 +193,7 @@ def test_a_shortlist(build: Build, sentences: Sentences, beam_size: int, compute
     assert found != decode_tokens(model, sources, config, prefixes=prefixes)
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_sentence_yields_the_same_alone(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
     """To the last bit; in batches of any size, in any order, and on several threads."""
@@ -240,7 +240,7 @@ def test_places_of_the_dead_are_given_up(build: Build, sentences: Sentences, sea
     assert made > 700 and places < 0.7 * made
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize(
     "name",
     [
@@ -394,7 +394,7 @@ def test_each_step_is_shown(build: Build, sentences: Sentences, count: int, beam
                 assert ours.token_log_prob == pytest.approx(theirs.token_log_prob, abs=1e-4)
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_guesses_change_nothing_but_the_number_of_steps(
     build: Build, sentences: Sentences, count: int, compute: str
@@ -458,7 +458,7 @@ def several(build: Build, count: int, compute: str = "float32", vocab: int = 60)
     return CompiledEnsemble(tuple(native(build(3.0, vocab_size=vocab, **shape), compute) for shape in shapes[:count]))
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("count", [2, 3])
 def test_an_ensemble(build: Build, sentences: Sentences, count: int, beam_size: int, compute: str) -> None:
@@ -474,7 +474,7 @@ def test_an_ensemble(build: Build, sentences: Sentences, count: int, beam_size: 
     compare(models, sources, config, prefixes=prefixes, shortlist=table)
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_model_with_itself(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
     """Is that model, to the last bit."""

@@ -68,7 +68,7 @@ class Image:
     def _linear(self, linear: c.Linear) -> list[tuple[bytes, bool]]:
         columns = -(-linear.d_out // PANEL) * PANEL
         sizes = {"levels": columns * linear.depth, "shifts": 4 * columns, "scales": 4 * columns, "bias": 4 * columns}
-        words = [(struct.pack("<4i", linear.d_in, linear.d_out, linear.depth, linear.zero), False)]
+        words = [(struct.pack("<5i", linear.d_in, linear.d_out, linear.depth, linear.zero, linear.half), False)]
         for name in ("levels", "shifts", "scales", "values", "bias"):
             at = self._block(ctypes.string_at(getattr(linear, name), sizes[name])) if name in sizes else 0
             words.append((struct.pack("<i", at), bool(at)))

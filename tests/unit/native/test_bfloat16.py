@@ -1,0 +1,139 @@
+"""Weights in bfloat16: what the library makes of them is what it makes in float32 of weights that are rounded so."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from unit.native.test_families import NETWORKS, STACKS
+from unit.native.test_families import SOURCES as FAMILY_SOURCES
+from unit.native.test_families import build as build_family
+from unit.native.test_families import logits as family_logits
+
+from sightline.config import DecodeConfig
+from sightline.decode.candidates import CandidateTable
+from sightline.decode.engine import decode_tokens
+from sightline.errors import UserError
+from sightline.generation.rewrite import rewrite
+from sightline.generation.settings import GenerationSettings
+from sightline.native.library import library
+from sightline.native.network import CompiledEnsemble, CompiledNetwork, Linear, halves
+from sightline.network.compiled import packed
+from sightline.network.prepared import prepare_for_inference
+from sightline.network.transformer import Transformer
+
+needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+Build = Callable[..., Transformer]
+SIZES: dict[str, dict[str, Any]] = {
+    "of whole registers": {"d_model": 64, "n_heads": 2},  # heads of 32, whose root is no power of 2
+    "of any size": {"d_model": 20, "d_ff": 33, "n_heads": 4},
+    "norms first, positions learned": {"norm_position": "pre", "positions": "learned", "max_len": 80},
+    "three tables": {"tied_embeddings": "none"},
+}
+# Between two neighbours, at their middle, beyond the largest, and none.
+HARD = [1.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -1 - 3 * 2**-9, 1e-40, -0.0, 3.4e38, np.inf, -np.inf]
+
+
+def by_torch(array: Any) -> Any:
+    """The nearest numbers, as float32."""
+    return torch.from_numpy(np.asarray(array, np.float32)).bfloat16().float().numpy()
+
+
+@torch.no_grad()
+def with_rounded_matrices(model: Transformer) -> Transformer:
+    """The model itself, changed; every matrix but the codes of positions."""
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1 and "positions" not in name:
+            parameter.copy_(parameter.bfloat16())
+    return model
+
+
+def drawn(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+@needs_library
+def test_numbers_are_the_nearest(instructions: str) -> None:
+    numbers = np.concatenate([np.float32(HARD), drawn(5000), 1e30 * drawn(777)])
+    found = (halves(numbers).astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(found, by_torch(numbers))
+    assert np.isnan((halves(np.float32([np.nan, -np.nan])).astype(np.uint32) << 16).view(np.float32)).all()
+
+
+@needs_library
+@pytest.mark.parametrize("d_out", [1, 16, 17, 100])
+@pytest.mark.parametrize("d_in", [1, 8, 36, 512])
+def test_a_product_is_that_with_rounded_weights(instructions: str, d_out: int, d_in: int) -> None:
+    """To the last bit: inputs, sums and the bias are float32."""
+    weight, bias = drawn(d_out, d_in), drawn(d_out)
+    layer, wanted = Linear(weight, bias, "bfloat16"), Linear(by_torch(weight), bias)
+    for rows in (1, 2, 5, 30):
+        x = drawn(rows, d_in)
+        np.testing.assert_array_equal(layer(x), wanted(x))
+    assert d_in < 8 or np.abs(wanted(x) - Linear(weight, bias)(x)).max() > 1e-4
+
+
+@needs_library
+def test_a_layer_takes_half_the_memory() -> None:
+    loaded = library()
+    assert loaded is not None
+    whole, half = (loaded.sightline_linear_size(512, 512, kind) for kind in (0, 2))
+    assert whole - half == 2 * 512 * 512
+
+
+@needs_library
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_search_is_that_with_rounded_weights(
+    build: Build, sentences: Any, sizes: dict[str, Any], beam_size: int
+) -> None:
+    """Ids and scores, to the last bit: in batches, alone, with a shortlist, and as an ensemble."""
+    model, sources = build(2.0, vocab_size=60, **sizes), sentences(7, 1, 12, 5, 30, vocab=60)
+    config = DecodeConfig(beam_size=beam_size, n_best=beam_size, max_length_extra=10)
+    few = CandidateTable(np.array([7, 8]), np.random.default_rng(0).integers(4, 60, (60, 4)))
+    exact, form = packed(model, "float32"), packed(model, "bfloat16")
+    wanted = packed(with_rounded_matrices(model), "float32")
+    found = decode_tokens(form, sources, config)
+    assert found == decode_tokens(wanted, sources, config) != decode_tokens(exact, sources, config)
+    assert found == [decode_tokens(form, [source], config)[0] for source in sources]
+    assert decode_tokens(form, sources, config, shortlist=few) == decode_tokens(wanted, sources, config, shortlist=few)
+    assert decode_tokens(CompiledEnsemble((form, form)), sources, config) == found
+
+
+@needs_library
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_networks_of_the_families(stack: dict[str, Any]) -> None:
+    model = build_family(stack, **NETWORKS["two vocabularies"])
+    form, settings = packed(model, "bfloat16"), GenerationSettings(10, beam_size=3, n_best=3, start_id=3, end_ids=(2,))
+    wanted = packed(with_rounded_matrices(model), "float32")
+    assert rewrite(form, FAMILY_SOURCES, settings) == rewrite(wanted, FAMILY_SOURCES, settings)
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_torch_computes_the_same(stack: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the library is absent: in float32, of rounded weights; nothing else of the model is changed."""
+    model, tgt_in = build_family(stack), torch.randint(1, 24, (4, 9))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    monkeypatch.setattr("sightline.network.prepared.native_available", lambda model: False)
+    found = family_logits(prepare_for_inference(model, "bfloat16"), tgt_in)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    wanted = family_logits(with_rounded_matrices(model), tgt_in)
+    assert torch.equal(found, wanted)
+
+
+@needs_library
+def test_what_was_loaded_in_bfloat16_is_packed_so() -> None:
+    model = build_family().bfloat16()
+    settings = GenerationSettings(10, start_id=3, end_ids=(2,))
+    form = prepare_for_inference(model)
+    assert isinstance(form, CompiledNetwork) and form.output.numbers == "bfloat16"
+    wanted = rewrite(packed(model.float(), "float32"), FAMILY_SOURCES, settings)
+    assert rewrite(form, FAMILY_SOURCES, settings) == wanted
+
+
+def test_it_does_not_go_with_stop() -> None:
+    from sightline.generation.rewrite import form_for
+
+    with pytest.raises(UserError, match="compute = bfloat16 does not go together with `stop`"):
+        form_for(GenerationSettings(stop=("x",), compute="bfloat16"), lambda compute: None)
