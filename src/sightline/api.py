@@ -214,9 +214,10 @@ def train(
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
         init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree. Or a
-            folder in the Hugging Face layout of an encoder-decoder of text, of a decoder alone (for "lm") or of an
-            encoder alone (for "classify"); "" as `recipe` is then "tune", "tune-lm" or "tune-labels".
-        task: "translate", "denoise", "classify", "forecast", "lm" or "label"; "" is the recipe's.
+            folder in the Hugging Face layout of an encoder-decoder of text, of a decoder alone (for "lm"), of an
+            encoder alone (for "classify") or of Whisper (for "transcribe"); "" as `recipe` is then "tune", "tune-lm",
+            "tune-labels" or "tune-speech".
+        task: "translate", "denoise", "classify", "forecast", "lm", "label" or "transcribe"; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
 

@@ -25,12 +25,14 @@ RECURRENT: OnlyFor = {"architecture": ("recurrent",)}
 CONV: OnlyFor = {"architecture": ("conv",)}
 PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
 WITH_DECODER = ("translate", "denoise")  # what a denoiser itself leaves unread it keeps for the next stage
+TASKS = (*WITH_DECODER, "classify", "forecast", "lm", "label", "transcribe")
 DECODER: OnlyFor = {"task": WITH_DECODER}
-ENCODER: OnlyFor = {"task": (*WITH_DECODER, "classify", "forecast", "label")}
-WRITES: OnlyFor = {"task": (*WITH_DECODER, "lm")}
+ENCODER: OnlyFor = {"task": (*WITH_DECODER, "classify", "forecast", "label", "transcribe")}
+WRITES: OnlyFor = {"task": (*WITH_DECODER, "lm", "transcribe")}
 TRANSLATE: OnlyFor = {"task": ("translate",)}
 LINES: OnlyFor = {"task": (*WITH_DECODER, "classify")}
 TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify", "lm")}
+PIECES: OnlyFor = {"task": (*TEXT["task"], "transcribe")}
 LM: OnlyFor = {"task": ("lm",)}
 PICTURES: OnlyFor = {"task": ("label",)}
 CLASSES: OnlyFor = {"task": ("classify", "forecast", "label")}
@@ -96,9 +98,7 @@ class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
 
     architecture: str = choice(("transformer", "recurrent", "conv"), "the kind of network; conv is ConvS2S")
-    task: str = choice(
-        (*WITH_DECODER, "classify", "forecast", "lm", "label"), "denoise: a first stage; label: pictures"
-    )
+    task: str = choice(TASKS, "denoise: a first stage; label: pictures")
     vocab_size: int = setting(0, "pieces; 0 until a tokenizer is known", derived=True)
     pad_id: int = setting(0, "id of the padding piece", derived=True)
     n_inputs: int = setting(0, "columns of the series; 0 until the data are known", derived=True, only_for=FORECAST)
@@ -177,7 +177,7 @@ class TrainConfig:
     eps: float = setting(1e-9, "of Adam", POSITIVE)
     weight_decay: float = setting(0.0, "of matrices, decoupled (AdamW); 0 = Adam as in the paper")
     clip_norm: float = setting(0.0, "largest gradient norm; 0 = no clipping")
-    label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, only_for=TEXT)
+    label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, only_for=PIECES)
     r_drop: float = setting(0.0, "weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off", only_for=DECODER)
     alignment_weight: float = setting(0.0, "of given links (arXiv:1909.02074); 0 = off", only_for=ALIGNING)
     alignment_layer: int = setting(0, "whose first head learns them, from 1; 0 = the last but one", only_for=ALIGNING)
@@ -192,7 +192,7 @@ class TrainConfig:
     validate_bleu: int = setting(1000, "validation sentences decoded for BLEU; 0 = loss only", only_for=DECODER)
     checkpoint_every: int = setting(1000, "updates", POSITIVE)
     keep_last: int = setting(5, "checkpoints kept on disk beside the best; at least average", POSITIVE)
-    best_metric: str = choice(("loss", "bleu", "accuracy", "macro_f1"), "what 'best' and patience look at")
+    best_metric: str = choice(("loss", "bleu", "accuracy", "macro_f1", "wer"), "what 'best' and patience look at")
     patience: int = setting(0, "validations without a better best_metric before the run ends early; 0 = never")
 
 
@@ -253,7 +253,7 @@ def _settings() -> Iterator[tuple[str, Setting]]:
 
 SETTINGS = dict(_settings())  # by "section.key", in the order of declaration
 _LABELS = ("classify", "label")
-_METRICS = {"bleu": WITH_DECODER, "accuracy": _LABELS, "macro_f1": _LABELS}  # what only some tasks have
+_METRICS = {"bleu": WITH_DECODER, "accuracy": _LABELS, "macro_f1": _LABELS, "wer": ("transcribe",)}  # of some tasks
 
 
 def check(config: RunConfig) -> RunConfig:

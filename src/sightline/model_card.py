@@ -15,6 +15,7 @@ NOUNS = {
     "forecast": "forecasting",
     "lm": "language",
     "label": "picture",
+    "transcribe": "speech",
 }
 USAGE = Path(__file__).parent / "cards"  # for each task how its models are used
 

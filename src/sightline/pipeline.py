@@ -48,6 +48,7 @@ TUNED = {  # the same for what starts from a family's network
     "translate": "sightline.tasks.published:published_job",
     "lm": "sightline.tasks.language_modelling:tuned_job",
     "classify": "sightline.tasks.labelling:tuned_labels_job",
+    "transcribe": "sightline.tasks.transcription:transcription_job",
 }
 
 
@@ -117,6 +118,8 @@ def _fresh(request: TrainRequest) -> RunConfig:
         raise UserError("--recipe is required: the settings to train with; only --init MODEL brings its own")
     recipe = load_recipe(request.recipe)
     config = apply_settings(recipe, request.settings)
+    if (request.task or recipe.model.task) not in TASKS:
+        raise UserError(f"--task {request.task or recipe.model.task} needs --init: the folder of a model to start from")
     if request.task in ("", recipe.model.task):
         return config
     config = apply_settings(config, [f"model.task={request.task}"])
@@ -130,10 +133,7 @@ def _starting(request: TrainRequest) -> RunConfig:
     """The configuration of a run that starts from a model."""
     task = request.task or (load_recipe(request.recipe).model.task if request.recipe else "translate")
     if task not in TUNED:
-        raise UserError(
-            "--init is for translation models, language models and labels of texts, and the task is "
-            f"{task}: leave one of the two out"
-        )
+        raise UserError(f"--init is for --task {', '.join(TUNED)}, and the task is {task}: leave one of the two out")
     from sightline.tasks.starting import starting  # which a first training does without
 
     return starting(request)

@@ -20,6 +20,7 @@ from sightline.evaluate.classes import LabelReport
 from sightline.evaluate.forecasts import ForecastReport
 from sightline.evaluate.language import LanguageReport
 from sightline.evaluate.score import PairScore
+from sightline.evaluate.transcripts import TranscriptReport
 from sightline.generation.fill import Filling
 from sightline.generation.label import Label
 from sightline.generation.models import Output
@@ -203,6 +204,6 @@ class Verbs:
         """The next values after the last row of a CSV file, in its own units."""
         ...
 
-    def evaluate(self, paths: Sequence[str]) -> LabelReport | ForecastReport | LanguageReport:
-        """How good the model is on labelled files, on files of a series, or on text that it predicts."""
+    def evaluate(self, paths: Sequence[str]) -> LabelReport | ForecastReport | LanguageReport | TranscriptReport:
+        """How good the model is on labelled files, on files of a series, on text that it predicts, or on recordings."""
         ...

@@ -65,6 +65,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "drafting",
             "evaluate.classes",
             "evaluate.language",
+            "evaluate.transcripts",
         }
     ),
     "generation.shown": frozenset({"checkpoint", "data", "inspect"}),
@@ -124,6 +125,9 @@ GRAPH: dict[str, frozenset[str]] = {
     ),
     "tasks.language_modelling": frozenset(
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
+    ),
+    "tasks.transcription": frozenset(
+        {"config", "checkpoint", "data", "evaluate.transcripts", "generation", "network", "training"}
     ),
     "pipeline": EVERYTHING,
     "api": EVERYTHING,

@@ -38,12 +38,14 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.data.noise",
     "sightline.data.pictures",
     "sightline.data.series",
+    "sightline.data.speech",
     "sightline.data.split",
     "sightline.decode.sampling",
     "sightline.drafting",
     "sightline.evaluate.classes",
     "sightline.evaluate.forecasts",
     "sightline.evaluate.significance",
+    "sightline.evaluate.transcripts",
     "sightline.families.pictures",
     "sightline.generation",
     "sightline.inspect",
@@ -61,6 +63,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.resuming",
     "sightline.tasks.starting",
     "sightline.tasks.trainable",
+    "sightline.tasks.transcription",
 )
 TRAIN = """
 folder = Path(sys.argv[1])

@@ -45,6 +45,7 @@ SHORT = {  # appended to `train`, by task
     "lm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "label": [*SMALL, "model.d_ff=32"],
     "forecast": [*SMALL, "model.d_ff=32", "data.window=8", "data.horizon=4", "data.season=4"],
+    "transcribe": SMALL,
 }
 SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 
@@ -66,6 +67,11 @@ def write(path: Path, lines: list[str]) -> None:
 
 def links(n: int) -> Callable[[Path], None]:
     return lambda path: write(path, ["0-0 1-1"] * n)
+
+
+def recordings(path: Path) -> None:
+    sound(path.with_name("talk.flac"))
+    write(path, ["talk.flac\ta dog runs", "talk.flac\tin the park"])
 
 
 def labelled(path: Path) -> None:
@@ -152,6 +158,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "new.jpg": picture,
     "pictures/": pictures,
     "talk.flac": sound,
+    "recordings.tsv": recordings,
+    "held.tsv": recordings,
     "DIR": Path.mkdir,  # corpora of the study: each is used where it is there, and here is none
 }
 GIVEN = {"sources": sentences(4), "targets": sentences(4, 3)}  # names that snippets take for granted
@@ -215,7 +223,8 @@ def inspected(words: list[str], out: str) -> bool:
 
 def evaluated(words: list[str], out: str) -> bool:
     of_folder = {"runs/books": "perplexity", "runs/labels": "accuracy"}
-    return ("AER" if "--alignments" in words else of_folder.get(words[1], "BLEU")) in out
+    score = "WER" if "held.tsv" in words else of_folder.get(words[1], "BLEU")
+    return ("AER" if "--alignments" in words else score) in out
 
 
 def scored(words: list[str], out: str) -> bool:
@@ -333,7 +342,7 @@ def named_inputs(words: list[str]) -> list[str]:
 def shortened(words: list[str]) -> list[str]:
     """Flags behind the line, so that it takes seconds and an untrained model will do."""
     if words[0] == "train":
-        task = next((task for task in ("classify", "forecast", "lm", "label") if task in words), "")
+        task = next((task for task in ("classify", "forecast", "lm", "label", "transcribe") if task in words), "")
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]
         return ["--set", *settings, "--device", "cpu"]

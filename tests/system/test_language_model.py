@@ -279,7 +279,11 @@ def test_an_empty_file(cli: Cli, texts: Path, tmp_path: Path, text: str) -> None
         ),
         ("bert", ["--task", "lm"], "is a model of bert, and its network has an encoder"),
         ("gpt2", ["--task", "translate"], "is a model of gpt2; this needs one that reads a text and writes another"),
-        ("gpt2", ["--task", "denoise"], "--init is for translation and language models, and the task is denoise"),
+        (
+            "gpt2",
+            ["--task", "denoise"],
+            "--init is for --task translate, lm, classify, transcribe, and the task is denoise",
+        ),
         ("gpt2", ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("gpt2", ["--set", "data.subword=characters"], "the tokenizer is that of --init"),
         ("gpt2", ["--set", "model.d_model=64"], "the shape is that of --init"),

@@ -81,15 +81,13 @@ def run_score(options: argparse.Namespace) -> None:
 
 
 def _evaluate_options(commands: Any) -> None:
-    what = (
-        "score a model or its output on a test set: BLEU, accuracy, forecast errors, perplexity, or the alignment of "
-    )
-    what += "words"
+    what = "score a model or its output on a test set: BLEU, accuracy, forecast errors, perplexity, word errors of "
+    what += "transcripts, or the alignment of words"
     parser = commands.add_parser("evaluate", help=what)
     model_options(parser, needed=False, what=TRANSLATES)
     ensemble_option(parser)
     source = "text to translate, or that a language model is to predict; of a classifier texts and labels (.tsv), of a "
-    source += "forecaster a .csv file"
+    source += "forecaster a .csv file, of Whisper recordings with transcripts (.tsv, .jsonl)"
     parser.add_argument("--source", type=in_file, metavar="FILE", help=source)
     hypothesis = "translations of whichever system, scored without a MODEL; with --alignments links"
     parser.add_argument("--hypothesis", type=in_file, metavar="FILE", help=hypothesis)
@@ -124,7 +122,8 @@ def _alignment_options(parser: argparse.ArgumentParser) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Of translations BLEU, chrF++ and TER with signatures, and the settings they were decoded with; of a classifier
-    accuracy and F1; of a forecaster errors beside those of naive forecasts; of a language model perplexity.
+    accuracy and F1; of a forecaster errors beside those of naive forecasts; of a language model perplexity; of Whisper
+    word errors.
     """
     if options.alignments:
         _evaluate_alignment(options)
@@ -138,10 +137,12 @@ def run_evaluate(options: argparse.Namespace) -> None:
     if not hasattr(model, "evaluate"):
         _evaluate_translator(options, model)
         return
-    stray = [flag for name, flag in options.flags.items() if name not in ("model", "source", "device", "json")]
+    said = {"language": options.source_language} if getattr(model, "reads", "") == "sound" else {}
+    known = ("model", "source", "device", "json", *(["source_language"] if said else []))
+    stray = [flag for name, flag in options.flags.items() if name not in known]
     if stray:
         raise UserError(f"{stray[0]} is for translation models; {options.model} needs --source alone")
-    report = model.evaluate([options.source])
+    report = model.evaluate([options.source], **said)
     print(json.dumps(report.as_json(), indent=2) if options.json else report.render())
 
 

@@ -5,8 +5,11 @@ Whatever libsndfile reads (WAV, FLAC, OGG, MP3 ...), of any sampling rate; chann
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -32,20 +35,36 @@ def read_audio(path: str | Path) -> Float[Tensor, " samples"]:
     Raises:
         UserError: there is no such file, it is no sound, or `soundfile` is not installed.
     """
+    with _opened(path) as sound:
+        samples, rate = sound.read(dtype="float32", always_2d=True), sound.samplerate
+    if not len(samples):
+        raise UserError(f"{path}: has no sound in it")
+    return resample(torch.from_numpy(samples).mean(1), rate)
+
+
+def sound_seconds(path: str | Path) -> float:
+    """How long a sound file is, by its header; `UserError` as of `read_audio`."""
+    with _opened(path) as sound:
+        seconds = sound.frames / sound.samplerate
+    if not seconds:
+        raise UserError(f"{path}: has no sound in it")
+    return seconds
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    """A `soundfile.SoundFile`."""
     try:
         import soundfile
     except ImportError:
         raise UserError(f"{path}: reading sound needs soundfile: {INSTALL}") from None
     try:
-        with open(path, "rb") as file:
-            samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
+        with open(path, "rb") as file, soundfile.SoundFile(file) as sound:
+            yield sound
     except OSError as error:
         raise unreadable(str(path), error) from error
     except soundfile.SoundFileError as error:
         raise UserError(f"{path}: is no sound file that can be read, such as WAV or FLAC ({error})") from None
-    if not len(samples):
-        raise UserError(f"{path}: has no sound in it")
-    return resample(torch.from_numpy(samples).mean(1), rate)
 
 
 def log_mel(

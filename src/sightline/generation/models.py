@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
 
 from sightline.checkpoint.folder import Folder
-from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.vocabulary import Vocabulary, fingerprint
-from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.corpus import read_lines
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Hypothesis
@@ -33,22 +30,10 @@ from sightline.generation.languages import Languages, read_languages
 from sightline.generation.pictures import PictureModel
 from sightline.generation.reading import longest_text
 from sightline.generation.rewrite import form_for, rewrite, stream_rewrite, with_begins
-from sightline.generation.settings import FILE as SETTINGS_FILE
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.sides import offered_by, pieces_of, prefix_ids, target_side
 from sightline.generation.stopping import before_stop, stop_at, until_stop
 from sightline.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
-from sightline.generation.transcribe import (
-    FRAMES,
-    Marks,
-    Segment,
-    Transcript,
-    beginning_of,
-    detect_language,
-    hear,
-    marks_of,
-    windows,
-)
 from sightline.generation.translating import COMPUTES, FamilyTranslator
 from sightline.generation.vectors import EmbeddingVerbs, Forward, TextEmbedder, text_embedder
 from sightline.looks import LookVerbs
@@ -60,7 +45,7 @@ from sightline.network.transformer import Transformer
 from sightline.pairs import PairVerbs
 
 if TYPE_CHECKING:
-    from sightline.generation.shown import Encoded, Example, Heard, ReadOn
+    from sightline.generation.shown import Encoded, Example, ReadOn
 
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
 WINDOW = 1024  # tokens read at once for a perplexity, where the model knows no limit
@@ -490,73 +475,6 @@ def fillings(
     return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
 
 
-class SpeechModel(LookVerbs, Writer):
-    """Whisper: it writes down what it hears, or translates it into English."""
-
-    reads = "sound"
-    network: Transformer
-    does = "hears speech and writes it down"
-
-    def transcribe(
-        self, sound: str | Path, language: str = "", task: str = "transcribe", timestamps: bool = True, **settings: Any
-    ) -> Transcript:
-        """What is said in a sound file of any length.
-
-        Args:
-            sound: WAV, FLAC or whatever else libsndfile reads.
-            language: code of what is spoken ("en"); "" = let the model find out.
-            task: "transcribe", or "translate" into English.
-            timestamps: say when what was said; without, a recording longer than a window is heard with them all the
-                same, for they say where the next window begins.
-            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=5`.
-
-        Raises:
-            UserError: the file cannot be read, or the model does not know the language or the task.
-        """
-        assert self.config.encoder
-        chosen, size = self.generation.changed({"n_best": 1, **settings}), FRAMES * self.config.encoder.max_len
-        samples = read_audio(sound)
-        frames = max(1, len(samples) // HOP)
-        seconds = -(-(frames + size) * HOP // RATE)  # a window of silence behind it, or the last one would be short
-        mel = log_mel(samples, self.config.n_mels, seconds)
-        language = language or detect_language(self.network, mel[:, :size], self.marks)
-        in_segments = timestamps or frames > size
-        beginning = beginning_of(self.marks, language, task, in_segments)
-
-        def listen(window: Tensor) -> list[int]:
-            return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
-
-        if in_segments:
-            heard = windows(listen, mel, frames, size, self.marks.first_timestamp)
-        else:
-            heard = [(0.0, frames * HOP / RATE, listen(mel[:, :size]))]
-        segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
-        return Transcript(" ".join(segment.text for segment in segments), language, segments)
-
-    def shown(self, given: str | Path, **options: Any) -> "Heard":
-        """A sound file with its transcript, for `attend`."""
-        from sightline.generation.shown import heard_sound
-
-        return heard_sound(self, given, **options)
-
-    def example(self, given: str | Path, target: Any) -> "Example":
-        """A sound file and its transcript, by default what the model hears, for `head_importance`."""
-        from sightline.generation.shown import transcribed
-
-        return transcribed(self.shown(given, target=target))
-
-    @cached_property
-    def marks(self) -> Marks:
-        """What it begins with, and writes beside text."""
-        path = self.path / SETTINGS_FILE
-        return marks_of(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
-
-    @cached_property
-    def max_len(self) -> int | None:
-        """The longest output, with what it begins with."""
-        return longest_text(self.config.decoder)
-
-
 def _streamed(
     usual: GenerationSettings, given: dict[str, Any], computes: Sequence[str] = ("float32",)
 ) -> GenerationSettings:
@@ -592,4 +510,8 @@ def kind_of(c: NetworkConfig) -> type[FamilyModel]:
         return TextModel if c.head == "language" else ForwardModel
     if c.head != "language":
         return FamilyModel
-    return SpeechModel if c.front == "audio" else RewritingModel
+    if c.front != "audio":
+        return RewritingModel
+    from sightline.generation.speech import SpeechModel
+
+    return SpeechModel

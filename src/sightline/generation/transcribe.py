@@ -152,15 +152,29 @@ def hear(
     max_len: int | None = None,
 ) -> Hypothesis:
     """What is written for one window of sound; its tokens are without what they begin with and the end mark."""
-    weights = next(network.parameters())
-    cache = network.start_cache(network.encode(mel.unsqueeze(0).to(weights)))  # to its device, in its numbers
-    begun = begin(step_of(network), cache, torch.tensor([list(beginning)], device=weights.device))
+    memory = network.encode(mel.unsqueeze(0).to(next(network.parameters())))  # to its device, in its numbers
+    return write_down(network, memory, beginning, marks, settings, timestamps, max_len)[0]
+
+
+@torch.inference_mode()
+def write_down(
+    network: Transformer,
+    memory: Float[Tensor, "windows positions d_model"],
+    beginning: Sequence[int],
+    marks: Marks,
+    settings: GenerationSettings,
+    timestamps: bool,
+    max_len: int | None = None,
+) -> list[Hypothesis]:
+    """`hear` for windows that the encoder has read."""
+    prompts = torch.tensor([list(beginning)] * len(memory), device=memory.device)
+    begun = begin(step_of(network), network.start_cache(memory), prompts)
     room = None if max_len is None else max_len - len(beginning) + 1
     rules = [never(settings.suppressed)]
     rules += [timestamp_rule(marks)] if timestamps else []
     options = replace(settings, suppressed=()).options(rules=tuple(rules))
-    found = search(step_of(network), begun, limits_of([room], settings, weights.device), options, settings, [0])
-    return found[0][0]
+    limits, streams = limits_of([room] * len(memory), settings, memory.device), [0] * len(memory)
+    return [ranked[0] for ranked in search(step_of(network), begun, limits, options, settings, streams)]
 
 
 @torch.inference_mode()

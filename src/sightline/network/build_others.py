@@ -85,7 +85,7 @@ FRONTS: dict[str, Callable[[NetworkConfig, StackConfig], Front]] = {
     "patches": lambda c, stack: PatchFront(
         stack.d_model, c.n_channels, c.image_size, c.patch_size, c.n_prefix, stack.dropout
     ),
-    "audio": lambda c, stack: AudioFront(stack.d_model, c.n_mels, stack.max_len),
+    "audio": lambda c, stack: AudioFront(stack.d_model, c.n_mels, stack.max_len, stack.dropout),
 }
 
 

@@ -50,11 +50,12 @@ class AudioFront(nn.Module):
     A recording has no mask: the model was trained on silence as padding and reads it.
     """
 
-    def __init__(self, d_model: int, n_mels: int, max_len: int) -> None:
+    def __init__(self, d_model: int, n_mels: int, max_len: int, dropout: float) -> None:
         super().__init__()
         self.conv1 = nn.Conv1d(n_mels, d_model, 3, padding=1)
         self.conv2 = nn.Conv1d(d_model, d_model, 3, stride=2, padding=1)
         self.positions = nn.Parameter(torch.zeros(max_len, d_model))
+        self.dropout = Dropout(dropout)
 
     def forward(self, mel: Float[Tensor, "batch n_mels frames"]) -> Float[Tensor, "batch length d_model"]:
         """One vector for two frames; `UserError` for a recording that is too long."""
@@ -62,7 +63,7 @@ class AudioFront(nn.Module):
         if x.size(1) > len(self.positions):
             limit = 2 * len(self.positions)
             raise UserError(f"a recording of {mel.size(2)} frames is longer than the model's {limit}: cut it")
-        return x + self.positions[: x.size(1)]
+        return self.dropout(x + self.positions[: x.size(1)])
 
     def real(self, mask: Bool[Tensor, "batch frames"] | None) -> None:
         """Everything counts as real."""

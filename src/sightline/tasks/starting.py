@@ -14,11 +14,12 @@ OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowe
 
 
 # The recipe where a published model is started from and none is named; what is read at once is called in [data].
-TUNING = {"translate": "tune", "lm": "tune-lm", "classify": "tune-labels"}
+TUNING = {"translate": "tune", "lm": "tune-lm", "classify": "tune-labels", "transcribe": "tune-speech"}
 LONGEST = {"translate": "max_length", "lm": "block_length", "classify": "max_length"}
 FOLDERS = {  # what they start from, where that is no model of ours
     "lm": "a language model starts from a folder of GPT-2 or LLaMA",
     "classify": "labels are learnt on a folder of BERT or one of its relatives",
+    "transcribe": "what transcribes starts from a folder of Whisper",
 }
 FIXED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")  # need ours
 
@@ -56,8 +57,8 @@ def _tuning(request: TrainRequest) -> RunConfig:
     asked = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
     model = described(request.init, asked)
     config, limit = continuing(request, replace(load_recipe(TUNING[model.task]), model=model)), longest_sequence(model)
-    longest = LONGEST[model.task]
-    if limit and not any(setting.startswith(f"data.{longest}=") for setting in request.settings):
+    longest = LONGEST.get(model.task)
+    if limit and longest and not any(setting.startswith(f"data.{longest}=") for setting in request.settings):
         config = replace(config, data=replace(config.data, **{longest: min(limit, getattr(config.data, longest))}))
     values, usual = flatten(config), flatten(RunConfig())
     for key in values:

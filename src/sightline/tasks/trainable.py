@@ -13,6 +13,7 @@ from sightline.checkpoint.folder import read_folder
 from sightline.config import ModelConfig
 from sightline.errors import UserError
 from sightline.generation.models import ReadingModel, RewritingModel, TextModel, rewriting, with_verbs
+from sightline.generation.speech import SpeechModel
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly, EncoderOnly
@@ -88,6 +89,8 @@ def described(path: str, task: str) -> ModelConfig:
         return _described(_reading_model(model, path), task)
     if task == "lm" or (not task and isinstance(model, TextModel)):
         return _described(_text_model(model, path), "lm")
+    if task == "transcribe" or (not task and isinstance(model, SpeechModel)):
+        return _described(_speech_model(model, path), "transcribe")
     return _described(rewriting(model, path), "translate")
 
 
@@ -118,7 +121,18 @@ def _text_model(model: Any, path: str) -> TextModel:
     )
 
 
-def _described(model: TextModel | RewritingModel | ReadingModel, task: str) -> ModelConfig:
+def speech_model(path: str) -> SpeechModel:
+    """The same for one that hears speech and writes it down."""
+    return _speech_model(with_verbs(read_folder(path, dtype="float32")), path)
+
+
+def _speech_model(model: Any, path: str) -> SpeechModel:
+    if isinstance(model, SpeechModel):
+        return model
+    raise UserError(f"--init {path}: is a model of {model.info().get('family', 'another kind')}, which hears no speech")
+
+
+def _described(model: TextModel | RewritingModel | ReadingModel | SpeechModel, task: str) -> ModelConfig:
     config, encoder, decoder = model.config, model.config.encoder, model.config.decoder
     stack = encoder or decoder
     assert stack

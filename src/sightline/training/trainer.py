@@ -84,8 +84,8 @@ class Trainer:
     """Trains `model` on the stream until the steps, the patience or the user end it.
 
     `objective(batch)` is minimised per target of the batches, whatever a target is.
-    `validate()` returns the figures of a validation of `model` as it is then, "loss" (lower is better) and perhaps
-    others (higher is better), one of which `train.best_metric` may name.
+    `validate()` returns the figures of a validation of `model` as it is then, "loss" and perhaps others, one of which
+    `train.best_metric` may name.
     `export(parameters, figures, what)` is given every model better than those before it, and says what it is. None is
     better before the loss of one is below `chance`, that of guessing; until then each replaces the one before.
     Files go to `folder`.
@@ -284,7 +284,8 @@ class Trainer:
         started = time.monotonic()
         self.model.eval()
         figures = self._figures()
-        value = -figures[metric] if metric != "loss" and metric in figures else figures["loss"]
+        rises = metric in figures.keys() - {"loss", "wer"}  # of the others less is better
+        value = -figures[metric] if rises else figures.get(metric, figures["loss"])
         beaten = figures["loss"] < self._chance if progress.best is None else value < progress.best
         better = math.isfinite(value) and beaten
         if better:

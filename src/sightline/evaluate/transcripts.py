@@ -1,0 +1,88 @@
+"""How well speech is written down: word and character error rate, counted by `jiwer`.
+
+Both are edits over the length of the reference, all texts together: (substitutions + deletions + insertions) / words.
+Case, punctuation and what stands in brackets do not count: texts are normalised as Whisper's report says (arXiv:
+2212.04356, appendix C) for all languages but English, whose numbers and spellings it also makes one; here they are not.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sightline.errors import UserError
+
+INSTALL = "pip install 'sightline[speech]'"
+
+
+@dataclass(frozen=True)
+class TranscriptReport:
+    """Of all recordings together."""
+
+    wer: float  # errors a word, normalised; above 1 where more is written than was said
+    wer_as_written: float  # case and punctuation count
+    cer: float  # errors a character, normalised: for languages that put no blanks between words
+    substitutions: int
+    deletions: int
+    insertions: int
+    words: int  # of the references, normalised
+    recordings: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures, and what they are over."""
+        return asdict(self)
+
+    def render(self) -> str:
+        """One line for people."""
+        edits = f"{self.substitutions} substituted, {self.deletions} deleted, {self.insertions} inserted"
+        rates = f"WER {self.wer:.2%} ({edits}; {self.wer_as_written:.2%} as written), CER {self.cer:.2%}"
+        return f"{rates} over {self.words:,} words of {self.recordings:,} recordings"
+
+
+def transcript_report(said: Sequence[str], written: Sequence[str]) -> TranscriptReport:
+    """Of the references `said` and of what a model has `written`.
+
+    >>> report = transcript_report(["Four, five.", "six"], ["four nine", "Six [laughs]"])
+    >>> round(report.wer, 3), report.substitutions, round(report.wer_as_written, 3)
+    (0.333, 1, 1.333)
+
+    Raises:
+        UserError: `jiwer` is not installed, or a reference has no word.
+    """
+    jiwer = check_jiwer()
+    plain = [normalised(text) for text in said]
+    if not all(plain):
+        raise UserError(f"a transcript has no word left to compare: {said[plain.index('')]!r}; remove that recording")
+    heard = [normalised(text) for text in written]
+    words, raw = jiwer.process_words(plain, heard), jiwer.process_words(list(said), list(written))
+    return TranscriptReport(
+        words.wer,
+        raw.wer,
+        jiwer.process_characters(plain, heard).cer,
+        words.substitutions,
+        words.deletions,
+        words.insertions,
+        words.hits + words.substitutions + words.deletions,
+        len(said),
+    )
+
+
+def check_jiwer() -> Any:
+    """The module `jiwer`; `UserError` where it is not installed."""
+    try:
+        import jiwer
+    except ImportError:
+        raise UserError(f"word error rates are counted by jiwer: {INSTALL}") from None
+    return jiwer
+
+
+def normalised(text: str) -> str:
+    """Small letters and digits with one blank between words; without what stands in brackets.
+
+    >>> normalised("(Sighs.)  Seven, ÉIGHT!")
+    'seven éight'
+    """
+    text = re.sub(r"\([^)]+?\)", "", re.sub(r"[<\[][^>\]]*[>\]]", "", text.lower()))
+    text = "".join(" " if unicodedata.category(c)[0] in "MSP" else c for c in unicodedata.normalize("NFKC", text))
+    return " ".join(text.lower().split())

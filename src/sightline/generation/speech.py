@@ -1,0 +1,122 @@
+"""Whisper with its verbs: recordings to transcripts.
+
+Not here: its decoding rules (`transcribe.py`), sound files (`sightline.data.audio`), and training it further
+(`sightline.tasks.transcription`).
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from sightline.checkpoint.layout import read_json
+from sightline.data.audio import HOP, RATE, log_mel, read_audio
+from sightline.data.speech import Recording, read_recordings
+from sightline.errors import UserError
+from sightline.evaluate.transcripts import TranscriptReport, check_jiwer, transcript_report
+from sightline.generation.models import Writer
+from sightline.generation.reading import longest_text
+from sightline.generation.settings import FILE as SETTINGS_FILE
+from sightline.generation.transcribe import (
+    FRAMES,
+    Marks,
+    Segment,
+    Transcript,
+    beginning_of,
+    detect_language,
+    hear,
+    marks_of,
+    windows,
+)
+from sightline.looks import LookVerbs
+from sightline.network.transformer import Transformer
+
+if TYPE_CHECKING:
+    from sightline.generation.shown import Example, Heard
+
+
+class SpeechModel(LookVerbs, Writer):
+    """Whisper: it writes down what it hears, or translates it into English."""
+
+    reads = "sound"
+    network: Transformer
+    does = "hears speech and writes it down"
+
+    def transcribe(
+        self, sound: str | Path, language: str = "", task: str = "transcribe", timestamps: bool = True, **settings: Any
+    ) -> Transcript:
+        """What is said in a sound file of any length.
+
+        Args:
+            sound: WAV, FLAC or whatever else libsndfile reads.
+            language: code of what is spoken ("en"); "" = let the model find out.
+            task: "transcribe", or "translate" into English.
+            timestamps: say when what was said; without, a recording longer than a window is heard with them all the
+                same, for they say where the next window begins.
+            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=5`.
+
+        Raises:
+            UserError: the file cannot be read, or the model does not know the language or the task.
+        """
+        chosen, size = self.generation.changed({"n_best": 1, **settings}), self.window
+        samples = read_audio(sound)
+        frames = max(1, len(samples) // HOP)
+        seconds = -(-(frames + size) * HOP // RATE)  # a window of silence behind it, or the last one would be short
+        mel = log_mel(samples, self.config.n_mels, seconds)
+        language = language or detect_language(self.network, mel[:, :size], self.marks)
+        in_segments = timestamps or frames > size
+        beginning = beginning_of(self.marks, language, task, in_segments)
+
+        def listen(window: Tensor) -> list[int]:
+            return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
+
+        if in_segments:
+            heard = windows(listen, mel, frames, size, self.marks.first_timestamp)
+        else:
+            heard = [(0.0, frames * HOP / RATE, listen(mel[:, :size]))]
+        segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
+        return Transcript(" ".join(segment.text for segment in segments), language, segments)
+
+    def evaluate(self, paths: Sequence[str], language: str = "") -> TranscriptReport:
+        """How well recordings are written down, which files list with their transcripts; each is heard on its own."""
+        check_jiwer()
+        recordings = [recording for path in paths for recording in read_recordings(path)]
+        written = [self._heard(recording, language) for recording in recordings]
+        return transcript_report([recording.text for recording in recordings], written)
+
+    def _heard(self, recording: Recording, language: str) -> str:
+        try:
+            return self.transcribe(recording.sound, language, timestamps=False).text
+        except UserError as error:
+            raise UserError(f"{recording.origin}: {error}") from None
+
+    def shown(self, given: str | Path, **options: Any) -> "Heard":
+        """A sound file with its transcript, for `attend`."""
+        from sightline.generation.shown import heard_sound
+
+        return heard_sound(self, given, **options)
+
+    def example(self, given: str | Path, target: Any) -> "Example":
+        """A sound file and its transcript, by default what the model hears, for `head_importance`."""
+        from sightline.generation.shown import transcribed
+
+        return transcribed(self.shown(given, target=target))
+
+    @cached_property
+    def marks(self) -> Marks:
+        """What it begins with, and writes beside text."""
+        path = self.path / SETTINGS_FILE
+        return marks_of(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
+
+    @property
+    def window(self) -> int:
+        """How many frames of a spectrogram are heard at once."""
+        assert self.config.encoder
+        return FRAMES * self.config.encoder.max_len
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest output, with what it begins with."""
+        return longest_text(self.config.decoder)

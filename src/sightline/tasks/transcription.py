@@ -1,0 +1,208 @@
+"""Training a Whisper further on recordings with transcripts: cross-entropy of the next piece, word error rate.
+
+The decoder is given what transcripts begin with (start, language, task, no timestamps) and learns the text and its end
+mark: the loss of `WhisperForConditionalGeneration` with labels of -100 for what is given. A text begins with a blank,
+as OpenAI's model writes it, but for languages without blanks. The encoder's sinusoids stay as they are, as in
+`transformers`; everything is dropped that config.json has dropped. What comes out is a folder in the layout it came in.
+Not here: files and windows (`sightline.data.speech`), and masks of spectrograms (`apply_spec_augment`).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sightline.checkpoint.layout import read_json
+from sightline.checkpoint.trained import GENERATION, RUN
+from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.vocabulary import marks_around
+from sightline.config import RunConfig, TrainConfig
+from sightline.data.amount import parse_amount
+from sightline.data.batching import EndlessStream
+from sightline.data.speech import NOT_PREDICTED, SpeechBatch, SpokenCorpus, spoken_corpus
+from sightline.errors import UserError
+from sightline.evaluate.transcripts import check_jiwer, transcript_report
+from sightline.generation.speech import SpeechModel
+from sightline.generation.transcribe import TASKS, beginning_of, write_down
+from sightline.network.transformer import Transformer
+from sightline.tasks.job import TrainRequest, file_names, say
+from sightline.tasks.trainable import more_dropout, speech_model, trainable
+from sightline.tasks.validation import shown
+from sightline.training.loss import Loss, sequence_loss
+from sightline.training.step import Objective, projection
+
+WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "my", "yue")  # as in OpenAI's tokenizer.py
+
+
+@dataclass(frozen=True)
+class TranscriptionJob:
+    """See `sightline.tasks.job.Job`."""
+
+    config: RunConfig
+    tokenizer: Any
+    about: dict[str, Any]
+    train: SpokenCorpus
+    valid: SpokenCorpus
+    layout: SameLayout
+    model: SpeechModel
+    signature: str = ""
+    show: bool = False  # progress of a validation
+
+    @property
+    def chance(self) -> float:
+        return math.log(self.config.model.vocab_size)
+
+    @property
+    def size(self) -> int:
+        """Recordings of a batch."""
+        return max(1, self.config.train.tokens_per_batch // self.config.model.max_len)
+
+    def network(self) -> Transformer:
+        dropout = self.config.model.dropout
+        network = trainable(self.model.network, dropout, more_dropout(self.model.hf_config, dropout))
+        network.src_embeddings.positions.requires_grad_(False)
+        return network
+
+    def objective(self, network: nn.Module) -> Objective:
+        assert isinstance(network, Transformer)
+        return speech_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[SpeechBatch]:
+        return self.train.stream(self.size, self.config.train.seed, state, pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Nats a piece, and the word error rate of what greedy search writes without timestamps."""
+        assert isinstance(network, Transformer)
+        said = [recording.text for recording in self.valid.recordings]
+
+        def validate() -> dict[str, float]:
+            nll, targets, written = 0.0, 0, list[str]()
+            with torch.inference_mode(), shown(len(self.valid), self.show) as done:
+                for batch in self.valid.in_order(self.size):
+                    there = batch.to(device)
+                    memory = network.encode(there.mel)
+                    hidden = network.decode(there.tgt_in, memory)
+                    nll += speech_loss(network, hidden, there.tgt_out).nll.item()
+                    targets += batch.n_targets
+                    written += self.written(network, memory)
+                    done(len(memory))
+            return {"loss": nll / targets, "wer": transcript_report(said, written).wer}
+
+        return validate
+
+    def written(self, network: Transformer, memory: Float[Tensor, "windows positions d_model"]) -> list[str]:
+        """What greedy search makes of recordings that the encoder has read."""
+        model, settings = self.model, self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
+        found = write_down(network, memory, self.valid.beginning, model.marks, settings, False, model.max_len)
+        return [model.tokenizer.decode(one.tokens).strip() for one in found]
+
+
+def speech_objective(network: Transformer, train: TrainConfig) -> Objective:
+    """Label-smoothed cross-entropy of every piece of a transcript, given those before it and what is heard."""
+    states = torch.compile(network.states) if train.compile else network.states
+
+    def objective(batch: SpeechBatch) -> Loss:
+        return speech_loss(network, states(batch.mel, batch.tgt_in), batch.tgt_out, train.label_smoothing)
+
+    return objective
+
+
+def speech_loss(
+    network: Transformer,
+    hidden: Float[Tensor, "batch tgt_len d_model"],
+    tgt_out: Int[Tensor, "batch tgt_len"],
+    label_smoothing: float = 0.0,
+) -> Loss:
+    """Loss of predicting what of `tgt_out` is to be predicted, summed, in nats."""
+    weight, bias, _ = projection(network)
+    wanted = tgt_out != NOT_PREDICTED
+    return sequence_loss(hidden[wanted][None], weight, tgt_out[wanted], label_smoothing, bias=bias)
+
+
+# --- What it is made of
+
+
+def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranscriptionJob:
+    """Read and check everything a Whisper is trained further on."""
+    _refuse_strays(request)
+    check_jiwer()
+    model = speech_model(request.init)
+    language = language_of(model, request.source_language)
+    train, valid = (_corpus(model, language, files) for files in (request.train, request.valid))
+    minutes = f"{train.seconds / 60:,.1f} minutes"
+    say(request, f"training on {len(train):,} recordings, {minutes}; validating on {len(valid):,}")
+    corpus = {
+        "train": file_names(request.train),
+        "valid": file_names(request.valid),
+        "recordings": len(train),
+        "seconds": round(train.seconds, 2),
+        "key": train.key,
+        "valid_key": valid.key,
+    }
+    about = {
+        "corpus": corpus,
+        "material": {"training data": f"{', '.join(corpus['train'])}: {len(train):,} recordings, {minutes}"},
+        "network": _rows(model, config.model.dropout, language),
+        "settings": RUN,
+    }
+    return TranscriptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), model, show=request.show)
+
+
+def _refuse_strays(request: TrainRequest) -> None:
+    if request.special:
+        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
+    if request.target_language:
+        raise UserError("--target-language: what is said is written down in its own language; leave it out")
+    if amount := parse_amount(request.valid):
+        raise UserError(
+            f"--valid {amount.text}: name a file of recordings; a share of the training files would have their speakers"
+        )
+
+
+def language_of(model: SpeechModel, asked: str) -> str:
+    """The code of the language that is spoken: as asked, the only one, or what generation_config.json says."""
+    known, path = model.marks.languages, model.path / GENERATION
+    own = str((read_json(path) if path.is_file() else {}).get("language") or "").strip("<|>")
+    code = asked or (own if own in known else next(iter(known)) if len(known) == 1 else "")
+    if known and not code:
+        raise UserError(f"--source-language is required: this model knows {', '.join(sorted(known))}")
+    return code
+
+
+def _corpus(model: SpeechModel, language: str, files: Any) -> SpokenCorpus:
+    beginning = beginning_of(model.marks, language, TASKS[0], timestamps=False)
+    assert model.max_len
+    sizes = model.config.n_mels, model.window, model.max_len
+    return spoken_corpus(files, pieces_of_text(model, language), beginning, model.marks.end, *sizes)
+
+
+def pieces_of_text(model: SpeechModel, language: str) -> Callable[[str], list[int]]:
+    """From a transcript to its ids, without the marks that the vocabulary puts around a text."""
+    vocabulary, blank = model.tokenizer, "" if language in WITHOUT_BLANKS else " "
+    before, behind = marks_around(vocabulary.encode(""), vocabulary.encode("a"))
+
+    def pieces(text: str) -> list[int]:
+        ids = vocabulary.encode(blank + text)
+        return ids[before : len(ids) - behind]
+
+    return pieces
+
+
+def _rows(model: SpeechModel, dropout: float, language: str) -> dict[str, str]:
+    """What the model card says of the network."""
+    config, stack = model.config, model.config.encoder
+    assert stack and config.decoder
+    shape = f"{stack.n_layers} + {config.decoder.n_layers} layers, d_model {stack.d_model}, {stack.n_heads} heads"
+    more = more_dropout(model.hf_config, dropout)
+    rates = ", ".join(f"{name} {rate}" for name, rate in vars(more).items() if rate)
+    return {
+        "architecture": f"{config.family}: {shape}, hears {stack.max_len / 50:g} s at once",
+        "vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`",
+        **({"language": language} if language else {}),
+        **({"dropout": f"beside {dropout}: {rates}"} if rates else {}),
+    }

@@ -1,0 +1,215 @@
+"""A Whisper is trained as `transformers` trains it: the same loss, gradients, and fifty updates of AdamW.
+
+A tiny random network that `transformers` saves. Dropout is off, for each program draws its own masks; one test puts a
+factor in the place of all of them. The decoder's input is given to `transformers` as well: with labels alone it would
+read padding where a label is -100.
+"""
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_families import HEARING, WHISPER, write_tiny
+
+from sightline.checkpoint.write import file_tensors
+from sightline.config import RunConfig, apply_settings, load_recipe
+from sightline.data.speech import SpeechBatch
+from sightline.evaluate.transcripts import normalised
+from sightline.network.dropout import Dropout
+from sightline.network.transformer import Transformer
+from sightline.tasks.job import TrainRequest
+from sightline.tasks.trainable import described
+from sightline.tasks.transcription import TranscriptionJob, transcription_job
+from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
+from sightline.training.schedule import learning_rate
+
+soundfile = pytest.importorskip("soundfile")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what transformers imports
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+
+TEXTS = ["ab", "c", "abc d", "dd"]
+FROZEN = "model.encoder.embed_positions.weight"
+
+
+def write_recordings(folder: Path) -> str:
+    """Four tones of different heights and lengths, and the file that lists them."""
+    for i in range(len(TEXTS)):
+        seconds = np.arange(1600 * (i + 1)) / 16_000
+        soundfile.write(folder / f"{i}.wav", np.sin(2000 * (i + 1) * seconds).astype(np.float32) / 2, 16_000)
+    lines = [f"{i}.wav\t{text}\n" for i, text in enumerate(TEXTS)]
+    (folder / "train.tsv").write_text("".join(lines), encoding="utf-8")
+    return str(folder / "train.tsv")
+
+
+def job_of(folder: Path, **changes: Any) -> TranscriptionJob:
+    """Of a checkpoint with random weights that transformers has drawn."""
+    values = WHISPER | {"max_source_positions": 20, "encoder_layers": 2, "decoder_layers": 2, "pad_token_id": 265}
+    values |= {"dropout": 0.0, "scale_embedding": False} | changes
+    write_tiny(folder, "whisper", values, HEARING)
+    torch.manual_seed(3)
+    config_class = transformers.WhisperConfig
+    theirs = transformers.WhisperForConditionalGeneration(
+        config_class(**json.loads((folder / "config.json").read_text()))
+    )
+    theirs.save_pretrained(folder)
+    (folder / "generation_config.json").write_text(json.dumps(HEARING))
+    files, init = [write_recordings(folder)], str(folder)
+    request = TrainRequest("", files, files, str(folder / "out"), show=False, init=init, task="transcribe")
+    settings = ["train.max_steps=50", "train.tokens_per_batch=60", "train.learning_rate=0.01", "train.warmup_steps=5"]
+    recipe = load_recipe("tune-speech")
+    config = RunConfig(described(init, "transcribe"), recipe.data, recipe.train)
+    return transcription_job(request, apply_settings(config, settings), folder / "out")
+
+
+def loaded(folder: Path) -> Any:
+    """What a training with transformers starts from; `from_pretrained` forgets that sinusoids are not trained."""
+    theirs = transformers.WhisperForConditionalGeneration.from_pretrained(folder, attn_implementation="eager").train()
+    fresh = type(theirs)(theirs.config)
+    for name, parameter in fresh.named_parameters():
+        theirs.get_parameter(name).requires_grad_(parameter.requires_grad)
+    assert [name for name, parameter in fresh.named_parameters() if not parameter.requires_grad] == [FROZEN]
+    return theirs
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> tuple[Any, Transformer, TranscriptionJob]:
+    """The model in transformers, ours made of the folder that it saves, and the job."""
+    job = job_of(tmp_path)
+    return loaded(tmp_path), job.network().train(), job
+
+
+def batches(job: TranscriptionJob) -> Iterator[SpeechBatch]:
+    with closing(job.stream(None, pin=False)) as stream:
+        yield from islice(stream, job.config.train.max_steps)
+
+
+def loss_of(theirs: Any, batch: SpeechBatch) -> torch.Tensor:
+    return theirs(input_features=batch.mel, decoder_input_ids=batch.tgt_in, labels=batch.tgt_out).loss
+
+
+def in_file(network: Transformer, job: TranscriptionJob, gradients: bool = False) -> dict[str, torch.Tensor]:
+    """Parameters, or their gradients, by the names and in the shapes that transformers has."""
+    own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
+    zeros = {name: torch.zeros_like(p) for name, p in network.named_parameters()}
+    return file_tensors(
+        {name: zeros[name] if value is None else value for name, value in own.items()}, job.model.config
+    )
+
+
+def test_batches_are_what_transformers_makes_of_the_files(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
+    """Its features of the same samples; the forced beginning is read, and text and end mark are what is learnt."""
+    _, _, job = both
+    [batch] = job.valid.in_order(4)
+    extractor = transformers.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
+    for i, mel in enumerate(batch.mel):
+        samples = soundfile.read(job.valid.recordings[i].sound, dtype="float32")[0]
+        features = extractor(samples, sampling_rate=16_000, return_tensors="pt").input_features[0]
+        torch.testing.assert_close(mel, features[:, : mel.size(1)], atol=1e-4, rtol=0)
+    text = [job.tokenizer.encode(f" {said}") for said in TEXTS]
+    ids = [row[: len(row) - 1] for row in text]  # without the mark that the vocabulary puts behind a text
+    assert batch.tgt_in[0, : 4 + len(ids[0])].tolist() == [266, 267, 268, 269, *ids[0]]
+    for row, expected in zip(batch.tgt_out, ids, strict=True):
+        assert row[row != -100].tolist() == [*expected, 265] and row[:3].tolist() == [-100] * 3
+
+
+def test_loss_and_gradients(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
+    theirs, own, job = both
+    batch = next(batches(job))
+    loss = loss_of(theirs, batch)
+    loss.backward()
+    found = job.objective(own)(batch)
+    (found.objective / batch.n_targets).backward()
+    torch.testing.assert_close(found.objective / batch.n_targets, loss, atol=1e-5, rtol=1e-5)
+    expected = {name: value.grad for name, value in theirs.named_parameters() if value.requires_grad}
+    gradients = in_file(own, job, gradients=True)
+    assert gradients.keys() == expected.keys() | {FROZEN} and len(gradients) > 60
+    assert own.src_embeddings.positions.grad is None
+    for key, value in expected.items():
+        torch.testing.assert_close(
+            gradients[key], value, atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}"
+        )
+
+
+def test_fifty_updates(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
+    """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
+    theirs, own, job = both
+    train = job.config.train
+    adamw = torch.optim.AdamW(
+        [p for p in theirs.parameters() if p.requires_grad], lr=train.learning_rate, betas=train.betas, eps=train.eps,
+        weight_decay=train.weight_decay,
+    )  # fmt: skip
+    optimizer, objective = make_optimizer(own, train), job.objective(own)
+    curves: tuple[list[float], list[float]] = [], []
+    for step, batch in enumerate(batches(job), start=1):
+        loss = loss_of(theirs, batch)
+        adamw.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), train.clip_norm)
+        rate = learning_rate(step, train.learning_rate, train)
+        for group in adamw.param_groups:
+            group["lr"] = rate
+        adamw.step()
+        own.zero_grad()
+        found = objective(batch).objective / batch.n_targets
+        found.backward()
+        clip_gradients(own, gradient_norm(own), train.clip_norm)
+        optimizer.step(rate)
+        curves[0].append(loss.item())
+        curves[1].append(found.item())
+    assert curves[1] == pytest.approx(curves[0], abs=1e-4)
+    assert curves[0][-1] < curves[0][0] - 1
+    expected = dict(theirs.named_parameters())
+    for key, value in in_file(own, job).items():
+        torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)
+
+
+def test_what_is_saved_has_the_same_logits(both: tuple[Any, Transformer, TranscriptionJob], tmp_path: Path) -> None:
+    _, own, job = both
+    with torch.no_grad():
+        for parameter in own.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    out = tmp_path / "out"
+    job.layout.write_companions(out)
+    job.layout.write_weights(out, dict(own.named_parameters()), "")
+    again = transformers.WhisperForConditionalGeneration.from_pretrained(out).eval()
+    [batch] = job.valid.in_order(4)
+    logits = again(input_features=batch.mel, decoder_input_ids=batch.tgt_in).logits
+    torch.testing.assert_close(own.eval()(batch.mel, batch.tgt_in), logits, atol=1e-5, rtol=1e-5)
+
+
+def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    """What stands for dropout: no mask, but a factor by which a wrong rate, or one too few, would be seen."""
+    return x * (1 - p / 2) if training else x
+
+
+def test_what_transformers_drops_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_of(tmp_path, dropout=0.3, attention_dropout=0.4, activation_dropout=0.2, init_std=0.2)
+    theirs = loaded(tmp_path)
+    monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
+    monkeypatch.setattr(
+        Dropout,
+        "forward",
+        lambda self, x, residual=None: scaled(x, self.p, self.training) + (0 if residual is None else residual),
+    )
+    own, batch = job.network().train(), next(batches(job))
+    found = job.objective(own)(batch).objective / batch.n_targets
+    torch.testing.assert_close(found, loss_of(theirs, batch), atol=1e-5, rtol=1e-5)
+    own.src_embeddings.dropout.p = 0.0  # that of the front, which only a Whisper has
+    assert abs(job.objective(own)(batch).objective / batch.n_targets - found) > 1e-3
+
+
+@pytest.mark.parametrize("text", ["(Sighs) Seven, EIGHT!", "[noise (loud) x] Ça-va? 9%", "ﬁne <unk> e\u0301", ""])
+def test_texts_are_normalised_as_there(text: str) -> None:
+    from transformers.models.whisper.english_normalizer import BasicTextNormalizer
+
+    assert normalised(text) == BasicTextNormalizer()(text).strip()

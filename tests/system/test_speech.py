@@ -1,0 +1,139 @@
+"""Whisper tuned as its users meet it: `sightline train --task transcribe --init FOLDER`, and its word error rate.
+
+The model is tiny and random. It learns three tones by heart; that it does shows that all of it trains.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_families import HEARING, write_tiny
+
+soundfile = pytest.importorskip("soundfile")
+pytest.importorskip("jiwer")
+
+Cli = Callable[..., Any]
+WORDS = ("ab", "cd", "ef")
+QUICK = ["train.max_steps=60", "train.validate_every=30", "train.checkpoint_every=10", "train.log_every=30",
+         "train.learning_rate=0.01", "train.warmup_steps=5", "train.tokens_per_batch=60",
+         "train.threads=1"]  # fmt: skip
+POSITIONS = "model.encoder.embed_positions.weight"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Whisper, three tones, and the file that lists them; read only."""
+    folder = tmp_path_factory.mktemp("speech")
+    write_tiny(folder / "model", "whisper", {"max_source_positions": 20, "dropout": 0.1}, HEARING)
+    (folder / "model" / "preprocessor_config.json").write_text('{"feature_size": 8}')
+    seconds = np.arange(3000) / 16_000
+    for i, word in enumerate(WORDS):
+        tone = np.sin(2 * np.pi * 300 * 3**i * seconds).astype(np.float32) * 0.4
+        soundfile.write(folder / f"{word}.wav", tone, 16_000)
+    (folder / "train.tsv").write_text("".join(f"{word}.wav\t{word.upper()}.\n" for word in WORDS), encoding="utf-8")
+    return folder
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    files = ["--train", str(folder / "train.tsv"), "--valid", str(folder / "train.tsv")]
+    return ["train", "--init", str(folder / "model"), *files, "--device", "cpu", "--set", *QUICK, *more]
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "validation.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = cli(*command(folder), "--out", out)
+    assert ran.code == 0, ran.err
+    validated = records(out)
+    assert [row["step"] for row in validated] == [0, 30, 60]
+    assert (validated[0]["wer"], validated[-1]["wer"]) == (1.0, 0.0)
+    before, after = (load_file(path / "model.safetensors") for path in (folder / "model", out))
+    assert {key: value.shape for key, value in before.items()} == {key: value.shape for key, value in after.items()}
+    assert [key for key in before if torch.equal(before[key], after[key])] == [POSITIONS]
+    kept = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
+    for file in (*kept, "preprocessor_config.json"):
+        assert json.loads((out / file).read_text()) == json.loads((folder / "model" / file).read_text())
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "# A speech model" in card and "train.tsv: 3 recordings, 0.0 minutes" in card and "| language | en |" in card
+    scored = "--source", folder / "train.tsv", "--source-language", "en", "--json"
+    rates = [json.loads(cli("evaluate", path, *scored).out) for path in (folder / "model", out)]
+    assert [rate["wer"] for rate in rates] == [1.0, 0.0] and rates[1]["wer_as_written"] == 0.0
+    assert cli("evaluate", out, "--source", folder / "train.tsv").out.startswith("WER 0.00% (0 substituted")
+    assert cli("transcribe", out, folder / "cd.wav").out == "CD.\n"
+
+
+def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    constant = command(folder, "train.schedule=constant")
+    assert cli(*constant, "--out", tmp_path / "whole").code == 0
+    start = [sys.executable, "-m", "sightline", *constant, "--out", str(tmp_path / "parts")]
+    with subprocess.Popen(start, stderr=subprocess.DEVNULL) as program:
+        deadline = time.monotonic() + 240
+        while not (tmp_path / "parts" / "checkpoints" / "step-00000010").exists() and program.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        program.kill()
+        assert program.wait() == -signal.SIGKILL
+    refused = cli(*constant, "train.clip_norm=2.0", "--out", tmp_path / "parts", "--resume")
+    assert "train.clip_norm was 1.0, now 2.0" in refused.complaint
+    ran = cli(*constant, "--out", tmp_path / "parts", "--resume")
+    assert ran.code == 0 and "resuming after step" in ran.err, ran.err
+    whole, parts = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--valid", "1%"], "--valid 1%: name a file of recordings; a share of the training files would have their sp"),
+        (["--special", "<x>"], "--special <x>: cannot be added to the vocabulary of --init"),
+        (["--target-language", "de"], "--target-language: what is said is written down in its own language"),
+        (["--source-language", "xx"], "language 'xx': this model knows en"),
+        (["--set", "data.max_length=9"], "data.max_length = 9 means nothing to model.task = transcribe"),
+        (["--set", "model.d_model=64"], "the shape is that of --init"),
+        (["--task", "translate"], "is a model of whisper; this needs one that reads a text and writes another"),
+        (["--train", "missing.tsv"], "--train missing.tsv: no such file"),
+    ],
+)
+def test_what_does_not_go_is_said_in_a_line(
+    cli: Cli, folder: Path, tmp_path: Path, more: list[str], expected: str
+) -> None:
+    assert expected in cli(*command(folder), "--out", tmp_path / "out", *more).complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model_path: Path) -> None:
+    write_tiny(tmp_path / "gpt2", "gpt2")
+    files = ["--task", "transcribe", "--train", folder / "train.tsv", "--valid", folder / "train.tsv"]
+    for more, expected in [
+        (["--init", tmp_path / "gpt2"], "is a model of gpt2, which hears no speech"),
+        (["--init", model_path], "what transcribes starts from a folder of Whisper, and this is none"),
+        (["--recipe", "tiny"], "--task transcribe needs --init: the folder of a model to start from"),
+    ]:
+        assert expected in cli("train", *files, "--out", tmp_path / "out", *more).complaint
+
+
+def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    from sightline.tasks.trainable import speech_model
+    from sightline.tasks.transcription import language_of, pieces_of_text
+
+    several = HEARING | {"lang_to_id": {"<|en|>": 267, "<|zh|>": 266}}
+    write_tiny(tmp_path / "two", "whisper", {}, several)
+    ran = cli("train", "--init", tmp_path / "two", *command(folder)[3:], "--out", tmp_path / "out")
+    assert "--source-language is required: this model knows en, zh" in ran.complaint
+    write_tiny(tmp_path / "said", "whisper", {}, several | {"language": "<|zh|>"})
+    model = speech_model(str(tmp_path / "said"))
+    assert (language_of(model, ""), language_of(model, "en")) == ("zh", "en")
+    decoded = [model.tokenizer.decode(pieces_of_text(model, code)("a b")) for code in ("en", "zh")]
+    assert decoded == [" a b", "a b"]  # a blank in front where words have blanks between them

@@ -1,0 +1,112 @@
+"""Recordings with transcripts: what files say, what is heard, and what is refused before a training begins."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sightline.data.audio import log_mel, read_audio
+from sightline.data.speech import SpokenCorpus, read_recordings, spoken_corpus
+from sightline.errors import UserError
+
+soundfile = pytest.importorskip("soundfile")
+BEGINNING, END, N_MELS, FRAMES, MAX_LEN = (1, 2), 3, 8, 40, 7
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three sounds of 0.1, 0.2 and 0.3 seconds, and one that is longer than a window."""
+    generator = np.random.default_rng(0)
+    for name, seconds in (("a", 0.1), ("b", 0.2), ("c", 0.3), ("long", 0.41)):
+        samples = generator.normal(size=round(16_000 * seconds)).astype(np.float32) / 9
+        soundfile.write(tmp_path / f"{name}.wav", samples, 16_000)
+    return tmp_path
+
+
+def listed(folder: Path, content: str, name: str = "train.tsv") -> str:
+    (folder / name).write_text(content, encoding="utf-8")
+    return str(folder / name)
+
+
+def read(*paths: str) -> SpokenCorpus:
+    encode = lambda text: [ord(letter) for letter in text]  # noqa: E731
+    return spoken_corpus(paths, encode, BEGINNING, END, N_MELS, FRAMES, MAX_LEN)
+
+
+def test_lists_of_either_kind_say_the_same(folder: Path) -> None:
+    tsv = listed(folder, "a.wav\tone two \nb.wav\tthree\n")
+    objects = [{"text": "one two", "audio": "a.wav", "speaker": 3}, {"audio": "b.wav", "text": "three"}]
+    lines = "".join(json.dumps(one) + "\n" for one in objects)
+    packed = folder / "packed.jsonl.gz"
+    packed.write_bytes(gzip.compress(lines.encode()))
+    found = [[(one.sound, one.text) for one in read_recordings(path)] for path in (tsv, str(packed))]
+    assert found[0] == found[1] == [(str(folder / "a.wav"), "one two"), (str(folder / "b.wav"), "three")]
+
+
+def test_a_batch_has_windows_of_one_length(folder: Path) -> None:
+    corpus = read(listed(folder, "a.wav\tab\nc.wav\tz\n"))
+    assert len(corpus) == 2 and corpus.seconds == pytest.approx(0.4)
+    batch = corpus.load(np.array([1, 0]))
+    assert batch.mel.shape == (2, N_MELS, FRAMES)
+    torch.testing.assert_close(batch.mel[0], log_mel(read_audio(folder / "c.wav"), N_MELS, 1)[:, :FRAMES])
+    assert batch.tgt_in.tolist() == [[1, 2, ord("z"), END], [1, 2, ord("a"), ord("b")]]
+    assert batch.tgt_out.tolist() == [[-100, ord("z"), END, -100], [-100, ord("a"), ord("b"), END]]
+    assert (batch.n_targets, batch.n_tokens, batch.n_real, batch.n_cells) == (5, 5, 7, 8)
+
+
+def test_a_stream_goes_on_where_it_was(folder: Path) -> None:
+    corpus = read(listed(folder, "a.wav\ta\nb.wav\tb\nc.wav\tc\n"))
+    with corpus.stream(2, 1, None, False) as stream:
+        batches = [next(stream).tgt_in.tolist()]
+        state = stream.state()
+        batches += [next(stream).tgt_in.tolist() for _ in range(4)]
+    assert sorted(len(batch) for batch in batches[:2]) == [1, 2]  # every recording once in an epoch
+    assert sorted(row[2] for batch in batches[:2] for row in batch) == [ord(letter) for letter in "abc"]
+    with corpus.stream(2, 1, state, False) as stream:
+        assert [next(stream).tgt_in.tolist() for _ in range(4)] == batches[1:]
+
+
+def test_a_key_tells_corpora_apart(folder: Path) -> None:
+    keys = {read(listed(folder, text)).key for text in ("a.wav\ta\n", "a.wav\tb\n", "b.wav\ta\n")}
+    assert len(keys) == 3
+    assert read(listed(folder, "a.wav\ta\n")).key in keys
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a.wav\ta\nmissing.wav\tb\n", "train.tsv: line 2: {}/missing.wav: no such file"),
+        ("a.wav\ta\na.wav b\n", "train.tsv: line 2 has no tab; write 'sound file TAB transcript' on every line"),
+        ("a.wav\ta\tb\n", "train.tsv: line 1 has 2 tabs"),
+        ("a.wav\t \n", "train.tsv: line 1 has an empty transcript; remove it"),
+        ("\ta\n", "train.tsv: line 1 names no sound file"),
+        ("a.wav\ta\nlong.wav\tb\n", "train.tsv: line 2: {}/long.wav is 0.4 s long, and the model hears 0.4 s at once"),
+        ("a.wav\tabcdef\n", "train.tsv: line 1: the transcript has 6 pieces, and the model writes 5 at most"),
+        ("a.wav\ta\nempty.wav\tb\n", "train.tsv: line 2: {}/empty.wav: has no sound in it"),
+        ("broken.wav\ta\n", "train.tsv: line 1: {}/broken.wav: is no sound file that can be read"),
+        ("", "train.tsv: is empty"),
+    ],
+)
+def test_what_cannot_be_learnt_is_refused_with_its_line(folder: Path, content: str, message: str) -> None:
+    soundfile.write(folder / "empty.wav", np.zeros(0, np.float32), 16_000)
+    (folder / "broken.wav").write_bytes(b"RIFF....no sound")
+    with pytest.raises(UserError) as caught:
+        read(listed(folder, content))
+    assert message.format(folder) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_other_lists_are_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"train.csv: recordings come as .tsv or .jsonl files"):
+        read(listed(folder, "a.wav,a\n", "train.csv"))
+    with pytest.raises(UserError, match='line 1 has no "audio"'):
+        read(listed(folder, '{"text": "a"}\n', "train.jsonl"))
+
+
+def test_a_file_that_breaks_meanwhile_is_named(folder: Path) -> None:
+    corpus = read(listed(folder, "a.wav\ta\nb.wav\tb\n"))
+    (folder / "b.wav").unlink()
+    with corpus.stream(2, 1, None, False) as stream, pytest.raises(UserError, match=r"line 2: .*b.wav: no such file"):
+        next(stream)
