@@ -4,7 +4,7 @@
 
 400 clips of the Free Spoken Digit Dataset (CC BY-SA 4.0), ten takes of ten digits by four speakers. `train.tsv` has the
 takes 0 to 7 of three speakers, `valid.tsv` their takes 8 and 9, `speaker.tsv` all of the fourth, whom nobody has heard
-before. The Whisper has 0.2 M parameters, English alone, letters for pieces, and hears 1.5 s at once. What came of it is
+before. The Whisper has 0.3 M parameters, English alone, letters for pieces, and hears 1.5 s at once. What came of it is
 in `results/spoken-digits_*`.
 """
 
