@@ -31,10 +31,10 @@ typedef uint32_t u8 __attribute__((vector_size(32)));
 typedef uint16_t h8 __attribute__((vector_size(16)));
 
 /* The bits of eight numbers in bfloat16, from the i-th on, as those of float32, whose upper halves they are. */
-INLINE u8 widened8(const void *x, int64_t i) {
+INLINE void widen8(const void *x, int64_t i, u8 *bits) {
     h8 upper;
     memcpy(&upper, (const uint16_t *)x + i, 16);
-    return __builtin_convertvector(upper, u8) << 16;
+    *bits = __builtin_convertvector(upper, u8) << 16;
 }
 
 #if defined(__AVX2__) && !defined(SCALAR)
@@ -52,8 +52,9 @@ INLINE u8 widened8(const void *x, int64_t i) {
 /* Eight numbers from the i-th on, which are bfloat16 if `half`, else float32. */
 INLINE f8 read8(const void *x, int64_t i, int half) {
     if (!half) return load8((const float *)x + i);
-    const u8 bits = widened8(x, i);
+    u8 bits;
     f8 y;
+    widen8(x, i, &bits);
     memcpy(&y, &bits, 32);
     return y;
 }

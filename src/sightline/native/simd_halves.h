@@ -7,8 +7,9 @@ typedef struct f16 {
 INLINE f16 load16(const float *x) { return (f16){load8(x), load8(x + 8)}; }
 INLINE f16 read16(const void *x, int64_t i, int half) {
     if (!half) return load16((const float *)x + i);
-    const u8 bits[2] = {widened8(x, i), widened8(x, i + 8)};
+    u8 bits[2];
     f16 y;
+    widen8(x, i, bits), widen8(x, i + 8, bits + 1);
     memcpy(&y, bits, 64);
     return y;
 }
