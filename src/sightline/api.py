@@ -215,9 +215,9 @@ def train(
         special: strings that are one piece wherever a text contains them, such as `<2de>`.
         init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree. Or a
             folder in the Hugging Face layout of an encoder-decoder of text, of a decoder alone (for "lm"), of an
-            encoder alone (for "classify") or of Whisper (for "transcribe"); "" as `recipe` is then "tune", "tune-lm",
-            "tune-labels" or "tune-speech".
-        task: "translate", "denoise", "classify", "forecast", "lm", "label" or "transcribe"; "" is the recipe's.
+            encoder alone (for "classify", "mlm") or of Whisper (for "transcribe"); "" as `recipe` is then "tune", or
+            "tune-lm" and the like.
+        task: "translate", "denoise", "classify", "forecast", "lm", "mlm", "label" or "transcribe"; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
 

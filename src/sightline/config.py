@@ -25,15 +25,16 @@ RECURRENT: OnlyFor = {"architecture": ("recurrent",)}
 CONV: OnlyFor = {"architecture": ("conv",)}
 PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
 WITH_DECODER = ("translate", "denoise")  # what a denoiser itself leaves unread it keeps for the next stage
-TASKS = (*WITH_DECODER, "classify", "forecast", "lm", "label", "transcribe")
+TASKS = (*WITH_DECODER, "classify", "forecast", "lm", "mlm", "label", "transcribe")
 DECODER: OnlyFor = {"task": WITH_DECODER}
-ENCODER: OnlyFor = {"task": (*WITH_DECODER, "classify", "forecast", "label", "transcribe")}
+ENCODER: OnlyFor = {"task": (*WITH_DECODER, "classify", "forecast", "mlm", "label", "transcribe")}
 WRITES: OnlyFor = {"task": (*WITH_DECODER, "lm", "transcribe")}
 TRANSLATE: OnlyFor = {"task": ("translate",)}
 LINES: OnlyFor = {"task": (*WITH_DECODER, "classify")}
-TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify", "lm")}
+TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify", "lm", "mlm")}
 PIECES: OnlyFor = {"task": (*TEXT["task"], "transcribe")}
-LM: OnlyFor = {"task": ("lm",)}
+RUNNING: OnlyFor = {"task": ("lm", "mlm")}
+MASKED: OnlyFor = {"task": ("mlm",)}
 PICTURES: OnlyFor = {"task": ("label",)}
 CLASSES: OnlyFor = {"task": ("classify", "forecast", "label")}
 POOLED: OnlyFor = {"task": ("classify", "forecast")}
@@ -98,7 +99,7 @@ class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
 
     architecture: str = choice(("transformer", "recurrent", "conv"), "the kind of network; conv is ConvS2S")
-    task: str = choice(TASKS, "denoise: a first stage; label: pictures")
+    task: str = choice(TASKS, "denoise: a first stage; mlm: BERT; label: pictures")
     vocab_size: int = setting(0, "pieces; 0 until a tokenizer is known", derived=True)
     pad_id: int = setting(0, "id of the padding piece", derived=True)
     n_inputs: int = setting(0, "columns of the series; 0 until the data are known", derived=True, only_for=FORECAST)
@@ -140,12 +141,14 @@ class DataConfig:
     """From files to token ids."""
 
     tokenizer: str = setting("", 'path of a tokenizer.json; "" = learn one on the training text', only_for=TEXT)
-    subword: str = choice(("bpe", "unigram", "characters"), "how pieces are learnt; characters: lm", only_for=TEXT)
+    subword: str = choice(("bpe", "unigram", "characters"), "how pieces are learnt; characters: lm, mlm", only_for=TEXT)
     vocab_size: int = setting(8000, "pieces to learn at most, both languages together", POSITIVE, only_for=TEXT)
     normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", only_for=TEXT)
     lowercase: bool = setting(False, "fold case before anything else", only_for=TEXT)
     max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, only_for=LINES)
-    block_length: int = setting(256, "tokens read at once of running text", POSITIVE, only_for=LM)
+    block_length: int = setting(256, "tokens read at once of running text", POSITIVE, only_for=RUNNING)
+    mask_share: float = setting(0.15, "of the pieces of a block, that are to be told", SHARE, only_for=MASKED)
+    whole_words: bool = setting(False, "words are masked, not pieces of them", only_for=MASKED)
     flip: bool = setting(False, "pictures are seen from either side, at random", only_for=PICTURES)
     shift: float = setting(0.0, "pictures are moved by up to this share of a side, at random", RATE, only_for=PICTURES)
     max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", only_for=DECODER)
@@ -253,7 +256,9 @@ def _settings() -> Iterator[tuple[str, Setting]]:
 
 SETTINGS = dict(_settings())  # by "section.key", in the order of declaration
 _LABELS = ("classify", "label")
-_METRICS = {"bleu": WITH_DECODER, "accuracy": _LABELS, "macro_f1": _LABELS, "wer": ("transcribe",)}  # of some tasks
+_METRICS = {  # what only some tasks have
+    "bleu": WITH_DECODER, "accuracy": (*_LABELS, "mlm"), "macro_f1": _LABELS, "wer": ("transcribe",)
+}  # fmt: skip
 
 
 def check(config: RunConfig) -> RunConfig:
@@ -289,10 +294,10 @@ def _check_task(config: RunConfig) -> None:
     task = config.model.task
     if task not in _METRICS.get(config.train.best_metric, (task,)):
         raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
-    if task in ("lm", "label") and config.model.architecture != "transformer":
+    if task in ("lm", "label", "mlm") and config.model.architecture != "transformer":
         raise UserError(f"model.architecture = {config.model.architecture}: model.task = {task} is for a transformer")
-    if config.data.subword == "characters" and task != "lm":
-        raise UserError(f"data.subword = characters is for model.task = lm, not for {task}: use bpe or unigram")
+    if config.data.subword == "characters" and task not in ("lm", "mlm"):
+        raise UserError(f"data.subword = characters is for model.task = lm or mlm, not for {task}: use bpe or unigram")
     if task == "forecast" and config.data.season > config.data.window:
         raise UserError(
             f"data.season = {config.data.season} is more than data.window = {config.data.window}: "

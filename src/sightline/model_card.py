@@ -16,6 +16,7 @@ NOUNS = {
     "lm": "language",
     "label": "picture",
     "transcribe": "speech",
+    "mlm": "masked language",
 }
 USAGE = Path(__file__).parent / "cards"  # for each task how its models are used
 
@@ -87,10 +88,9 @@ def _architecture(model: ModelConfig) -> str:
         return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
     if model.task == "lm":
         return f"{model.architecture}: {model.n_decoder_layers} layers, d_model {model.d_model}, {_shape(model)}"
-    layers = f"{model.n_encoder_layers} layers of an encoder"
-    if model.task == "label":
-        return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
-    return f"{model.architecture}: {layers}, {model.pooling} state, d_model {model.d_model}, {_shape(model)}"
+    state = f", {model.pooling} state" if model.task not in ("label", "mlm") else ""
+    layers = f"{model.n_encoder_layers} layers of an encoder{state}"
+    return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
 
 
 def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:

@@ -43,12 +43,14 @@ TASKS = {  # name -> module:function, a `MakeJob`
     "forecast": "sightline.tasks.forecasting:forecast_job",
     "lm": "sightline.tasks.language_modelling:language_job",
     "label": "sightline.tasks.pictures:picture_job",
+    "mlm": "sightline.tasks.masked_modelling:masked_job",
 }
 TUNED = {  # the same for what starts from a family's network
     "translate": "sightline.tasks.published:published_job",
     "lm": "sightline.tasks.language_modelling:tuned_job",
     "classify": "sightline.tasks.labelling:tuned_labels_job",
     "transcribe": "sightline.tasks.transcription:transcription_job",
+    "mlm": "sightline.tasks.masked_modelling:tuned_masked_job",
 }
 
 

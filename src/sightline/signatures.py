@@ -18,7 +18,7 @@ from sightline.decode.translator import Translation
 from sightline.evaluate.alignment import AlignmentScore
 from sightline.evaluate.classes import LabelReport
 from sightline.evaluate.forecasts import ForecastReport
-from sightline.evaluate.language import LanguageReport
+from sightline.evaluate.language import LanguageReport, MaskedReport
 from sightline.evaluate.score import PairScore
 from sightline.evaluate.transcripts import TranscriptReport
 from sightline.generation.fill import Filling
@@ -204,6 +204,8 @@ class Verbs:
         """The next values after the last row of a CSV file, in its own units."""
         ...
 
-    def evaluate(self, paths: Sequence[str]) -> LabelReport | ForecastReport | LanguageReport | TranscriptReport:
+    def evaluate(
+        self, paths: Sequence[str]
+    ) -> LabelReport | ForecastReport | LanguageReport | MaskedReport | TranscriptReport:
         """How good the model is on labelled files, on files of a series, on text that it predicts, or on recordings."""
         ...

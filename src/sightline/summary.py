@@ -27,7 +27,7 @@ VERBS = {  # of the models of families: the commands
     "attend": "inspect, explore",
     "align": "align, score, distill, backtranslate, prune, train --init",
     "perplexity": "score, evaluate",
-    "fill_mask": "fill",
+    "fill_mask": "fill, evaluate",
     "embed": "embed",
     "label": "label, evaluate",
     "transcribe": "transcribe",
@@ -141,7 +141,8 @@ def _commands(model: Any) -> list[str]:
     head = getattr(getattr(model, "config", None), "head", "")
     useless = {"fill_mask"} if head and head != "masked" else set()
     useless |= {"label"} if head and head != "image_class" else set()
-    return [command for verb, command in VERBS.items() if hasattr(model, verb) and verb not in useless]
+    able = [command for verb, command in VERBS.items() if hasattr(model, verb) and verb not in useless]
+    return list(dict.fromkeys(", ".join(able).split(", ")))
 
 
 def _classifies(model: Any) -> bool:

@@ -129,6 +129,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.transcription": frozenset(
         {"config", "checkpoint", "data", "evaluate.transcripts", "generation", "network", "training"}
     ),
+    "tasks.masked_modelling": frozenset(
+        {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
+    ),
     "pipeline": EVERYTHING,
     "api": EVERYTHING,
     "demo": EVERYTHING,

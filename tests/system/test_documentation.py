@@ -44,6 +44,7 @@ SHORT = {  # appended to `train`, by task
     "classify": [*SMALL, "model.d_ff=32", "data.vocab_size=300"],
     "lm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "label": [*SMALL, "model.d_ff=32"],
+    "mlm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "forecast": [*SMALL, "model.d_ff=32", "data.window=8", "data.horizon=4", "data.season=4"],
     "transcribe": SMALL,
 }
@@ -222,7 +223,7 @@ def inspected(words: list[str], out: str) -> bool:
 
 
 def evaluated(words: list[str], out: str) -> bool:
-    of_folder = {"runs/books": "perplexity", "runs/labels": "accuracy"}
+    of_folder = {"runs/books": "perplexity", "runs/labels": "accuracy", "runs/masked": "accuracy"}
     score = "WER" if "held.tsv" in words else of_folder.get(words[1], "BLEU")
     return ("AER" if "--alignments" in words else score) in out
 
@@ -342,7 +343,8 @@ def named_inputs(words: list[str]) -> list[str]:
 def shortened(words: list[str]) -> list[str]:
     """Flags behind the line, so that it takes seconds and an untrained model will do."""
     if words[0] == "train":
-        task = next((task for task in ("classify", "forecast", "lm", "label", "transcribe") if task in words), "")
+        tasks = ("classify", "forecast", "lm", "label", "mlm", "transcribe")
+        task = next((task for task in tasks if task in words), "")
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]
         return ["--set", *settings, "--device", "cpu"]

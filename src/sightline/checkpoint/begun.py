@@ -1,5 +1,5 @@
-"""The folder of a model that begins here in the layout of a family: of a language model, with a tokenizer of ours, or
-of one that names pictures.
+"""The folder of a model that begins here in the layout of a family: of a language model, masked or not, with a
+tokenizer of ours, or of one that names pictures.
 
 From its first validation on it is what a published model's folder is, for every command and for `transformers`.
 `training.json` says how it was trained (as in `tuned`).
@@ -19,6 +19,7 @@ from sightline.checkpoint.trained import CARD, GENERATION, RUN, TOKENIZER, write
 from sightline.checkpoint.vocabulary import SETTINGS
 from sightline.checkpoint.write import config_to_hf, file_tensors
 from sightline.config import RunConfig
+from sightline.data.masking import mask_id
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
 from sightline.network.axes import NetworkConfig
@@ -46,20 +47,24 @@ class BegunLayout:
         """`UserError` where the family has no word for an axis."""
         _, lost = config_to_hf(self.config)
         if lost:
+            kept = "gpt2 (model.positions=learned) or of llama (rotary)"
+            kind, kept = ("masked language", "bert") if self.masked else ("language", kept)
+            axes = ", ".join(axis.removeprefix("decoder.").removeprefix("encoder.") for axis in lost)
             raise UserError(
-                f"a language model is kept in the layout of gpt2 (model.positions=learned) or of llama (rotary), and "
-                f"{self.config.family} cannot have {', '.join(axis.removeprefix('decoder.') for axis in lost)}"
+                f"a {kind} model is kept in the layout of {kept}, and {self.config.family} cannot have {axes}"
             )
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
         """Everything but the weights and the card."""
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        end = tokenizer.eos_id  # it parts documents, so that one begins behind it
-        ids = {"bos_token_id": end, "eos_token_id": end, "pad_token_id": tokenizer.pad_id}
+        end, ids = tokenizer.eos_id, {"pad_token_id": tokenizer.pad_id}  # it parts documents: one begins behind it
         write_file(folder / TOKENIZER, tokenizer.save)
-        write_json(folder / SETTINGS, _tokenizer_settings(tokenizer, self.length))
-        write_json(folder / GENERATION, ids)
+        marks = _masking(tokenizer) if self.masked else _writing(tokenizer)
+        write_json(folder / SETTINGS, {**_tokenizer_settings(tokenizer, self.length), **marks})
+        if not self.masked:
+            ids = {"bos_token_id": end, "eos_token_id": end, **ids}
+            write_json(folder / GENERATION, ids)
         write_json(folder / CONFIG, {**self._hf_config(), **ids, "dtype": "float32"})
         write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
 
@@ -67,8 +72,13 @@ class BegunLayout:
         """The weights by the names of the family, and the model card."""
         _write_weights(folder, self.config, parameters, card)
 
+    @property
+    def masked(self) -> bool:
+        """Whether it fills in what is masked; otherwise it writes on."""
+        return self.config.head == "masked"
+
     def _hf_config(self) -> dict[str, Any]:
-        longest = {} if self.config.family == "gpt2" else {"max_position_embeddings": self.length}
+        longest = {} if self.config.family != "llama" else {"max_position_embeddings": self.length}
         return {**config_to_hf(self.config)[0], **longest}
 
 
@@ -111,14 +121,23 @@ def _write_weights(folder: Path, config: NetworkConfig, parameters: Mapping[str,
 
 def _tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:
     """What `transformers` reads beside tokenizer.json."""
-    pad, end, unknown = (tokenizer.piece(i) for i in (tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id))
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": pad,
-        "bos_token": end,
-        "eos_token": end,
-        "unk_token": unknown,
-        "split_special_tokens": True,  # text that looks like a special token stays text
+        "pad_token": tokenizer.piece(tokenizer.pad_id),
+        "unk_token": tokenizer.piece(tokenizer.unk_id),
         "clean_up_tokenization_spaces": False,
         "model_max_length": length,
     }
+
+
+def _writing(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The marks of what writes on; text that looks like one stays text."""
+    end = tokenizer.piece(tokenizer.eos_id)
+    return {"bos_token": end, "eos_token": end, "split_special_tokens": True}
+
+
+def _masking(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The marks of what reads a text between two of them, and fills in a third wherever a text has it."""
+    first, last = tokenizer.piece(tokenizer.bos_id), tokenizer.piece(tokenizer.eos_id)
+    marks = {"cls_token": first, "sep_token": last, "mask_token": tokenizer.piece(mask_id(tokenizer))}
+    return {**marks, "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}

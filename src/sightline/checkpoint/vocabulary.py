@@ -57,6 +57,18 @@ def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
     return before, len(marks) - before
 
 
+def bare(vocabulary: Vocabulary) -> tuple[Callable[[str], list[int]], list[int], list[int]]:
+    """What encodes a text without the marks that a vocabulary puts around it; those before it, and those behind."""
+    marks, example = vocabulary.encode(""), vocabulary.encode("a")
+    before, behind = marks_around(marks, example)
+
+    def encode(text: str) -> list[int]:
+        ids = vocabulary.encode(text)
+        return ids[before : len(ids) - behind]
+
+    return encode, marks[:before], marks[len(marks) - behind :]
+
+
 def read_vocabulary(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The vocabulary in `folder`; `UserError` where there is none, or a damaged one.
 

@@ -152,49 +152,53 @@ def _together(parts: Iterable[Stretch]) -> Iterator[list[Stretch]]:
 
 
 def learn_pieces(
-    paths: Sequence[str], config: DataConfig, special: Sequence[str] = (), cache_dir: Path | None = None
+    paths: Sequence[str],
+    config: DataConfig,
+    special: Sequence[str] = (),
+    marks: Sequence[str] = SPECIALS,
+    cache_dir: Path | None = None,
 ) -> Tokenizer:
     """Learn pieces, or the characters, of documents; the same files and settings give the cached tokenizer."""
-    settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
+    settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special, [*marks]]
     with cache(cache_dir) as folder:
         hashes = [_content(path)[0] for path in paths]
         name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, 'documents', settings, hashes)}.json"
         with suppress(UserError):  # absent or damaged
             return Tokenizer.load(name)
-        learnt = learn((part.text for part in read_documents(paths)), config, special)
+        learnt = learn((part.text for part in read_documents(paths)), config, special, marks)
         with partial(folder, name.name) as draft:
             learnt.save(draft)
             draft.replace(name)
     return learnt
 
 
-def learn(texts: Iterable[str], config: DataConfig, special: Sequence[str] = ()) -> Tokenizer:
+def learn(
+    texts: Iterable[str], config: DataConfig, special: Sequence[str] = (), marks: Sequence[str] = SPECIALS
+) -> Tokenizer:
     """As `Tokenizer.learn`, but that no blank is put before a text: it begins wherever the last one ended.
 
-    By "characters" a piece is a character, the most frequent `config.vocab_size` of them; others are unknown.
+    By "characters" a piece is a character, the most frequent `config.vocab_size` of them; others are unknown. `marks`
+    are the special tokens, the four of `SPECIALS` first, by whichever names.
     """
-    by_characters = config.subword == "characters"
-    backend = tokenizers.Tokenizer(models.WordLevel(unk_token=UNK) if by_characters else subword_model(config.subword))
+    by_characters, unknown = config.subword == "characters", marks[SPECIALS.index(UNK)]
+    model = models.WordLevel(unk_token=unknown) if by_characters else subword_model(config.subword)
+    backend = tokenizers.Tokenizer(model)
     backend.normalizer = normalizers.Sequence(normalization(config))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated") if by_characters else pre_tokenizer()
     backend.decoder = decoders.Fuse() if by_characters else decoders.ByteLevel()
     plain = (part for text in texts for part in split_at(special, text) if part not in special)
-    backend.train_from_iterator(plain, _trainer(config, len(special)))
+    backend.train_from_iterator(plain, _trainer(config, len(special), marks))
     backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in special])
     return Tokenizer(backend)
 
 
-def _trainer(config: DataConfig, n_declared: int) -> trainers.Trainer:
+def _trainer(config: DataConfig, n_declared: int, marks: Sequence[str]) -> trainers.Trainer:
     if config.subword != "characters":
-        return subword_trainer(config, n_declared)
+        return subword_trainer(config, n_declared, marks)
     room = config.vocab_size - n_declared
-    if room <= len(SPECIALS):
-        raise UserError(
-            f"data.vocab_size is {config.vocab_size}; special tokens alone need {len(SPECIALS) + n_declared}"
-        )
-    return trainers.WordLevelTrainer(
-        vocab_size=room, min_frequency=1, special_tokens=list(SPECIALS), show_progress=False
-    )
+    if room <= len(marks):
+        raise UserError(f"data.vocab_size is {config.vocab_size}; special tokens alone need {len(marks) + n_declared}")
+    return trainers.WordLevelTrainer(vocab_size=room, min_frequency=1, special_tokens=list(marks), show_progress=False)
 
 
 def cutter_of(tokenizer: Tokenizer) -> Cutter:

@@ -236,21 +236,21 @@ def subword_model(subword: str) -> models.Model:
     return models.BPE() if subword == "bpe" else models.Unigram()
 
 
-def subword_trainer(config: DataConfig, n_declared: int) -> trainers.Trainer:
+def subword_trainer(config: DataConfig, n_declared: int, marks: Sequence[str] = SPECIALS) -> trainers.Trainer:
     """A trainer whose vocabulary, with the tokens declared later, has the configured size."""
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    smallest = len(SPECIALS) + len(alphabet) + n_declared
+    smallest = len(marks) + len(alphabet) + n_declared
     if config.vocab_size < smallest:
         raise UserError(f"data.vocab_size is {config.vocab_size}; bytes and special tokens alone need {smallest}")
     common = {
         "vocab_size": config.vocab_size - n_declared,
-        "special_tokens": list(SPECIALS),
+        "special_tokens": list(marks),
         "initial_alphabet": alphabet,
         "show_progress": False,
     }
     if config.subword == "bpe":
         return trainers.BpeTrainer(min_frequency=2, **common)
-    return trainers.UnigramTrainer(unk_token=UNK, **common)
+    return trainers.UnigramTrainer(unk_token=marks[SPECIALS.index(UNK)], **common)
 
 
 def split_at(marks: Iterable[str], text: str) -> list[str]:

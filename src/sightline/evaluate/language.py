@@ -45,3 +45,32 @@ def language_report(texts: Sequence[str], scores: Sequence[tuple[float, int]]) -
     """Of texts and, for each, the log-probability of its tokens and how many were predicted."""
     size = sum(len(text.encode()) for text in texts)
     return LanguageReport(math.fsum(p for p, _ in scores), sum(n for _, n in scores), size, len(texts))
+
+
+@dataclass(frozen=True)
+class MaskedReport:
+    """How well a masked language model tells what is hidden of files of text."""
+
+    log_prob: float  # natural log, of all pieces that were hidden
+    right: int  # of them, those that it finds likeliest
+    tokens: int  # how many those are
+    read: int  # pieces of the texts
+    files: int
+
+    def figures(self) -> dict[str, float]:
+        """Both depend on how the model cuts texts.
+
+        >>> MaskedReport(log_prob=-6.0, right=1, tokens=4, read=30, files=1).figures()
+        {'loss': 1.5, 'accuracy': 0.25}
+        """
+        n = max(1, self.tokens)
+        return {"loss": -self.log_prob / n, "accuracy": self.right / n}
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures, and what they are over."""
+        return {**self.figures(), "masked": self.tokens, "tokens": self.read, "files": self.files}
+
+    def render(self) -> str:
+        """One line for people."""
+        found, over = self.figures(), f"({self.tokens:,} masked of {self.read:,} tokens)"
+        return f"accuracy {found['accuracy']:.2%}, loss {found['loss']:.4f} nats a masked token {over}"

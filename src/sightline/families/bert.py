@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sightline.families.family import Family
-from sightline.families.keys import Keys
+from sightline.families.keys import ACTIVATIONS_TO_HF, Keys
 from sightline.network.axes import NetworkConfig, StackConfig
 
 HEADS = {
@@ -95,6 +95,28 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The `config.json` of those axes, without ids of tokens; nothing is dropped of attention's weights."""
+    stack = config.encoder
+    assert stack
+    return {
+        "model_type": "bert",
+        "architectures": [name for name, head in HEADS.items() if head == config.head][:1],
+        "vocab_size": config.vocab_size,
+        "hidden_size": stack.d_model,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": stack.n_heads,
+        "intermediate_size": stack.d_ff,
+        "hidden_act": ACTIVATIONS_TO_HF.get(stack.activation, stack.activation),
+        "max_position_embeddings": stack.max_len,
+        "type_vocab_size": stack.n_types,
+        "layer_norm_eps": stack.norm_eps,
+        "tie_word_embeddings": config.tie_head,
+        "hidden_dropout_prob": stack.dropout,
+        "attention_probs_dropout_prob": 0.0,
+    }
+
+
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -102,4 +124,5 @@ FAMILY = Family(
     prefix="bert.",
     ignored=r"position_ids$|^bert\.pooler\.|^cls\.seq_relationship\.|^cls\.predictions\.bias$",
     same={"cls.predictions.decoder.bias": "cls.predictions.bias"},
+    config_to_hf=config_to_hf,
 )

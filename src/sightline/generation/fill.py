@@ -1,14 +1,19 @@
 """What stood where a text is masked (BERT and its relatives)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from sightline.checkpoint.vocabulary import Vocabulary
+from sightline.data.masking import MASKS, MaskedBatch
 from sightline.errors import UserError
+from sightline.generation.chat import mark_of, tokenizer_settings
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,43 @@ def fill(network: Guesser, tokens: Sequence[int], mask_id: int, top: int) -> lis
     return [list(zip(ids, probabilities, strict=True)) for ids, probabilities in rows]
 
 
+def fillings(
+    guesser: Callable[[int], Guesser], text: str, path: Path, vocabulary: Vocabulary, top: int
+) -> list[list[Filling]]:
+    """`generation.models.ReadingModel.fill_mask` by what `guesser` makes of the id of the mask."""
+    written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
+    tokens = vocabulary.encode(text)
+    if mask_id not in tokens:
+        raise UserError(f"the text has no mask to fill; this model's is written {written}")
+    found = fill(guesser(mask_id), tokens, mask_id, top)
+    return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
+
+
 def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
     """How a mask is written, and its id; `named` is what tokenizer_config.json calls it, "" where it does not."""
-    for text in (named, "[MASK]", "<mask>"):
+    for text in (named, *MASKS):
         token = vocabulary.id_of(text) if text else None
         if token is not None:
             return text, token
     raise UserError("this model has no mask: its vocabulary knows neither [MASK] nor <mask>")
+
+
+@torch.inference_mode()
+def told(network: Guesser, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
+    """Of all that is hidden its log-probability, how much of it is what the network likes best, and how much it is."""
+    log_prob, right, n = 0.0, 0, 0
+    device = next(network.parameters()).device
+    for batch in (batch.to(device) for batch in batches):
+        logits = hidden_logits(network.encode, network.logits, batch)
+        log_prob -= F.cross_entropy(logits.float(), batch.targets, reduction="sum").item()
+        right += int((logits.argmax(-1) == batch.targets).sum())
+        n += batch.n_targets
+    return log_prob, right, n
+
+
+def hidden_logits(
+    encode: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor], batch: MaskedBatch
+) -> Float[Tensor, "chosen vocab"]:
+    """What a network says of what is hidden, and of nothing else: the vocabulary is large."""
+    states = encode(batch.src).flatten(0, 1).index_select(0, batch.places)
+    return logits(states[None])[0]

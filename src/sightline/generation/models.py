@@ -24,7 +24,7 @@ from sightline.errors import UserError
 from sightline.evaluate.language import LanguageReport, language_report
 from sightline.generation.chat import Messages, mark_of, refuse_single, render_chat, tokenizer_settings, without_mark
 from sightline.generation.family_model import FamilyModel
-from sightline.generation.fill import Filling, Guesser, fill, mask_of
+from sightline.generation.fill import Filling, fillings, mask_of
 from sightline.generation.label import LabelVerbs
 from sightline.generation.languages import Languages, read_languages
 from sightline.generation.pictures import PictureModel
@@ -463,18 +463,6 @@ class ReadingModel(LabelVerbs, LookVerbs, EmbeddingVerbs, FamilyModel):
         return text_embedder(self.network, self.tokenizer, self.hf_config, stack.d_model, longest, self.path)
 
 
-def fillings(
-    guesser: Callable[[int], Guesser], text: str, path: Path, vocabulary: Vocabulary, top: int
-) -> list[list[Filling]]:
-    """`ReadingModel.fill_mask` by what `guesser` makes of the id of the mask."""
-    written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
-    tokens = vocabulary.encode(text)
-    if mask_id not in tokens:
-        raise UserError(f"the text has no mask to fill; this model's is written {written}")
-    found = fill(guesser(mask_id), tokens, mask_id, top)
-    return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
-
-
 def _streamed(
     usual: GenerationSettings, given: dict[str, Any], computes: Sequence[str] = ("float32",)
 ) -> GenerationSettings:
@@ -504,6 +492,10 @@ def kind_of(c: NetworkConfig) -> type[FamilyModel]:
     """The class whose verbs suit a network."""
     if c.front == "patches":
         return PictureModel
+    if c.decoder is None and c.head == "masked":
+        from sightline.generation.masked import MaskedModel  # it is made of what is here
+
+        return MaskedModel
     if c.decoder is None:
         return ReadingModel
     if c.encoder is None:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from sightline.generation.chat import Messages
 from sightline.generation.family_model import FamilyModel
-from sightline.generation.fill import Filling
-from sightline.generation.models import TextVerbs, fillings, prompt_ids
+from sightline.generation.fill import Filling, fillings
+from sightline.generation.models import TextVerbs, prompt_ids
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
 from sightline.relatives.xlnet import XLNet, XLNetShape

@@ -40,7 +40,7 @@ class TrainRequest:
     tensorboard: bool = False
     init: str = ""  # model directory to start from: its weights, shape and tokenizer
     alignments: str = ""  # word links of the training pairs, for `train.alignment_weight`
-    task: str = ""  # "translate", "denoise", "classify", "forecast", "lm", "label" or "transcribe"; "" = the recipe's
+    task: str = ""  # one of `config.TASKS`; "" = the recipe's
     source_language: str = ""  # to a model of many that is started from: codes as it has them
     target_language: str = ""
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from sightline.checkpoint.begun import BegunLayout
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
-from sightline.checkpoint.vocabulary import fingerprint, marks_around
+from sightline.checkpoint.vocabulary import bare, fingerprint
 from sightline.config import RunConfig, TrainConfig, longest_sequence
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
@@ -35,6 +35,7 @@ from sightline.data.documents import (
 )
 from sightline.errors import UserError
 from sightline.families.language import language_axes
+from sightline.generation.masked import MaskedModel
 from sightline.generation.models import TextModel
 from sightline.network.build import build
 from sightline.network.halves import DecoderOnly
@@ -57,14 +58,14 @@ class LanguageJob:
     train: PreparedText
     valid: PreparedText
     layout: FolderLayout
-    make: Callable[[], DecoderOnly]
+    make: Callable[[], Any]
     signature: str = ""
 
     @property
     def chance(self) -> float:
         return math.log(self.config.model.vocab_size)
 
-    def network(self) -> DecoderOnly:
+    def network(self) -> nn.Module:
         return self.make()
 
     def objective(self, network: nn.Module) -> Objective:
@@ -102,19 +103,18 @@ def block_loss(network: DecoderOnly, decode: Decode, batch: BlockBatch, label_sm
     """Loss of predicting the token after each that is read, summed, in nats."""
     hidden, targets = decode(batch.tgt_in).flatten(0, 1), batch.tgt_out.flatten()
     if isinstance(network.head, CappedLanguageHead):
-        return _capped_loss(network.head(hidden), targets, label_smoothing)
+        return loss_of_logits(network.head(hidden), targets, label_smoothing)
     weight, bias, scale = projection(network)
     return sequence_loss(
         (hidden if scale == 1.0 else hidden * scale)[None], weight, targets, label_smoothing, bias=bias
     )
 
 
-def _capped_loss(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows"], label_smoothing: float) -> Loss:
-    """The same where logits are more than a product (Gemma 2)."""
-    nll, objective = (
-        F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=epsilon)
-        for epsilon in (0.0, label_smoothing)
-    )
+def loss_of_logits(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows"], label_smoothing: float) -> Loss:
+    """The same from logits, where they are more than a product with a matrix."""
+    nll = objective = F.cross_entropy(logits.float(), targets, reduction="sum")
+    if label_smoothing:
+        objective = F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=label_smoothing)
     return Loss(objective, {"nll": nll.detach()})
 
 
@@ -123,38 +123,36 @@ def _capped_loss(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " row
 
 def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
     """Read, tokenise and check everything that a language model is trained on from scratch."""
-    length = config.data.block_length
-    if config.model.positions == "learned" and config.model.max_len not in (type(config.model)().max_len, length):
-        raise UserError(
-            f"model.max_len = {config.model.max_len}: a language model has as many positions as data.block_length = "
-            f"{length}; leave it out"
-        )
+    length = positions_of(config)
     BegunLayout(language_axes(replace(config.model, vocab_size=1), length), length).check()
-    request = _once_readable(request)
+    request = once_readable(request)
     tokenizer = choose_tokenizer(
         request, config, folder, lambda: learn_pieces(request.train, config.data, request.special)
     )
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = language_axes(model, length)
-    about, train, valid = _texts(request, config, cutter_of(tokenizer))
+    about, train, valid = read_texts(request, config, cutter_of(tokenizer))
     config, layout = replace(config, model=model), BegunLayout(axes, length)
     return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))
 
 
+def positions_of(config: RunConfig) -> int:
+    """As many as a block is long; `UserError` where another number is asked for."""
+    length, asked = config.data.block_length, config.model.max_len
+    if config.model.positions == "learned" and asked not in (type(config.model)().max_len, length):
+        raise UserError(
+            f"model.max_len = {asked}: a language model has as many positions as data.block_length = {length}; leave "
+            "it out"
+        )
+    return length
+
+
 def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
     """The same for a published model that is trained further."""
-    if request.special:
-        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
-    if request.source_language or request.target_language:
-        raise UserError("--source-language and --target-language are for models that translate")
-    model, limit = text_model(request.init), longest_sequence(config.model)
-    if limit and config.data.block_length > limit:
-        raise UserError(f"data.block_length = {config.data.block_length}: {request.init} reads {limit} tokens at most")
-    try:
-        about, train, valid = _texts(_once_readable(request), config, own_cutter(model))
-    except UserError as error:
-        raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
-    about["network"] = _rows(model)
+    check_tuned(request, config)
+    model = text_model(request.init)
+    about, train, valid = own_texts(request, config, own_cutter(model))
+    about["network"] = network_rows(model)
 
     def make() -> DecoderOnly:
         dropout = config.model.dropout
@@ -163,34 +161,46 @@ def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> Languag
     return LanguageJob(config, model.tokenizer, about, train, valid, SameLayout(model), make)
 
 
+def check_tuned(request: TrainRequest, config: RunConfig) -> None:
+    """`UserError` for what does not go with a model that has a vocabulary and a length of its own."""
+    if request.special:
+        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
+    if request.source_language or request.target_language:
+        raise UserError("--source-language and --target-language are for models that translate")
+    limit = longest_sequence(config.model)
+    if limit and config.data.block_length > limit:
+        raise UserError(f"data.block_length = {config.data.block_length}: {request.init} reads {limit} tokens at most")
+
+
+def own_texts(
+    request: TrainRequest, config: RunConfig, cutter: Cutter
+) -> tuple[dict[str, Any], PreparedText, PreparedText]:
+    """`read_texts` by the vocabulary of the model to start from."""
+    try:
+        return read_texts(once_readable(request), config, cutter)
+    except UserError as error:
+        raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
+
+
 def own_cutter(model: TextModel) -> Cutter:
     """By a published model's vocabulary: with the marks that it puts around a text, and an end mark behind them all."""
-    vocabulary = model.tokenizer
-    marks, example = vocabulary.encode(""), vocabulary.encode("a")
-    before, behind = marks_around(marks, example)
-    ends = list(model.generation.end_ids[:1])
-
-    def bare(text: str) -> list[int]:
-        ids = vocabulary.encode(text)
-        return ids[before : len(ids) - behind]
-
-    last = marks[len(marks) - behind :]
+    (encode, before, behind), ends = bare(model.tokenizer), list(model.generation.end_ids[:1])
     return Cutter(
-        lambda texts: [bare(text) for text in texts],
-        marks[:before],
-        last if last[-1:] == ends else [*last, *ends],
+        lambda texts: [encode(text) for text in texts],
+        before,
+        behind if behind[-1:] == ends else [*behind, *ends],
         fingerprint(model.path),
         model.config.vocab_size,
     )
 
 
-def _once_readable(request: TrainRequest) -> TrainRequest:
+def once_readable(request: TrainRequest) -> TrainRequest:
     """With files that can be read again and again."""
     valid = request.valid if parse_amount(request.valid) else spooled_files(request.valid)
     return replace(request, train=spooled_files(request.train), valid=valid)
 
 
-def _texts(
+def read_texts(
     request: TrainRequest, config: RunConfig, cutter: Cutter
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
     """What config.json says of the texts; those to train and those to validate on."""
@@ -240,9 +250,9 @@ def _check_sizes(request: TrainRequest, config: RunConfig, train: PreparedText, 
         )
 
 
-def _rows(model: TextModel) -> dict[str, str]:
+def network_rows(model: TextModel | MaskedModel) -> dict[str, str]:
     """What the model card says of the network."""
-    config, stack = model.config, model.config.decoder
+    config, stack = model.config, model.config.decoder or model.config.encoder
     assert stack
     more = more_dropout(model.hf_config, 0.0)
     rates = ", ".join(f"{name} {rate}" for name, rate in vars(more).items() if rate)

@@ -14,11 +14,18 @@ OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowe
 
 
 # The recipe where a published model is started from and none is named; what is read at once is called in [data].
-TUNING = {"translate": "tune", "lm": "tune-lm", "classify": "tune-labels", "transcribe": "tune-speech"}
-LONGEST = {"translate": "max_length", "lm": "block_length", "classify": "max_length"}
+TUNING = {
+    "translate": "tune",
+    "lm": "tune-lm",
+    "classify": "tune-labels",
+    "mlm": "tune-mlm",
+    "transcribe": "tune-speech",
+}
+LONGEST = {"translate": "max_length", "lm": "block_length", "classify": "max_length", "mlm": "block_length"}
 FOLDERS = {  # what they start from, where that is no model of ours
     "lm": "a language model starts from a folder of GPT-2 or LLaMA",
     "classify": "labels are learnt on a folder of BERT or one of its relatives",
+    "mlm": "a masked language model starts from a folder of BERT or one of its relatives",
     "transcribe": "what transcribes starts from a folder of Whisper",
 }
 FIXED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")  # need ours

@@ -2,7 +2,8 @@
 
 What is trained are copies of its weights in float32, whatever numbers its file has; a bias on the logits (Marian, BART)
 stays as it is, as in `transformers`. Everything is dropped that the checkpoint's config.json has dropped
-(`network/more_dropout.py`), at its rates. Not here: what it is trained for (`published`, `language_modelling`).
+(`network/more_dropout.py`), at its rates. Not here: what it is trained for (`published`, `language_modelling`,
+`masked_modelling`).
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from sightline.checkpoint.folder import read_folder
 from sightline.config import ModelConfig
 from sightline.errors import UserError
+from sightline.generation.masked import MaskedModel
 from sightline.generation.models import ReadingModel, RewritingModel, TextModel, rewriting, with_verbs
 from sightline.generation.speech import SpeechModel
 from sightline.network.axes import NetworkConfig, StackConfig
@@ -91,6 +93,8 @@ def described(path: str, task: str) -> ModelConfig:
         return _described(_text_model(model, path), "lm")
     if task == "transcribe" or (not task and isinstance(model, SpeechModel)):
         return _described(_speech_model(model, path), "transcribe")
+    if task == "mlm" or (not task and isinstance(model, MaskedModel)):
+        return _described(_masked_model(model, path), "mlm")
     return _described(rewriting(model, path), "translate")
 
 
@@ -109,6 +113,21 @@ def _reading_model(model: Any, path: str) -> ReadingModel:
         return model
     family = model.info().get("family", "another kind")
     raise UserError(f"--init {path}: is a model of {family}; this task needs an encoder alone (BERT, RoBERTa, ...)")
+
+
+def masked_model(path: str) -> MaskedModel:
+    """The same for what fills in what is masked."""
+    return _masked_model(with_verbs(read_folder(path, dtype="float32")), path)
+
+
+def _masked_model(model: Any, path: str) -> MaskedModel:
+    if isinstance(model, MaskedModel):
+        return model
+    family = model.info().get("family", "another kind")
+    raise UserError(
+        f"--init {path}: is a model of {family} without a head for what is masked; a masked language model is an "
+        "encoder alone that was saved with it (BERT, RoBERTa, DistilBERT)"
+    )
 
 
 def _text_model(model: Any, path: str) -> TextModel:

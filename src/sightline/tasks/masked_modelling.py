@@ -1,0 +1,156 @@
+"""A masked language model (BERT, RoBERTa): running text in blocks, and what stood where some of it is hidden.
+
+From scratch by a recipe, or from a folder of BERT or one of its relatives that has the head for it (`--init`). What
+comes out is a folder in the layout of such a family, which every command and `transformers` reads. Texts, what is
+refused and what a run says of itself are those of a language model (`language_modelling`). Not here: what is hidden
+(`data/masking.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import processors
+from torch import nn
+
+from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.tuned import SameLayout
+from sightline.config import RunConfig, TrainConfig
+from sightline.data.batching import EndlessStream
+from sightline.data.documents import cutter_of, learn_pieces
+from sightline.data.masking import MaskedBatch, MaskedText, Masking, joints_of, mask_id
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+from sightline.families.language import masked_axes
+from sightline.generation.fill import hidden_logits, told
+from sightline.network.build import build
+from sightline.network.halves import EncoderOnly
+from sightline.tasks.job import TrainRequest, choose_tokenizer
+from sightline.tasks.language_modelling import (
+    LanguageJob,
+    check_tuned,
+    loss_of_logits,
+    network_rows,
+    once_readable,
+    own_texts,
+    positions_of,
+    read_texts,
+)
+from sightline.tasks.trainable import masked_model, more_dropout, trainable
+from sightline.training.loss import Loss
+from sightline.training.step import Objective
+
+MARKS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")  # BERT's, in the order of a tokenizer of ours
+
+
+@dataclass(frozen=True)
+class MaskedJob(LanguageJob):
+    """See `sightline.tasks.job.Job`."""
+
+    hidden: Callable[[NDArray[np.int32]], MaskedText] = field(kw_only=True)  # of tokens, some of which are to be told
+
+    def objective(self, network: nn.Module) -> Objective:
+        assert isinstance(network, EncoderOnly)
+        return masked_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[MaskedBatch]:  # pyright: ignore
+        train = self.config.train
+        return self.hidden(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Mean negative log-likelihood, in nats, of what is hidden of the validation text, always the same, and how
+        much of it is told right.
+        """
+        assert isinstance(network, EncoderOnly)
+        text = self.hidden(self.valid.tokens)
+
+        def validate() -> dict[str, float]:
+            log_prob, right, n = told(network, text.fixed(self.config.train.tokens_per_batch))
+            return {"loss": -log_prob / max(1, n), "accuracy": right / max(1, n)}
+
+        return validate
+
+
+def masked_objective(network: EncoderOnly, train: TrainConfig) -> Objective:
+    """Label-smoothed cross-entropy of what is hidden, given the rest of its block."""
+    encode = torch.compile(network.encode) if train.compile else network.encode
+
+    def objective(batch: MaskedBatch) -> Loss:
+        logits = hidden_logits(encode, network.logits, batch)
+        loss = loss_of_logits(logits, batch.targets, train.label_smoothing)
+        right = (logits.detach().argmax(-1) == batch.targets).sum()
+        return replace(loss, figures={**loss.figures, "accuracy": right.to(loss.nll.dtype)})
+
+    return objective
+
+
+# --- What it is made of
+
+
+def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
+    """Read, tokenise and check everything that a masked language model is trained on from scratch."""
+    length = positions_of(config)
+    BegunLayout(masked_axes(replace(config.model, vocab_size=1), length), length).check()
+    _check_length(config, 2)
+    request = once_readable(request)
+    tokenizer = _tokenizer(request, config, folder)
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
+    axes = masked_axes(model, length)
+    about, train, valid = read_texts(request, config, cutter_of(tokenizer))
+    config, layout = replace(config, model=model), BegunLayout(axes, length)
+    before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
+    hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=_masking(tokenizer, config))
+    return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), hidden=hidden)
+
+
+def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path) -> Tokenizer:
+    """One that has a mask, and puts marks around a text where it is used, as BERT's does."""
+
+    def learn() -> Tokenizer:
+        return learn_pieces(request.train, config.data, request.special, MARKS)
+
+    tokenizer = choose_tokenizer(request, config, folder, learn)
+    try:
+        mask_id(tokenizer)
+    except UserError as error:
+        raise UserError(f"data.tokenizer = {config.data.tokenizer}: {error}; leave it out, and one is learnt") from None
+    marks = [(tokenizer.piece(i), i) for i in (tokenizer.bos_id, tokenizer.eos_id)]
+    (first, _), (last, _) = marks
+    pair = f"{first}:0 $A:0 {last}:0 $B:1 {last}:1"
+    tokenizer.backend.post_processor = processors.TemplateProcessing(f"{first} $A {last}", pair, marks)
+    return tokenizer
+
+
+def _masking(tokenizer: Tokenizer, config: RunConfig) -> Masking:
+    mask, ids = mask_id(tokenizer), range(tokenizer.vocab_size)
+    pieces = np.array([i for i in ids if i != mask and not tokenizer.is_mark(i)], np.int64)
+    joints = joints_of(tokenizer.pieces(ids)) if config.data.whole_words else None
+    return Masking(mask, pieces, config.data.mask_share, joints)
+
+
+def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
+    """The same for a published model that is trained further."""
+    check_tuned(request, config)
+    model = masked_model(request.init)
+    masking = model.masking(config.data.mask_share, config.data.whole_words)
+    hidden = partial(model.hidden, length=config.data.block_length, masking=masking)
+    _check_length(config, config.data.block_length - hidden(np.array([], np.int32)).room)
+    about, train, valid = own_texts(request, config, model.cutter)
+    about["network"] = network_rows(model)
+
+    def make() -> EncoderOnly:
+        dropout = config.model.dropout
+        return trainable(model.network, dropout, more_dropout(model.hf_config, dropout))
+
+    return MaskedJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, hidden=hidden)
+
+
+def _check_length(config: RunConfig, n_marks: int) -> None:
+    if config.data.block_length <= n_marks:
+        raise UserError(
+            f"data.block_length = {config.data.block_length}: {n_marks} tokens of a block are marks; raise it"
+        )
