@@ -260,7 +260,9 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "label": lambda words, out: lines_like(r"[01]\.\d{4}  (cats?|dogs?|owl)", 2 if "new.jpg" in words else 3)(
         words, out
     ),
-    "transcribe": lambda words, out: bool(re.match(r" *\d+\.\d\d +\d+\.\d\d  ", out)),
+    "transcribe": lambda words, out: bool(
+        re.match(r" *\d+\.\d\d +\d+\.\d\d  " if "--timestamps" in words else ".", out)
+    ),
     "align": lambda words, out: "--choose" in words or lines_like(r"(\d+-\d+ ?)*", 8)(words, out),
     "prune": loads("-o"),
     "distill": lines_like(r'\{"src": ".*", "tgt": ".*"\}'),

@@ -282,7 +282,7 @@ def test_an_empty_file(cli: Cli, texts: Path, tmp_path: Path, text: str) -> None
         (
             "gpt2",
             ["--task", "denoise"],
-            "--init is for --task translate, lm, classify, transcribe, and the task is denoise",
+            "--init is for --task translate, lm, classify, transcribe, mlm, and the task is denoise",
         ),
         ("gpt2", ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("gpt2", ["--set", "data.subword=characters"], "the tokenizer is that of --init"),

@@ -144,8 +144,11 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
         (["--set", "data.bpe_dropout=0.1"], "data.bpe_dropout = 0.1: a published model has a vocabulary of its own"),
         (["--set", "decode.beam_size=2"], "decode.beam_size = 2: a published model searches as its generation_config"),
         (["--special", "<2de>"], "--special <2de>: cannot be added to the vocabulary of --init"),
-        (["--task", "forecast"], "--init is for --task translate, lm, classify, transcribe, and the task is forecast"),
-        (["--task", "classify"], "is a model of marian; this task needs an encoder alone (BERT, RoBERTa, ...)"),
+        (
+            ["--task", "forecast"],
+            "--init is for --task translate, lm, classify, transcribe, mlm, and the task is forecast",
+        ),
+        (["--task", "classify"], "is a model of bart; this task needs an encoder alone (BERT, RoBERTa, ...)"),
         (["--set", "data.max_length=300"], "model.max_len = 200 is less than data.max_length = 300; that is all"),
     ],
 )
