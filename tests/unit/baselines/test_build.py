@@ -74,7 +74,14 @@ FLIPS: dict[tuple[str, str], tuple[dict[str, Any], Reader, Any, Any]] = {
 FOR_THE_TRANSFORMER = {
     f.name for f in fields(ModelConfig) if f.metadata["setting"].only_for.get("architecture") == ("transformer",)
 }
-FOR_OTHER_TASKS = {"task", "pooling", "n_inputs", "n_outputs"}  # tests/unit/network/test_heads.py
+FOR_OTHER_TASKS = {
+    "image_size",
+    "patch_size",
+    "task",
+    "pooling",
+    "n_inputs",
+    "n_outputs",
+}  # tests/unit/network/test_heads.py
 
 
 @pytest.mark.parametrize(("variant", "field"), FLIPS)

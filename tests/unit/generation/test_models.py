@@ -16,8 +16,8 @@ from sightline.checkpoint.compiled import described
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.cli import main
 from sightline.errors import UserError
+from sightline.generation.masked import MaskedModel
 from sightline.generation.models import (
-    ReadingModel,
     RewritingModel,
     TextModel,
     decode_after,
@@ -38,7 +38,7 @@ TEMPLATE = (
 
 
 def test_the_class_follows_the_network(make: Make) -> None:
-    kinds = {TextModel: "gpt2", RewritingModel: "t5", ReadingModel: "bert", PictureModel: "vit"}
+    kinds = {TextModel: "gpt2", RewritingModel: "t5", MaskedModel: "bert", PictureModel: "vit"}
     for kind, name in kinds.items():
         assert type(make(name)) is kind
 
@@ -422,7 +422,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
     ("kind", "rows"),
     [
         ("gpt2", ["for            generate, inspect, explore, score, evaluate, embed"]),
-        ("bert", ["for            inspect, explore, fill, embed", "model          bert (BertForMaskedLM)"]),
+        ("bert", ["for            inspect, explore, fill, evaluate, embed", "model          bert (BertForMaskedLM)"]),
         ("vit", ["for            inspect, explore, label, evaluate", "classes        cat, dog, owl"]),
         (
             "m2m",

@@ -41,7 +41,7 @@ def numbers(*shape: int) -> Any:
 
 
 LINEAR: dict[str, Callable[[Linear], object]] = {
-    "a bias of another width": lambda layer: Linear(numbers(4, 8), numbers(3), False),
+    "a bias of another width": lambda layer: Linear(numbers(4, 8), numbers(3), "float32"),
     "inputs of another width": lambda layer: layer(numbers(2, 7)),
     "inputs of one dimension": lambda layer: layer(numbers(8)),
     "rows that are not there": lambda layer: layer.rows(np.array([0, 4])),
@@ -54,7 +54,7 @@ LINEAR: dict[str, Callable[[Linear], object]] = {
 @pytest.mark.parametrize("misuse", LINEAR.values(), ids=LINEAR)
 def test_layers(misuse: Callable[[Linear], object]) -> None:
     with pytest.raises(AssertionError):
-        misuse(Linear(numbers(4, 8), numbers(4), False))
+        misuse(Linear(numbers(4, 8), numbers(4), "float32"))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_no_memory_at_all(build: Build, scarce: Any, monkeypatch: pytest.MonkeyP
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     left.value = 0
     with pytest.raises(MemoryError):
-        Linear(numbers(20, 8), None, True)
+        Linear(numbers(20, 8), None, "int8")
     left.value = -1
 
 

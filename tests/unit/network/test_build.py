@@ -110,6 +110,8 @@ FLIPS: dict[str, tuple[dict[str, Any], Reader, Any, Any]] = {
     "tied_embeddings": ({"tied_embeddings": "none"}, lambda m: n_vocabulary_tables(m), 1, 3),
 }
 READ_ELSEWHERE = {
+    "image_size",
+    "patch_size",
     "architecture",  # tests/unit/test_architectures.py
     *("cell", "attention", "bidirectional", "input_feeding", "reverse_source", "kernel_width"),  # tests/unit/baselines
     *("task", "pooling", "n_inputs", "n_outputs"),  # tests/unit/network/test_heads.py, tests/system/test_tasks.py
