@@ -96,38 +96,19 @@ def candidates() -> list[int]:
 def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
     """What `sightline.load(folder).translate` calls, with ids."""
     import sightline
+    from sightline.decode.candidates import CandidateTable
     from sightline.generation.rewrite import rewrite
     from sightline.generation.settings import GenerationSettings
 
     form = sightline.load(folder, "cpu").forms(compute)
+    table = CandidateTable(np.array(candidates()), np.zeros((VOCABULARY, 0), np.int64))
     settings = GenerationSettings(STEPS, STEPS - 1, start_id=START, end_ids=(EOS,), suppressed=(START,), pad_id=START)
 
     def translate(sources: list[Tokens], beam: int, batch: int) -> list[Tokens]:
         chosen = replace(settings, beam_size=beam, batch_size=batch)
-        if shortlist:
-            return few_only(form, sources, chosen)
-        return [found[0].tokens for found in rewrite(form, sources, chosen)]
+        return [found[0].tokens for found in rewrite(form, sources, chosen, offered=table if shortlist else None)]
 
     return translate
-
-
-def few_only(form: Any, sources: list[Tokens], settings: Any) -> list[Tokens]:
-    """The same with the shortlist, which settings of the families do not have yet."""
-    from sightline.decode.candidates import CandidateTable
-    from sightline.decode.engine import Bounds
-    from sightline.generation.rewrite import pool_options
-
-    table = CandidateTable(np.array(candidates()), np.zeros((VOCABULARY, 0), np.int64))
-    outputs: dict[int, Tokens] = {}
-    for rows in sorted_batches(sources, settings.batch_size):
-        batch, n = [sources[i] for i in rows], len(rows)
-        few = table.candidates(batch, [()] * n, [EOS, START])
-        options = replace(pool_options(settings), bos_id=few.place(START), eos_id=few.place(EOS))
-        options = replace(options, suppressed=(few.place(START),))
-        bounds = Bounds(np.full(n, STEPS - 1), np.full(n, STEPS), np.zeros((n, 0), np.int64))
-        found = form.search(batch, bounds, options, few)
-        outputs.update(zip(rows, (few.ids[ranked[0].tokens].tolist() for ranked in found), strict=True))
-    return [outputs[i] for i in range(len(sources))]
 
 
 def ctranslate2(folder: Path, compute: str, shortlist: bool = False) -> Translate:
