@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from side_by_side import curves
 
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.tuned import SameLayout
@@ -23,8 +24,6 @@ from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import classification_objective
 from sightline.tasks.labelling import headed, known_head, with_classes
 from sightline.tasks.trainable import head_dropout, more_dropout, reading_model, trainable
-from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from sightline.training.schedule import learning_rate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -154,30 +153,10 @@ def test_loss_and_gradients(kind: str, tmp_path: Path) -> None:
 def test_fifty_updates(both: tuple[Any, EncoderOnly, Any, bool]) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, own, model, typed = both
-    matrices = [p for p in theirs.parameters() if p.dim() > 1]
-    vectors = [p for p in theirs.parameters() if p.dim() == 1]
-    groups = [{"params": matrices, "weight_decay": TRAIN.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    adamw = torch.optim.AdamW(groups, lr=TRAIN.learning_rate, betas=TRAIN.betas, eps=TRAIN.eps)
-    optimizer, objective = make_optimizer(own, TRAIN), classification_objective(own, TRAIN)
-    curves: tuple[list[float], list[float]] = [], []
-    for step, batch in enumerate(batches(50, typed), start=1):
-        loss = loss_of(theirs, batch)
-        adamw.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), TRAIN.clip_norm)
-        rate = learning_rate(step, TRAIN.learning_rate, TRAIN)
-        for group in adamw.param_groups:
-            group["lr"] = rate
-        adamw.step()
-        own.zero_grad()
-        found = objective(batch).objective / batch.n_targets
-        found.backward()
-        clip_gradients(own, gradient_norm(own), TRAIN.clip_norm)
-        optimizer.step(rate)
-        curves[0].append(loss.item())
-        curves[1].append(found.item())
-    assert curves[1] == pytest.approx(curves[0], abs=1e-4)
-    assert sum(curves[0][-5:]) < sum(curves[0][:5]) - 0.5
+    objective = classification_objective(own, TRAIN)
+    found = curves(theirs, own, TRAIN, objective, batches(50, typed), lambda batch: loss_of(theirs, batch))
+    assert found[1] == pytest.approx(found[0], abs=1e-4)
+    assert sum(found[0][-5:]) < sum(found[0][:5]) - 0.5
     expected = dict(theirs.named_parameters())
     for key, value in in_file(own, model).items():
         torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)

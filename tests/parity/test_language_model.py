@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from side_by_side import curves
 
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.tuned import SameLayout
@@ -25,8 +26,6 @@ from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly
 from sightline.tasks.language_modelling import language_objective
 from sightline.tasks.trainable import described, more_dropout, trainable
-from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from sightline.training.schedule import learning_rate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -106,30 +105,17 @@ def test_fifty_updates(both: tuple[Any, DecoderOnly, Any]) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, own, model = both
     train = config().train
-    matrices = [p for p in theirs.parameters() if p.dim() > 1]
-    vectors = [p for p in theirs.parameters() if p.dim() == 1]
-    groups = [{"params": matrices, "weight_decay": train.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    adamw = torch.optim.AdamW(groups, lr=train.learning_rate, betas=train.betas, eps=train.eps)
-    optimizer, objective = make_optimizer(own, train), language_objective(own, train)
-    curves: tuple[list[float], list[float]] = [], []
-    for step, batch in enumerate(batches(train), start=1):
-        loss = theirs(input_ids=batch.tokens, labels=batch.tokens).loss
-        adamw.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), train.clip_norm)
-        rate = learning_rate(step, train.learning_rate, train)
-        for group in adamw.param_groups:
-            group["lr"] = rate
-        adamw.step()
-        own.zero_grad()
-        found = objective(batch).objective / batch.n_targets
-        found.backward()
-        clip_gradients(own, gradient_norm(own), train.clip_norm)
-        optimizer.step(rate)
-        curves[0].append(loss.item())
-        curves[1].append(found.item())
-    assert curves[1] == pytest.approx(curves[0], abs=1e-4)
-    assert curves[0][-1] < curves[0][0] - 1
+    objective = language_objective(own, train)
+    found = curves(
+        theirs,
+        own,
+        train,
+        objective,
+        batches(train),
+        lambda batch: theirs(input_ids=batch.tokens, labels=batch.tokens).loss,
+    )
+    assert found[1] == pytest.approx(found[0], abs=1e-4)
+    assert found[0][-1] < found[0][0] - 1
     expected = dict(theirs.named_parameters())
     for key, value in in_file(own, model).items():
         torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from side_by_side import curves
 
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.tuned import SameLayout
@@ -26,8 +27,6 @@ from sightline.network.dropout import Dropout
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.masked_modelling import masked_objective
 from sightline.tasks.trainable import more_dropout, trainable
-from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from sightline.training.schedule import learning_rate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -124,30 +123,12 @@ def test_fifty_updates(both: tuple[Any, EncoderOnly, MaskedModel]) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, own, model = both
     train = config().train
-    matrices = [p for p in theirs.parameters() if p.dim() > 1]
-    vectors = [p for p in theirs.parameters() if p.dim() == 1]
-    groups = [{"params": matrices, "weight_decay": train.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    adamw = torch.optim.AdamW(groups, lr=train.learning_rate, betas=train.betas, eps=train.eps)
-    optimizer, objective = make_optimizer(own, train), masked_objective(own, train)
-    curves: tuple[list[float], list[float]] = [], []
-    for step, batch in enumerate(batches(), start=1):
-        loss = theirs(input_ids=batch.src, labels=labels(batch)).loss
-        adamw.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), train.clip_norm)
-        rate = learning_rate(step, train.learning_rate, train)
-        for group in adamw.param_groups:
-            group["lr"] = rate
-        adamw.step()
-        own.zero_grad()
-        found = objective(batch).objective / batch.n_targets
-        found.backward()
-        clip_gradients(own, gradient_norm(own), train.clip_norm)
-        optimizer.step(rate)
-        curves[0].append(loss.item())
-        curves[1].append(found.item())
-    assert curves[1] == pytest.approx(curves[0], abs=1e-4)
-    assert np.mean(curves[0][-5:]) < curves[0][0] - 0.1
+    objective = masked_objective(own, train)
+    found = curves(
+        theirs, own, train, objective, batches(), lambda batch: theirs(input_ids=batch.src, labels=labels(batch)).loss
+    )
+    assert found[1] == pytest.approx(found[0], abs=1e-4)
+    assert np.mean(found[0][-5:]) < found[0][0] - 0.1
     expected = theirs.state_dict()
     for key, value in in_file(own, model).items():
         torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)

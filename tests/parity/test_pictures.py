@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from side_by_side import curves
 
 from sightline.checkpoint.begun import BegunPictures
 from sightline.checkpoint.folder import read_folder
@@ -24,8 +25,6 @@ from sightline.families.pictures import picture_axes
 from sightline.network.build import build
 from sightline.tasks.pictures import picture_objective
 from sightline.tasks.trainable import trainable
-from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from sightline.training.schedule import learning_rate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -102,30 +101,17 @@ def test_loss_and_gradients(both: tuple[Any, Any, Any], tmp_path: Path) -> None:
 def test_fifty_updates(both: tuple[Any, Any, Any], tmp_path: Path) -> None:
     theirs, own, _ = both
     train = config().train
-    matrices = [p for p in theirs.parameters() if p.dim() > 1]
-    vectors = [p for p in theirs.parameters() if p.dim() == 1]
-    decays = [{"params": matrices, "weight_decay": train.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    adamw = torch.optim.AdamW(decays, lr=train.learning_rate, betas=train.betas, eps=train.eps)
-    optimizer, objective = make_optimizer(own, train), picture_objective(own, train)
-    curves: tuple[list[float], list[float]] = [], []
-    for step, batch in enumerate(batches(tmp_path / "pictures", train.max_steps), start=1):
-        loss = theirs(pixel_values=batch.pixels, labels=batch.labels).loss
-        adamw.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), train.clip_norm)
-        rate = learning_rate(step, train.learning_rate, train)
-        for group in adamw.param_groups:
-            group["lr"] = rate
-        adamw.step()
-        own.zero_grad()
-        found = objective(batch).objective / batch.n_targets
-        found.backward()
-        clip_gradients(own, gradient_norm(own), train.clip_norm)
-        optimizer.step(rate)
-        curves[0].append(loss.item())
-        curves[1].append(found.item())
-    assert curves[1] == pytest.approx(curves[0], abs=1e-4)
-    assert curves[0][-1] < curves[0][0] - 0.5
+    objective = picture_objective(own, train)
+    found = curves(
+        theirs,
+        own,
+        train,
+        objective,
+        batches(tmp_path / "pictures", train.max_steps),
+        lambda batch: theirs(pixel_values=batch.pixels, labels=batch.labels).loss,
+    )
+    assert found[1] == pytest.approx(found[0], abs=1e-4)
+    assert found[0][-1] < found[0][0] - 0.5
 
 
 def test_what_begins_here_is_read_by_transformers(tmp_path: Path) -> None:

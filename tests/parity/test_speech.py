@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from side_by_side import curves
 from tiny_families import HEARING, WHISPER, write_tiny
 
 from sightline.checkpoint.write import file_tensors
@@ -27,8 +28,6 @@ from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.trainable import described
 from sightline.tasks.transcription import TranscriptionJob, transcription_job
-from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from sightline.training.schedule import learning_rate
 
 soundfile = pytest.importorskip("soundfile")
 with warnings.catch_warnings():
@@ -148,26 +147,10 @@ def test_fifty_updates(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
         [p for p in theirs.parameters() if p.requires_grad], lr=train.learning_rate, betas=train.betas, eps=train.eps,
         weight_decay=train.weight_decay,
     )  # fmt: skip
-    optimizer, objective = make_optimizer(own, train), job.objective(own)
-    curves: tuple[list[float], list[float]] = [], []
-    for step, batch in enumerate(batches(job), start=1):
-        loss = loss_of(theirs, batch)
-        adamw.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), train.clip_norm)
-        rate = learning_rate(step, train.learning_rate, train)
-        for group in adamw.param_groups:
-            group["lr"] = rate
-        adamw.step()
-        own.zero_grad()
-        found = objective(batch).objective / batch.n_targets
-        found.backward()
-        clip_gradients(own, gradient_norm(own), train.clip_norm)
-        optimizer.step(rate)
-        curves[0].append(loss.item())
-        curves[1].append(found.item())
-    assert curves[1] == pytest.approx(curves[0], abs=1e-4)
-    assert curves[0][-1] < curves[0][0] - 1
+    objective = job.objective(own)
+    found = curves(theirs, own, train, objective, batches(job), lambda batch: loss_of(theirs, batch), adamw)
+    assert found[1] == pytest.approx(found[0], abs=1e-4)
+    assert found[0][-1] < found[0][0] - 1
     expected = dict(theirs.named_parameters())
     for key, value in in_file(own, job).items():
         torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)
