@@ -23,18 +23,12 @@ from sightline.device import choose_device, device_name
 from sightline.errors import UserError
 from sightline.model import Model
 from sightline.pairs import PairVerbs
+from sightline.tasks.table import TASKS
 from sightline.training.allocator import keep_freed_memory
 from sightline.verbs import TranslationVerbs
 
 if TYPE_CHECKING:
     from sightline.inspect.alignment import AlignmentHead
-
-KINDS = {  # what a model was trained to do -> module:class of what does it, made of a `Folder`
-    "translate": "sightline.api:TrainedTranslator",
-    "denoise": "sightline.tasks.denoising:Denoiser",
-    "classify": "sightline.tasks.classification:Classifier",
-    "forecast": "sightline.tasks.forecasting:Forecaster",
-}
 
 
 class TrainedTranslator(PairVerbs, TranslationVerbs):
@@ -138,7 +132,7 @@ def _model_of(folder: Folder, dtype: str) -> Model:
         from sightline.generation.models import with_verbs  # which our own translators are not to wait for
 
         return with_verbs(folder)
-    return resolve_name(KINDS[folder.config.model.task])(_decoding_in(dtype, folder))
+    return resolve_name(TASKS[folder.config.model.task].kind)(_decoding_in(dtype, folder))
 
 
 def _decoding_in(dtype: str, folder: Folder) -> Folder:
@@ -217,7 +211,7 @@ def train(
             folder in the Hugging Face layout of an encoder-decoder of text, of a decoder alone (for "lm"), of an
             encoder alone (for "classify", "mlm") or of Whisper (for "transcribe"); "" as `recipe` is then "tune", or
             "tune-lm" and the like.
-        task: "translate", "denoise", "classify", "forecast", "lm", "mlm", "label" or "transcribe"; "" is the recipe's.
+        task: one of `sightline.tasks.table.TASKS`; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from sightline.errors import UserError, unknown
+from sightline.tasks.table import TASKS, those
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -24,22 +25,7 @@ TRANSFORMER: OnlyFor = {"architecture": ("transformer",)}
 RECURRENT: OnlyFor = {"architecture": ("recurrent",)}
 CONV: OnlyFor = {"architecture": ("conv",)}
 PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
-WITH_DECODER = ("translate", "denoise")  # what a denoiser itself leaves unread it keeps for the next stage
-TASKS = (*WITH_DECODER, "classify", "forecast", "lm", "mlm", "label", "transcribe")
-DECODER: OnlyFor = {"task": WITH_DECODER}
-ENCODER: OnlyFor = {"task": (*WITH_DECODER, "classify", "forecast", "mlm", "label", "transcribe")}
-WRITES: OnlyFor = {"task": (*WITH_DECODER, "lm", "transcribe")}
-TRANSLATE: OnlyFor = {"task": ("translate",)}
-LINES: OnlyFor = {"task": (*WITH_DECODER, "classify")}
-TEXT: OnlyFor = {"task": (*WITH_DECODER, "classify", "lm", "mlm")}
-PIECES: OnlyFor = {"task": (*TEXT["task"], "transcribe")}
-RUNNING: OnlyFor = {"task": ("lm", "mlm")}
-MASKED: OnlyFor = {"task": ("mlm",)}
-PICTURES: OnlyFor = {"task": ("label",)}
-CLASSES: OnlyFor = {"task": ("classify", "forecast", "label")}
-POOLED: OnlyFor = {"task": ("classify", "forecast")}
-FORECAST: OnlyFor = {"task": ("forecast",)}
-ALIGNING: OnlyFor = TRANSFORMER | {"task": ("translate",)}
+WITH_DECODER = those("decoder")  # what a denoiser itself leaves unread it keeps for the next stage
 
 
 Range = tuple[str, Callable[[float], bool]]  # in words after "must be", and as a test
@@ -81,9 +67,15 @@ class Setting:
         return next((key for key, values in self.only_for.items() if getattr(model, key) not in values), "")
 
 
-def setting(default: Any, help: str, range: Range = NOT_NEGATIVE, **says: Any) -> Any:
-    """A field of a section; `says` are the other fields of a `Setting`."""
-    return field(default=default, metadata={"setting": Setting(default, help, range, **says)})
+def setting(
+    default: Any, help: str, range: Range = NOT_NEGATIVE, only_for: Mapping[str, Any] = {}, task: str = "", **says: Any
+) -> Any:
+    """A field of a section, read by the tasks that the word `task` calls (`tasks.table`); "" = by all.
+
+    `says` are the other fields of a `Setting`.
+    """
+    said = Setting(default, help, range, only_for=dict(only_for) | ({"task": those(task)} if task else {}), **says)
+    return field(default=default, metadata={"setting": said})
 
 
 def choice(choices: tuple[Any, ...], help: str, **says: Any) -> Any:
@@ -99,24 +91,24 @@ class ModelConfig:
     """Shape of the network. Symbols of the paper's Table 3 in brackets."""
 
     architecture: str = choice(("transformer", "recurrent", "conv"), "the kind of network; conv is ConvS2S")
-    task: str = choice(TASKS, "denoise: a first stage; mlm: BERT; label: pictures")
+    task: str = choice(tuple(TASKS), "denoise: a first stage; mlm: BERT; label: pictures")
     vocab_size: int = setting(0, "pieces; 0 until a tokenizer is known", derived=True)
     pad_id: int = setting(0, "id of the padding piece", derived=True)
-    n_inputs: int = setting(0, "columns of the series; 0 until the data are known", derived=True, only_for=FORECAST)
-    n_outputs: int = setting(0, "classes, or steps ahead; 0 until the data are known", derived=True, only_for=CLASSES)
-    image_size: int = setting(224, "pixels a side of a picture as it is read", POSITIVE, only_for=PICTURES)
-    patch_size: int = setting(16, "pixels a side of a patch, the token of a picture", POSITIVE, only_for=PICTURES)
-    pooling: str = choice(("mean", "first", "last"), "the encoder's state that stands for the whole", only_for=POOLED)
+    n_inputs: int = setting(0, "columns of the series; 0 until the data are known", derived=True, task="forecast")
+    n_outputs: int = setting(0, "classes, or steps ahead; 0 until the data are known", derived=True, task="classes")
+    image_size: int = setting(224, "pixels a side of a picture as it is read", POSITIVE, task="pictures")
+    patch_size: int = setting(16, "pixels a side of a patch, the token of a picture", POSITIVE, task="pictures")
+    pooling: str = choice(("mean", "first", "last"), "the encoder's state that stands for the whole", task="pooled")
     d_model: int = setting(512, "width of the residual stream, embeddings and recurrent states [d_model]", POSITIVE)
     d_ff: int = setting(2048, "inner width of the feed-forward network [d_ff]", POSITIVE, only_for=TRANSFORMER)
     n_heads: int = setting(8, "attention heads [h]", POSITIVE, only_for=TRANSFORMER)
     d_k: int = setting(0, "width of a query or key per head [d_k]; 0 = d_model / n_heads", only_for=TRANSFORMER)
     d_v: int = setting(0, "width of a value per head [d_v]; 0 = d_model / n_heads", only_for=TRANSFORMER)
-    encoder_heads: tuple[int, ...] = setting((), "left by pruning; () = n_heads", only_for=TRANSFORMER | ENCODER)
-    decoder_heads: tuple[int, ...] = setting((), "of its attention to itself", only_for=TRANSFORMER | DECODER)
-    cross_heads: tuple[int, ...] = setting((), "of its attention to the source", only_for=TRANSFORMER | DECODER)
-    n_encoder_layers: int = setting(6, "layers that read [N]", POSITIVE, only_for=ENCODER)
-    n_decoder_layers: int = setting(6, "layers that write [N]", POSITIVE, only_for=WRITES)
+    encoder_heads: tuple[int, ...] = setting((), "left by pruning; () = n_heads", only_for=TRANSFORMER, task="encoder")
+    decoder_heads: tuple[int, ...] = setting((), "of its attention to itself", only_for=TRANSFORMER, task="decoder")
+    cross_heads: tuple[int, ...] = setting((), "of its attention to the source", only_for=TRANSFORMER, task="decoder")
+    n_encoder_layers: int = setting(6, "layers that read [N]", POSITIVE, task="encoder")
+    n_decoder_layers: int = setting(6, "layers that write [N]", POSITIVE, task="writes")
     dropout: float = setting(0.1, "on every sub-layer output and on embeddings [P_drop]", RATE)
     norm_position: str = choice(("post", "pre"), "norm(x + f(x)), the paper's, or x + f(norm(x))", only_for=TRANSFORMER)
     norm: str = choice(("layer", "rms"), "rms: without mean and bias (arXiv:1910.07467)", only_for=TRANSFORMER)
@@ -127,12 +119,14 @@ class ModelConfig:
     normalise_heads: bool = setting(False, "a norm on every head's queries and keys", only_for=TRANSFORMER)
     positions: str = choice(POSITIONS, "learned: Table 3, row E; rotary, relative: in attention", only_for=PARALLEL)
     max_len: int = setting(1024, "longest sequence learned positions address, pieces", POSITIVE, only_for=PARALLEL)
-    tied_embeddings: str = choice(("all", "target", "none"), "target: all but the source's", only_for=WRITES)
+    tied_embeddings: str = choice(("all", "target", "none"), "target: all but the source's", task="writes")
     cell: str = choice(("gru", "lstm", "rnn"), "of the layers; rnn has a tanh alone", only_for=RECURRENT)
-    attention: str = choice(("additive", "dot", "general", "none"), "Bahdanau's, Luong's", only_for=RECURRENT | DECODER)
+    attention: str = choice(
+        ("additive", "dot", "general", "none"), "additive: Bahdanau", only_for=RECURRENT, task="decoder"
+    )
     bidirectional: bool = setting(True, "the encoder reads in both directions", only_for=RECURRENT)
-    input_feeding: bool = setting(False, "the last attention joins the next input", only_for=RECURRENT | DECODER)
-    reverse_source: bool = setting(False, "the encoder reads back to front", only_for=RECURRENT | DECODER)
+    input_feeding: bool = setting(False, "the last attention joins the next input", only_for=RECURRENT, task="decoder")
+    reverse_source: bool = setting(False, "the encoder reads back to front", only_for=RECURRENT, task="decoder")
     kernel_width: int = setting(3, "places a layer sees, odd", POSITIVE, only_for=CONV)
 
 
@@ -140,27 +134,27 @@ class ModelConfig:
 class DataConfig:
     """From files to token ids."""
 
-    tokenizer: str = setting("", 'path of a tokenizer.json; "" = learn one on the training text', only_for=TEXT)
-    subword: str = choice(("bpe", "unigram", "characters"), "how pieces are learnt; characters: lm, mlm", only_for=TEXT)
-    vocab_size: int = setting(8000, "pieces to learn at most, both languages together", POSITIVE, only_for=TEXT)
-    normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", only_for=TEXT)
-    lowercase: bool = setting(False, "fold case before anything else", only_for=TEXT)
-    max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, only_for=LINES)
-    block_length: int = setting(256, "tokens read at once of running text", POSITIVE, only_for=RUNNING)
-    mask_share: float = setting(0.15, "of the pieces of a block, that are to be told", SHARE, only_for=MASKED)
-    whole_words: bool = setting(False, "words are masked, not pieces of them", only_for=MASKED)
-    flip: bool = setting(False, "pictures are seen from either side, at random", only_for=PICTURES)
-    shift: float = setting(0.0, "pictures are moved by up to this share of a side, at random", RATE, only_for=PICTURES)
-    max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", only_for=DECODER)
-    bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, only_for=DECODER)
-    bpe_dropout_sides: str = choice(("both", "source"), "of a pair, that are cut otherwise", only_for=DECODER)
-    source_dropout: float = setting(0.0, "chance that a source piece is read as unknown", RATE, only_for=TRANSLATE)
-    both_directions: float = setting(0.0, "the first share of updates, both ways: BiT", RATE, only_for=TRANSLATE)
-    target: str = setting("", 'the column to forecast; "" = the last', only_for=FORECAST)
-    window: int = setting(96, "rows the network reads", POSITIVE, only_for=FORECAST)
-    horizon: int = setting(24, "rows ahead", POSITIVE, only_for=FORECAST)
-    season: int = setting(24, "rows after which the naive baseline expects the same again", POSITIVE, only_for=FORECAST)
-    valid_share: float = setting(0.2, "the latest rows, which validate where no file does", RATE, only_for=FORECAST)
+    tokenizer: str = setting("", 'path of a tokenizer.json; "" = learn one on the training text', task="text")
+    subword: str = choice(("bpe", "unigram", "characters"), "how pieces are learnt; characters: lm, mlm", task="text")
+    vocab_size: int = setting(8000, "pieces to learn at most, both languages together", POSITIVE, task="text")
+    normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", task="text")
+    lowercase: bool = setting(False, "fold case before anything else", task="text")
+    max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, task="lines")
+    block_length: int = setting(256, "tokens read at once of running text", POSITIVE, task="running")
+    mask_share: float = setting(0.15, "of the pieces of a block, that are to be told", SHARE, task="mlm")
+    whole_words: bool = setting(False, "words are masked, not pieces of them", task="mlm")
+    flip: bool = setting(False, "pictures are seen from either side, at random", task="pictures")
+    shift: float = setting(0.0, "pictures are moved by up to this share of a side, at random", RATE, task="pictures")
+    max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", task="decoder")
+    bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, task="decoder")
+    bpe_dropout_sides: str = choice(("both", "source"), "of a pair, that are cut otherwise", task="decoder")
+    source_dropout: float = setting(0.0, "chance that a source piece is read as unknown", RATE, task="translate")
+    both_directions: float = setting(0.0, "the first share of updates, both ways: BiT", RATE, task="translate")
+    target: str = setting("", 'the column to forecast; "" = the last', task="forecast")
+    window: int = setting(96, "rows the network reads", POSITIVE, task="forecast")
+    horizon: int = setting(24, "rows ahead", POSITIVE, task="forecast")
+    season: int = setting(24, "rows after which the naive baseline expects the same again", POSITIVE, task="forecast")
+    valid_share: float = setting(0.2, "the latest rows, which validate where no file does", RATE, task="forecast")
 
 
 @dataclass(frozen=True)
@@ -170,7 +164,7 @@ class TrainConfig:
     seed: int = setting(1, "of everything random: parameters, dropout, batches")
     max_steps: int = setting(100_000, "optimiser updates (section 5.2)", POSITIVE)
     tokens_per_batch: int = setting(25_000, "rows x longest side (5.1); target pieces if drawn at random", POSITIVE)
-    batching: str = choice(("auto", "random", "bucketed"), "auto: random where padding costs nothing", only_for=DECODER)
+    batching: str = choice(("auto", "random", "bucketed"), "auto: random where padding costs nothing", task="decoder")
     accumulate: int = setting(1, "batches per update", POSITIVE)
     learning_rate: float = setting(0.0, "peak; 0 = the paper's, (d_model * warmup_steps) ** -0.5 (section 5.3)")
     warmup_steps: int = setting(4000, "updates of linear rise", POSITIVE)
@@ -180,10 +174,14 @@ class TrainConfig:
     eps: float = setting(1e-9, "of Adam", POSITIVE)
     weight_decay: float = setting(0.0, "of matrices, decoupled (AdamW); 0 = Adam as in the paper")
     clip_norm: float = setting(0.0, "largest gradient norm; 0 = no clipping")
-    label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, only_for=PIECES)
-    r_drop: float = setting(0.0, "weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off", only_for=DECODER)
-    alignment_weight: float = setting(0.0, "of given links (arXiv:1909.02074); 0 = off", only_for=ALIGNING)
-    alignment_layer: int = setting(0, "whose first head learns them, from 1; 0 = the last but one", only_for=ALIGNING)
+    label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, task="pieces")
+    r_drop: float = setting(0.0, "weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off", task="decoder")
+    alignment_weight: float = setting(
+        0.0, "of links (arXiv:1909.02074); 0 = off", only_for=TRANSFORMER, task="translate"
+    )
+    alignment_layer: int = setting(
+        0, "whose first head learns them; 0 = last but one", only_for=TRANSFORMER, task="translate"
+    )
     ema: float = setting(0.0, "decay of an exponential moving average of the parameters; 0 = off", RATE)
     average: int = setting(5, "checkpoints averaged into the final model (6.1); 1 = the last alone", POSITIVE)
     precision: str = choice(("auto", "float32", "bf16"), "auto: bf16 on CUDA and where a CPU is faster by it")
@@ -192,7 +190,7 @@ class TrainConfig:
     threads: int = setting(0, "CPU threads; 0 = all. Part of the result on CPU: sums are split by it")
     log_every: int = setting(100, "updates", POSITIVE)
     validate_every: int = setting(1000, "updates", POSITIVE)
-    validate_bleu: int = setting(1000, "validation sentences decoded for BLEU; 0 = loss only", only_for=DECODER)
+    validate_bleu: int = setting(1000, "validation sentences decoded for BLEU; 0 = loss only", task="decoder")
     checkpoint_every: int = setting(1000, "updates", POSITIVE)
     keep_last: int = setting(5, "checkpoints kept on disk beside the best; at least average", POSITIVE)
     best_metric: str = choice(("loss", "bleu", "accuracy", "macro_f1", "wer"), "what 'best' and patience look at")
@@ -229,7 +227,7 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
-    decode: DecodeConfig = field(default_factory=DecodeConfig, metadata={"only_for": DECODER})
+    decode: DecodeConfig = field(default_factory=DecodeConfig, metadata={"only_for": {"task": WITH_DECODER}})
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain dictionary, ready for JSON."""
@@ -255,10 +253,7 @@ def _settings() -> Iterator[tuple[str, Setting]]:
 
 
 SETTINGS = dict(_settings())  # by "section.key", in the order of declaration
-_LABELS = ("classify", "label")
-_METRICS = {  # what only some tasks have
-    "bleu": WITH_DECODER, "accuracy": (*_LABELS, "mlm"), "macro_f1": _LABELS, "wer": ("transcribe",)
-}  # fmt: skip
+_METRICS = {metric for task in TASKS.values() for metric in task.metrics}  # what only some tasks have
 
 
 def check(config: RunConfig) -> RunConfig:
@@ -292,12 +287,13 @@ def _check_meaning(config: RunConfig) -> None:
 
 def _check_task(config: RunConfig) -> None:
     task = config.model.task
-    if task not in _METRICS.get(config.train.best_metric, (task,)):
+    if config.train.best_metric in _METRICS.difference(TASKS[task].metrics):
         raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
-    if task in ("lm", "label", "mlm") and config.model.architecture != "transformer":
+    if task in (*those("running"), *those("pictures")) and config.model.architecture != "transformer":
         raise UserError(f"model.architecture = {config.model.architecture}: model.task = {task} is for a transformer")
-    if config.data.subword == "characters" and task not in ("lm", "mlm"):
-        raise UserError(f"data.subword = characters is for model.task = lm or mlm, not for {task}: use bpe or unigram")
+    if config.data.subword == "characters" and task not in those("running"):
+        able = " or ".join(those("running"))
+        raise UserError(f"data.subword = characters is for model.task = {able}, not for {task}: use bpe or unigram")
     if task == "forecast" and config.data.season > config.data.window:
         raise UserError(
             f"data.season = {config.data.season} is more than data.window = {config.data.window}: "

@@ -6,18 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from sightline.config import WITH_DECODER, ModelConfig, RunConfig
+from sightline.tasks.table import TASKS, those
 
 DECODING = "decoding"  # the row on settings chosen after training
-NOUNS = {
-    "translate": "translation",
-    "denoise": "denoising",
-    "classify": "classification",
-    "forecast": "forecasting",
-    "lm": "language",
-    "label": "picture",
-    "transcribe": "speech",
-    "mlm": "masked language",
-}
 USAGE = Path(__file__).parent / "cards"  # for each task how its models are used
 
 
@@ -38,7 +29,7 @@ def model_card(
     rows |= {"weights": what, "validation": _figures(config, figures, signature, about.get("search", ""))}
     rows["made with"] = f"sightline {about['sightline']}, torch {about['torch']}, Python {about['python']}"
     table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
-    return f"""# A {NOUNS[config.model.task]} model made with Sightline
+    return f"""# A {TASKS[config.model.task].noun} model made with Sightline
 
 | | |
 |---|---|
@@ -88,7 +79,7 @@ def _architecture(model: ModelConfig) -> str:
         return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
     if model.task == "lm":
         return f"{model.architecture}: {model.n_decoder_layers} layers, d_model {model.d_model}, {_shape(model)}"
-    state = f", {model.pooling} state" if model.task not in ("label", "mlm") else ""
+    state = f", {model.pooling} state" if model.task in those("pooled") else ""
     layers = f"{model.n_encoder_layers} layers of an encoder{state}"
     return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
 

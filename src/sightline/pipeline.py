@@ -27,6 +27,7 @@ from sightline.errors import UserError
 from sightline.model_card import model_card
 from sightline.network.parameters import count_parameters
 from sightline.tasks.job import Job, TrainRequest, say
+from sightline.tasks.table import TASKS
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.lock import locked
@@ -36,22 +37,6 @@ from sightline.training.trainer import CHECKPOINTS, Progress, Stream, Trainer
 __all__ = ["TrainRequest", "train_model"]
 
 MakeJob = Callable[[TrainRequest, RunConfig, Path], Job]  # from what is asked for, the settings and the model directory
-TASKS = {  # name -> module:function, a `MakeJob`
-    "translate": "sightline.tasks.translation:translation_job",
-    "denoise": "sightline.tasks.denoising:denoising_job",
-    "classify": "sightline.tasks.classification:classification_job",
-    "forecast": "sightline.tasks.forecasting:forecast_job",
-    "lm": "sightline.tasks.language_modelling:language_job",
-    "label": "sightline.tasks.pictures:picture_job",
-    "mlm": "sightline.tasks.masked_modelling:masked_job",
-}
-TUNED = {  # the same for what starts from a family's network
-    "translate": "sightline.tasks.published:published_job",
-    "lm": "sightline.tasks.language_modelling:tuned_job",
-    "classify": "sightline.tasks.labelling:tuned_labels_job",
-    "transcribe": "sightline.tasks.transcription:transcription_job",
-    "mlm": "sightline.tasks.masked_modelling:tuned_masked_job",
-}
 
 
 def train_model(request: TrainRequest) -> str:
@@ -78,7 +63,8 @@ def train_model(request: TrainRequest) -> str:
 
 def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch.device) -> str:
     published = is_family(request.init) if request.init else False
-    make: MakeJob = resolve_name((TUNED if published else TASKS)[config.model.task])
+    row = TASKS[config.model.task]
+    make: MakeJob = resolve_name(row.start).job if published else resolve_name(row.job)
     job = make(request, config, folder)
     config = check(job.config)
     about = {**_about(request, config.model.task), **job.about}
@@ -120,7 +106,7 @@ def _fresh(request: TrainRequest) -> RunConfig:
         raise UserError("--recipe is required: the settings to train with; only --init MODEL brings its own")
     recipe = load_recipe(request.recipe)
     config = apply_settings(recipe, request.settings)
-    if (request.task or recipe.model.task) not in TASKS:
+    if (row := TASKS.get(request.task or recipe.model.task)) and not row.job:
         raise UserError(f"--task {request.task or recipe.model.task} needs --init: the folder of a model to start from")
     if request.task in ("", recipe.model.task):
         return config
@@ -134,8 +120,9 @@ def _fresh(request: TrainRequest) -> RunConfig:
 def _starting(request: TrainRequest) -> RunConfig:
     """The configuration of a run that starts from a model."""
     task = request.task or (load_recipe(request.recipe).model.task if request.recipe else "translate")
-    if task not in TUNED:
-        raise UserError(f"--init is for --task {', '.join(TUNED)}, and the task is {task}: leave one of the two out")
+    able = [name for name, row in TASKS.items() if row.start]
+    if task not in able:
+        raise UserError(f"--init is for --task {', '.join(able)}, and the task is {task}: leave one of the two out")
     from sightline.tasks.starting import starting  # which a first training does without
 
     return starting(request)

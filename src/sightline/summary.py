@@ -15,7 +15,8 @@ from sightline.checkpoint.layout import WEIGHTS, is_family, weight_files
 from sightline.checkpoint.trained import CARD, RUN
 from sightline.config import RunConfig
 from sightline.errors import UserError
-from sightline.model_card import NOUNS, card_rows, read_rows
+from sightline.model_card import card_rows, read_rows
+from sightline.tasks.table import TASKS
 
 if TYPE_CHECKING:
     from sightline.generation.family_model import FamilyModel
@@ -76,7 +77,7 @@ def _of_ours(folder: Path, model: Any) -> dict[str, str]:
     if config.model.task == "translate":
         shortlist = ", with a shortlist for --shortlist" if (folder / SHORTLIST).is_file() else ""
         rows["translated by"] = f"{model.engine}, in {config.decode.compute}{shortlist}"
-    return {"model": f"{NOUNS[config.model.task]}, trained with Sightline {model.about['sightline']}", **rows}
+    return {"model": f"{TASKS[config.model.task].noun}, trained with Sightline {model.about['sightline']}", **rows}
 
 
 def _stored(files: Iterable[Path]) -> tuple[list[int], str]:

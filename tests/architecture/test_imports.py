@@ -27,7 +27,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "device": frozenset(),
     "model": frozenset({"signatures"}),
     "signatures": EVERYTHING,  # for the type checker alone
-    "config": frozenset(),
+    "config": frozenset({"tasks.table"}),
+    "tasks.table": frozenset(),
     "statistics": frozenset(),
     "figures": frozenset({"statistics"}),
     "native": frozenset({"decode.contract"}),
@@ -87,8 +88,8 @@ GRAPH: dict[str, frozenset[str]] = {
             "__version__",
         }
     ),
-    "model_card": frozenset({"config"}),
-    "summary": frozenset({"config", "checkpoint", "generation", "model_card"}),
+    "model_card": frozenset({"config", "tasks.table"}),
+    "summary": frozenset({"config", "checkpoint", "generation", "model_card", "tasks.table"}),
     "distill": frozenset({"data", "decode"}),
     "backtranslation": frozenset({"data", "decode"}),
     "pruning": frozenset({"inspect", "model_card", "checkpoint", "config", "pairs", "network.parameters"}),

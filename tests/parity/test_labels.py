@@ -22,8 +22,8 @@ from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
 from sightline.network.dropout import Dropout
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import classification_objective
-from sightline.tasks.labelling import headed, known_head, with_classes
-from sightline.tasks.trainable import head_dropout, more_dropout, reading_model, trainable
+from sightline.tasks.labelling import START, headed, known_head, with_classes
+from sightline.tasks.trainable import head_dropout, more_dropout, trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -171,7 +171,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, head: str
     model_class = getattr(transformers, kind + ("Model" if head == "Model" else f"For{head}"))
     saved = model_class(model_class.config_class(**values))
     saved.save_pretrained(tmp_path / "in")
-    base = reading_model(str(tmp_path / "in"))
+    base = START.read(str(tmp_path / "in"))
     model = with_classes(base, ["a", "b", "c", "d"])
     known = known_head(base, model)
     assert (len(known) == 2) == (kind == "Bert" and head == "Model")

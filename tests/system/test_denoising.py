@@ -166,7 +166,7 @@ def test_what_it_does_not_take(stage: Path, files: Path, cli: Any, tmp_path: Pat
     told = cli(*command(files, out, 1, f"data.tokenizer={given}")).complaint
     assert f"data.tokenizer = {given}: has no piece <mask>" in told
     assert (
-        "--init is for --task translate, lm, classify, transcribe"
+        "--init is for --task translate, classify, lm, mlm, transcribe"
         in cli(*command(files, out, 1), "--init", stage).complaint
     )
     table = tmp_path / "a.tsv"

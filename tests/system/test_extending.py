@@ -1,7 +1,9 @@
 """What CONTRIBUTING promises of additions: a norm, a constraint, a family and a task, each added the documented way."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,26 +15,18 @@ from tiny_families import write_tiny
 from torch import Tensor, nn
 
 import sightline
-from sightline import api, config, model_card, pipeline
-from sightline.checkpoint.folder import Folder
-from sightline.config import ModelConfig, RunConfig
-from sightline.data.labelled import LabelledBatch, collate_labelled
+from sightline.config import ModelConfig
 from sightline.decode.constraints import Limits
 from sightline.decode.contract import FREE, SearchOptions
 from sightline.decode.search import beam_search
 from sightline.families import m2m_100, registry
 from sightline.families.family import Family
 from sightline.families.sightline import axes
-from sightline.model import Model
 from sightline.native.library import library
 from sightline.network import build as builder
 from sightline.network.axes import NetworkConfig
 from sightline.network.compiled import foreign
-from sightline.tasks.classification import ClassificationJob, classification_job
-from sightline.tasks.job import TrainRequest
-from sightline.training.loss import Loss
 from sightline.training.packed import can_pack
-from sightline.training.step import Objective
 
 SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
 
@@ -109,73 +103,36 @@ def test_a_family_is_a_table_and_an_entry(tmp_path: Path, monkeypatch: pytest.Mo
         sightline.load(strange, "cpu")
 
 
-class CountingJob(ClassificationJob):
-    """The number that stands behind a text, by least squares."""
-
-    def _loss(self, network: nn.Module, batch: LabelledBatch) -> Tensor:
-        values = torch.tensor([float(label) for label in self.train.labels])
-        return (network(*batch.inputs)[:, 0] - values[batch.labels]).square().sum()
-
-    def objective(self, network: nn.Module) -> Objective:
-        return lambda batch: Loss(self._loss(network, batch), {})
-
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
-        def validate() -> dict[str, float]:
-            batches = [self.valid.load(self.tokenizer, rows) for rows in self.valid.plan(1000, seed=0, epoch=0)]
-            with torch.inference_mode():
-                return {"loss": sum(self._loss(network, batch).item() for batch in batches) / len(self.valid)}
-
-        return validate
-
-
-def counting_job(request: TrainRequest, config: RunConfig, folder: Path) -> CountingJob:
-    job = classification_job(request, config, folder)
-    model = replace(job.config.model, n_outputs=1)
-    return CountingJob(replace(job.config, model=model), job.tokenizer, job.about, job.train, job.valid)
+ROW = (
+    'Task("counting", ".tsv", "encoder lines text pieces classes pooled", "counting:counting_job", "counting:Counter")'
+)
+COUNTING = f"""
+import sys
+from pathlib import Path
+from sightline.tasks.table import TASKS, Task
+TASKS["count"] = {ROW}
+import sightline
+from sightline import model_card
+folder = Path(sys.argv[1])
+model_card.USAGE, files = folder, [folder / "a.tsv"]
+model = sightline.load(sightline.train(files, ["4pairs"], folder / "out", folder / "a.toml", show=False).path)
+print(*model.count(["a 3", "a a a a a 3"]))
+model.translate(["a"])
+"""
 
 
-class Counter(Model):
-    does = "counts"
-
-    def __init__(self, folder: Folder) -> None:
-        self.path, self.network, self.tokenizer = folder.path, folder.network, folder.tokenizer
-
-    def count(self, texts: Sequence[str]) -> list[float]:
-        ids = self.tokenizer.encode_batch(texts)
-        batch = collate_labelled(ids, [0] * len(ids), self.tokenizer.pad_id, self.tokenizer.eos_id)
-        return self.network(*batch.inputs)[:, 0].tolist()
-
-
-@pytest.fixture
-def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One entry of `TASKS` and one of `KINDS`, a word in `config.py`, and what a card says."""
-    monkeypatch.setitem(pipeline.TASKS, "count", f"{__name__}:counting_job")
-    monkeypatch.setitem(api.KINDS, "count", f"{__name__}:Counter")
-    task = ModelConfig.__dataclass_fields__["task"]
-    said = task.metadata["setting"]
-    monkeypatch.setattr(task, "metadata", {"setting": replace(said, choices=(*said.choices, "count"))})
-    for key, setting in config.SETTINGS.items():
-        if "classify" in (tasks := setting.only_for.get("task", ())):
-            monkeypatch.setitem(
-                config.SETTINGS, key, replace(setting, only_for=setting.only_for | {"task": (*tasks, "count")})
-            )
-    monkeypatch.setitem(model_card.NOUNS, "count", "counting")
-    monkeypatch.setattr(model_card, "USAGE", tmp_path)
+def test_a_task_is_a_module_a_row_and_a_page(tmp_path: Path) -> None:
+    """`counting.py`, `ROW` and count.md: trained, kept and loaded as any other; no other module knows of it."""
+    (tmp_path / "a.tsv").write_text("".join(f"{'a ' * n}{i}\t{n}\n" for i in range(12) for n in (1, 2, 5)))
     (tmp_path / "count.md").write_text("`count`\n")
-
-
-def test_a_task_is_a_job_and_some_entries(tmp_path: Path, counting: None) -> None:
-    """It is trained, kept and loaded as any other, and no other module knows of it."""
-    data, recipe = tmp_path / "a.tsv", tmp_path / "count.toml"
-    data.write_text("".join(f"{'a ' * n}{i}\t{n}\n" for i in range(12) for n in (1, 2, 5)))
-    recipe.write_text(
+    (tmp_path / "a.toml").write_text(
         '[model]\ntask = "count"\nd_model = 16\nd_ff = 16\nn_heads = 2\nn_encoder_layers = 1\ndropout = 0.0\n'
         "[data]\nvocab_size = 300\n[train]\nmax_steps = 60\nlearning_rate = 0.02\nwarmup_steps = 5\n"
         "tokens_per_batch = 900\nvalidate_every = 30\naverage = 1\nthreads = 1\n"
     )
-    model: Any = sightline.load(sightline.train([data], [data], tmp_path / "out", recipe, show=False).path, "cpu")
-    few, many = model.count(["a 3", "a a a a a 3"])
+    command = [sys.executable, "-c", COUNTING, str(tmp_path)]
+    ended = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300)
+    few, many = map(float, ended.stdout.split())
     assert few < 2.5 < many
     assert "# A counting model" in (tmp_path / "out" / "README.md").read_text()
-    with pytest.raises(sightline.UserError, match="this model counts"):
-        model.translate(["a"])
+    assert "this model counts" in ended.stderr

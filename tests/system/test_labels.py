@@ -202,7 +202,7 @@ def test_bad_lines_get_one(cli: Cli, tmp_path: Path, train: str, valid: str, exp
         (["--set", "model.n_heads=4"], "--set model.n_heads=4: the shape is that of --init"),
         (["--set", "data.max_length=61"], "model.max_len = 60 is less than data.max_length = 61"),
         (["--set", "data.max_length=2"], "data.max_length = 2 leaves no room for a text between its marks"),
-        (["--task", "lm"], "is a model of bert, and its network has an encoder"),
+        (["--task", "lm"], "is a model of bert that reads texts; this task needs a decoder alone (GPT-2, LLaMA)"),
     ],
 )
 def test_what_cannot_be_asked(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
@@ -216,7 +216,9 @@ def test_a_model_of_ours_is_no_start(cli: Cli, files: list[str], tmp_path: Path)
     ran = cli("train", "--recipe", "classify", *files, "--out", tmp_path / "ours", "--set", *settings)
     assert ran.code == 0, ran.err
     ran = cli("train", "--task", "classify", "--init", tmp_path / "ours", *files, "--out", tmp_path / "out")
-    assert "labels are learnt on a folder of BERT or one of its relatives, and this is none" in ran.complaint
+    assert (
+        "--task classify starts from an encoder alone (BERT or one of its relatives), and this is none" in ran.complaint
+    )
 
 
 def test_models_without_labels_say_so(cli: Cli, tmp_path: Path) -> None:

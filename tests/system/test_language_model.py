@@ -19,8 +19,7 @@ from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
 import sightline
-from sightline.tasks.language_modelling import own_cutter
-from sightline.tasks.trainable import text_model
+from sightline.tasks.language_modelling import START, own_cutter
 
 Cli = Callable[..., Any]
 ALPHABET = "abcdefghijklmnopqrstuvwxyz\n"
@@ -234,7 +233,7 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(kind: str, cli: Cli, texts
 
 def test_the_end_mark_of_the_model_parts_documents(cli: Cli, texts: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
-    cutter = own_cutter(text_model(str(tmp_path / "model")))
+    cutter = own_cutter(START.read(str(tmp_path / "model")))
     assert (list(cutter.before), list(cutter.behind)) == ([], [2])
     assert len(cutter.encode_batch(["ab"])[0]) == 2
 
@@ -275,14 +274,18 @@ def test_an_empty_file(cli: Cli, texts: Path, tmp_path: Path, text: str) -> None
         (
             "marian",
             ["--task", "lm"],
-            "is a model of marian, and its network has an encoder; a language model is a decoder",
+            "is a model of marian that reads a text and writes another; this task needs a decoder",
         ),
-        ("bert", ["--task", "lm"], "is a model of bert, and its network has an encoder"),
-        ("gpt2", ["--task", "translate"], "is a model of gpt2; this needs one that reads a text and writes another"),
+        ("bert", ["--task", "lm"], "is a model of bert that reads texts; this task needs a decoder alone"),
+        (
+            "gpt2",
+            ["--task", "translate"],
+            "is a model of gpt2 that writes texts on; this task needs one that reads a text and",
+        ),
         (
             "gpt2",
             ["--task", "denoise"],
-            "--init is for --task translate, lm, classify, transcribe, mlm, and the task is denoise",
+            "--init is for --task translate, classify, lm, mlm, transcribe, and the task is denoise",
         ),
         ("gpt2", ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("gpt2", ["--set", "data.subword=characters"], "the tokenizer is that of --init"),
@@ -304,7 +307,7 @@ def test_a_model_of_ours_that_translates_is_no_language_model(
     cli: Cli, texts: Path, model_path: Path, tmp_path: Path
 ) -> None:
     ran = cli("train", "--task", "lm", "--init", model_path, *files(texts), "--out", tmp_path / "out")
-    assert "a language model starts from a folder of GPT-2 or LLaMA, and this is none" in ran.complaint
+    assert "--task lm starts from a decoder alone (GPT-2, LLaMA), and this is none" in ran.complaint
 
 
 def test_ids_that_the_network_does_not_know(cli: Cli, texts: Path, tmp_path: Path) -> None:

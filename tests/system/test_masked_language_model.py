@@ -197,8 +197,13 @@ def test_a_tokenizer_without_a_mask(cli: Cli, texts: Path, model_path: Path, tmp
 @pytest.mark.parametrize(
     ("kind", "changes", "more", "expected"),
     [
-        ("gpt2", {}, [], "is a model of gpt2 without a head for what is masked; a masked language model is an encoder"),
-        ("bert", {"architectures": ["BertModel"]}, [], "is a model of bert without a head for what is masked"),
+        ("gpt2", {}, [], "is a model of gpt2 that writes texts on; this task needs an encoder that was saved with its"),
+        (
+            "bert",
+            {"architectures": ["BertModel"]},
+            [],
+            "is a model of bert that reads texts; this task needs an encoder that was saved with its head",
+        ),
         ("bert", {}, ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("bert", {}, ["--set", "model.d_model=64"], "the shape is that of --init"),
         ("bert", {}, ["--special", "<x>"], "--special <x>: cannot be added to the vocabulary of --init"),
@@ -217,4 +222,4 @@ def test_a_translator_of_ours_is_no_masked_language_model(
     cli: Cli, texts: Path, model_path: Path, tmp_path: Path
 ) -> None:
     ran = cli("train", "--task", "mlm", "--init", model_path, *files(texts), "--out", tmp_path / "out")
-    assert "a masked language model starts from a folder of BERT or one of its relatives" in ran.complaint
+    assert "--task mlm starts from an encoder that was saved with its head" in ran.complaint

@@ -102,7 +102,10 @@ def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path:
         (["--source-language", "xx"], "language 'xx': this model knows en"),
         (["--set", "data.max_length=9"], "data.max_length = 9 means nothing to model.task = transcribe"),
         (["--set", "model.d_model=64"], "the shape is that of --init"),
-        (["--task", "translate"], "is a model of whisper; this needs one that reads a text and writes another"),
+        (
+            ["--task", "translate"],
+            "is a model of whisper that hears speech and writes it down; this task needs one that reads",
+        ),
         (["--train", "missing.tsv"], "--train missing.tsv: no such file"),
     ],
 )
@@ -117,23 +120,22 @@ def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model
     write_tiny(tmp_path / "gpt2", "gpt2")
     files = ["--task", "transcribe", "--train", folder / "train.tsv", "--valid", folder / "train.tsv"]
     for more, expected in [
-        (["--init", tmp_path / "gpt2"], "is a model of gpt2, which hears no speech"),
-        (["--init", model_path], "what transcribes starts from a folder of Whisper, and this is none"),
+        (["--init", tmp_path / "gpt2"], "is a model of gpt2 that writes texts on; this task needs Whisper"),
+        (["--init", model_path], "--task transcribe starts from Whisper, and this is none"),
         (["--recipe", "tiny"], "--task transcribe needs --init: the folder of a model to start from"),
     ]:
         assert expected in cli("train", *files, "--out", tmp_path / "out", *more).complaint
 
 
 def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    from sightline.tasks.trainable import speech_model
-    from sightline.tasks.transcription import language_of, pieces_of_text
+    from sightline.tasks.transcription import START, language_of, pieces_of_text
 
     several = HEARING | {"lang_to_id": {"<|en|>": 267, "<|zh|>": 266}}
     write_tiny(tmp_path / "two", "whisper", {}, several)
     ran = cli("train", "--init", tmp_path / "two", *command(folder)[3:], "--out", tmp_path / "out")
     assert "--source-language is required: this model knows en, zh" in ran.complaint
     write_tiny(tmp_path / "said", "whisper", {}, several | {"language": "<|zh|>"})
-    model = speech_model(str(tmp_path / "said"))
+    model = START.read(str(tmp_path / "said"))
     assert (language_of(model, ""), language_of(model, "en")) == ("zh", "en")
     decoded = [model.tokenizer.decode(pieces_of_text(model, code)("a b")) for code in ("en", "zh")]
     assert decoded == [" a b", "a b"]  # a blank in front where words have blanks between them

@@ -79,11 +79,11 @@ def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: lis
 
 
 def test_dropout_drops(tmp_path: Path) -> None:
-    from sightline.tasks.published import start_of
+    from sightline.tasks.published import START
     from sightline.tasks.trainable import trainable
 
     write(tmp_path, "marian")
-    network = trainable(start_of(str(tmp_path)).network, 0.5).train()
+    network = trainable(START.read(str(tmp_path)).network, 0.5).train()
     src = torch.tensor([[20, 21, 22]])
     assert not torch.equal(network.encode(src), network.encode(src))
     assert torch.equal(network.eval().encode(src), network.encode(src))
@@ -146,9 +146,12 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
         (["--special", "<2de>"], "--special <2de>: cannot be added to the vocabulary of --init"),
         (
             ["--task", "forecast"],
-            "--init is for --task translate, lm, classify, transcribe, mlm, and the task is forecast",
+            "--init is for --task translate, classify, lm, mlm, transcribe, and the task is forecast",
         ),
-        (["--task", "classify"], "is a model of bart; this task needs an encoder alone (BERT, RoBERTa, ...)"),
+        (
+            ["--task", "classify"],
+            "is a model of bart that reads a text and writes another; this task needs an encoder alone",
+        ),
         (["--set", "data.max_length=300"], "model.max_len = 200 is less than data.max_length = 300; that is all"),
     ],
 )
@@ -168,7 +171,7 @@ def test_a_model_of_many_languages_must_be_told_which(cli: Cli, files: list[str]
 def test_other_networks_are_not_for_pairs(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
     ran = cli("train", "--task", "translate", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
-    assert "is a model of gpt2; this needs one that reads a text and writes another" in ran.complaint
+    assert "is a model of gpt2 that writes texts on; this task needs one that reads a text and writes" in ran.complaint
 
 
 def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Path) -> None:

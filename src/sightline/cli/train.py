@@ -4,21 +4,18 @@ import argparse
 from typing import Any
 
 from sightline.cli.options import language_options
-from sightline.config import SETTINGS, recipe_names
+from sightline.config import recipe_names
+from sightline.tasks.table import TASKS
 
 
 def add(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("train", help="train a model on aligned text files, or for another task")
-    tasks = SETTINGS["model.task"].choices
-    parser.add_argument("--task", choices=tasks, default="", help="what to train for (default: the recipe's)")
+    parser.add_argument("--task", choices=TASKS, default="", help="what to train for (default: the recipe's)")
     recipe = f"{', '.join(recipe_names())}, or a .toml file; with --init it may be left out: that model's own settings"
     parser.add_argument("--recipe", default="", help=recipe)
-    files = "two files, or one .tsv, .jsonl or hf:DATASET; to classify .tsv of texts and labels, to forecast .csv, to "
-    files += (
-        "denoise plain text, for lm and mlm text or .jsonl, to transcribe .tsv of sounds and texts; several; also .gz"
-    )
-    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=files)
+    files = "; ".join(f"{name}: {task.files}" for name, task in TASKS.items())
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=f"{files}; several; also .gz")
     valid = "the same, to validate on; or a part of the training files, 1%% or 500pairs, which is taken out of them; "
     valid += "without it a forecaster keeps back the latest rows of its training files"
     parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help=valid)
@@ -26,8 +23,8 @@ def add(commands: Any) -> None:
     setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
     init = "start from this model's weights and tokenizer: fine-tuning, or a second stage of training; also a "
-    init += "published model that translates, writes on, reads texts (classify, mlm) or transcribes, in the Hugging "
-    init += "Face layout"
+    able = ", ".join(name for name, task in TASKS.items() if task.start)
+    init += f"published model in the Hugging Face layout ({able})"
     parser.add_argument("--init", default="", metavar="MODEL", help=init)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")

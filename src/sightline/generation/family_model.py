@@ -25,6 +25,7 @@ class FamilyModel(Model):
     hf_config: dict[str, Any]  # config.json of the checkpoint
     path: Path
     device: torch.device
+    usual_task = "translate"  # that it is trained on for where none is named
 
     def __str__(self) -> str:
         return f"{self.path}: this {self.info()['family']} {self.does}"

@@ -26,6 +26,8 @@ AT_ONCE = 4096  # tokens
 class MaskedModel(ReadingModel):
     """BERT, RoBERTa and their relatives with their head."""
 
+    usual_task = "mlm"
+
     def evaluate(self, paths: Sequence[str]) -> MaskedReport:  # pyright: ignore[reportIncompatibleMethodOverride]
         """How well the model tells pieces that are hidden of files of text, always the same ones, in blocks as long as
         it reads.

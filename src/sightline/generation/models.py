@@ -215,6 +215,7 @@ class TextModel(TextVerbs, ForwardModel, Writer):
 
     network: DecoderOnly
     does = "writes texts on"
+    usual_task = "lm"
 
     @property
     def onward(self) -> DecoderOnly:

@@ -43,6 +43,7 @@ class SpeechModel(LookVerbs, Writer):
     reads = "sound"
     network: Transformer
     does = "hears speech and writes it down"
+    usual_task = "transcribe"
 
     def transcribe(
         self, sound: str | Path, language: str = "", task: str = "transcribe", timestamps: bool = True, **settings: Any

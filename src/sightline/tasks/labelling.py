@@ -41,7 +41,7 @@ from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled, replace_parameter
 from sightline.tasks.classification import ClassificationJob, check_length
 from sightline.tasks.job import TrainRequest, file_names, held_out, hold_out, say
-from sightline.tasks.trainable import head_dropout, more_dropout, reading_model, trainable
+from sightline.tasks.trainable import StartingPoint, head_dropout, more_dropout, trainable
 
 CLASSES = {  # how transformers calls the networks of a family, without what says their head
     "bert": "Bert",
@@ -68,7 +68,7 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     if request.special:
         raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
     check_length(config)
-    base = reading_model(request.init)
+    base: ReadingModel = START.read(request.init)
     train, valid, n_texts, held = _files(request)
     names = learn_labels(train, n_texts)
     labels = _in_order(request, base, names)
@@ -104,6 +104,11 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
 
     config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     return LabellingJob(config, model.reader.side, about, training, validating, layout=SameLayout(model), make=make)
+
+
+START = StartingPoint(
+    tuned_labels_job, ReadingModel, "an encoder alone (BERT or one of its relatives)", "tune-labels", "max_length"
+)
 
 
 # --- Files ---

@@ -41,7 +41,7 @@ from sightline.network.build import build
 from sightline.network.halves import DecoderOnly
 from sightline.network.heads import CappedLanguageHead
 from sightline.tasks.job import FolderLayout, TrainRequest, choose_tokenizer, file_names, say
-from sightline.tasks.trainable import more_dropout, text_model, trainable
+from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.training.loss import Loss, sequence_loss
 from sightline.training.step import Objective, projection
 
@@ -150,7 +150,7 @@ def positions_of(config: RunConfig) -> int:
 def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
     """The same for a published model that is trained further."""
     check_tuned(request, config)
-    model = text_model(request.init)
+    model: TextModel = START.read(request.init)
     about, train, valid = own_texts(request, config, own_cutter(model))
     about["network"] = network_rows(model)
 
@@ -159,6 +159,9 @@ def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> Languag
         return trainable(model.network, dropout, more_dropout(model.hf_config, dropout))
 
     return LanguageJob(config, model.tokenizer, about, train, valid, SameLayout(model), make)
+
+
+START = StartingPoint(tuned_job, TextModel, "a decoder alone (GPT-2, LLaMA)", "tune-lm", "block_length")
 
 
 def check_tuned(request: TrainRequest, config: RunConfig) -> None:

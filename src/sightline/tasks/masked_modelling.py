@@ -27,6 +27,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.families.language import masked_axes
 from sightline.generation.fill import hidden_logits, told
+from sightline.generation.masked import MaskedModel
 from sightline.network.build import build
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.job import TrainRequest, choose_tokenizer
@@ -40,7 +41,7 @@ from sightline.tasks.language_modelling import (
     positions_of,
     read_texts,
 )
-from sightline.tasks.trainable import masked_model, more_dropout, trainable
+from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
@@ -135,7 +136,7 @@ def _masking(tokenizer: Tokenizer, config: RunConfig) -> Masking:
 def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
     """The same for a published model that is trained further."""
     check_tuned(request, config)
-    model = masked_model(request.init)
+    model: MaskedModel = START.read(request.init)
     masking = model.masking(config.data.mask_share, config.data.whole_words)
     hidden = partial(model.hidden, length=config.data.block_length, masking=masking)
     _check_length(config, config.data.block_length - hidden(np.array([], np.int32)).room)
@@ -147,6 +148,15 @@ def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
         return trainable(model.network, dropout, more_dropout(model.hf_config, dropout))
 
     return MaskedJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, hidden=hidden)
+
+
+START = StartingPoint(
+    tuned_masked_job,
+    MaskedModel,
+    "an encoder that was saved with its head for what is masked (BERT, RoBERTa, DistilBERT)",
+    "tune-mlm",
+    "block_length",
+)
 
 
 def _check_length(config: RunConfig, n_marks: int) -> None:

@@ -15,17 +15,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.corpus import Pair
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
-from sightline.generation.models import RewritingModel, rewriting, with_verbs
+from sightline.generation.models import RewritingModel
 from sightline.network.more_dropout import without
 from sightline.tasks.job import TrainRequest
-from sightline.tasks.trainable import more_dropout, trainable
+from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.translation import TranslationJob, decided, prepare_both, read_files
 
 CHUNK = 50  # texts translated between two looks at the clock
@@ -65,7 +64,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     """Read, tokenise and check everything a published model is trained further on."""
     if request.special:
         raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
-    model = start_of(request.init).between(request.source_language, request.target_language)
+    model: RewritingModel = START.read(request.init).between(request.source_language, request.target_language)
     _, train, valid, held = read_files(request)
     tokenizer = model._translator.tokenizer
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
@@ -83,9 +82,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     )  # fmt: skip
 
 
-def start_of(path: str) -> RewritingModel:
-    """The model to start from, its weights in float32; `UserError` where it does not read a text and write another."""
-    return rewriting(with_verbs(read_folder(path, dtype="float32")), path)
+START = StartingPoint(published_job, RewritingModel, "one that reads a text and writes another", "tune", "max_length")
 
 
 def _rows(model: RewritingModel, dropout: float) -> dict[str, str]:

@@ -13,21 +13,6 @@ from sightline.tasks.job import TrainRequest, say
 OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
 
 
-# The recipe where a published model is started from and none is named; what is read at once is called in [data].
-TUNING = {
-    "translate": "tune",
-    "lm": "tune-lm",
-    "classify": "tune-labels",
-    "mlm": "tune-mlm",
-    "transcribe": "tune-speech",
-}
-LONGEST = {"translate": "max_length", "lm": "block_length", "classify": "max_length", "mlm": "block_length"}
-FOLDERS = {  # what they start from, where that is no model of ours
-    "lm": "a language model starts from a folder of GPT-2 or LLaMA",
-    "classify": "labels are learnt on a folder of BERT or one of its relatives",
-    "mlm": "a masked language model starts from a folder of BERT or one of its relatives",
-    "transcribe": "what transcribes starts from a folder of Whisper",
-}
 FIXED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")  # need ours
 
 
@@ -40,8 +25,10 @@ def starting(request: TrainRequest) -> RunConfig:
     try:
         if is_family(request.init):
             return _tuning(request)
-        if request.task in FOLDERS:
-            raise UserError(f"{request.init}: {FOLDERS[request.task]}, and this is none")
+        if request.task and request.task not in WITH_DECODER:
+            raise UserError(
+                f"{request.init}: --task {request.task} starts from {_folders(request.task)}, and this is none"
+            )
         start, _ = settings_for(WITH_DECODER, request.init)
     except UserError as error:
         raise error if str(error).startswith("--") else UserError(f"--init {error}") from None
@@ -54,19 +41,35 @@ def starting(request: TrainRequest) -> RunConfig:
 
 def recipe_of(init: str, task: str) -> str:
     """The name of the recipe whose settings count where only the model to start from is named."""
-    return TUNING[task] if is_family(init) else read_settings(Path(init))[1].get("recipe", "")
+    if not is_family(init):
+        return read_settings(Path(init))[1].get("recipe", "")
+    from sightline.tasks.trainable import start_of
+
+    return start_of(task).recipe
+
+
+def _folders(task: str) -> str:
+    from sightline.tasks.trainable import start_of  # which what starts from a model of ours does without
+
+    return start_of(task).folders
 
 
 def _tuning(request: TrainRequest) -> RunConfig:
     """`continuing` for a published model, whose files say its shape, its dropout, and how it is searched with."""
-    from sightline.tasks.trainable import described
+    from sightline.tasks.trainable import described, start_of
 
     asked = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
     model = described(request.init, asked)
-    config, limit = continuing(request, replace(load_recipe(TUNING[model.task]), model=model)), longest_sequence(model)
-    longest = LONGEST.get(model.task)
-    if limit and longest and not any(setting.startswith(f"data.{longest}=") for setting in request.settings):
-        config = replace(config, data=replace(config.data, **{longest: min(limit, getattr(config.data, longest))}))
+    start = start_of(model.task)
+    config, limit = continuing(request, replace(load_recipe(start.recipe), model=model)), longest_sequence(model)
+    if (
+        limit
+        and start.longest
+        and not any(setting.startswith(f"data.{start.longest}=") for setting in request.settings)
+    ):
+        config = replace(
+            config, data=replace(config.data, **{start.longest: min(limit, getattr(config.data, start.longest))})
+        )
     values, usual = flatten(config), flatten(RunConfig())
     for key in values:
         if values[key] != usual[key] and (key in FIXED or key.startswith("decode.")):

@@ -1,26 +1,31 @@
 """A network of one of the families that is trained on: its weights, its dropouts, its shape in the words of a recipe.
 
+`StartingPoint` is what a task says of the published models it starts from; `START` of its module is one.
+
 What is trained are copies of its weights in float32, whatever numbers its file has; a bias on the logits (Marian, BART)
 stays as it is, as in `transformers`. Everything is dropped that the checkpoint's config.json has dropped
 (`network/more_dropout.py`), at its rates. Not here: what it is trained for (`published`, `language_modelling`,
 `masked_modelling`).
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from sightline.checkpoint.folder import read_folder
-from sightline.config import ModelConfig
+from sightline.config import ModelConfig, RunConfig
 from sightline.errors import UserError
-from sightline.generation.masked import MaskedModel
-from sightline.generation.models import ReadingModel, RewritingModel, TextModel, rewriting, with_verbs
-from sightline.generation.speech import SpeechModel
+from sightline.generation.family_model import FamilyModel
+from sightline.generation.models import ReadingModel, with_verbs
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.more_dropout import DropoutRates, add_dropout
 from sightline.network.transformer import Transformer
+from sightline.tasks.job import Job, TrainRequest
+from sightline.tasks.table import TASKS
 
 # How configurations call the paper's.
 DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout", "hidden_dropout_prob")
@@ -38,7 +43,6 @@ USUAL = {  # where config.json says nothing
     "distilbert": {"attention_dropout": 0.1},
     **{name: {"attention_probs_dropout_prob": 0.1} for name in BERTS},
 }
-READING = ("classify",)  # tasks of an encoder alone
 NONE_BY_DEFAULT = ("gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")  # the paper's dropout
 
 Kind = TypeVar("Kind", Transformer, DecoderOnly, EncoderOnly)
@@ -81,77 +85,44 @@ def head_dropout(
     return replace(rates, classes=p, pool=p if of_texts and config.family in ("roberta", "electra") else 0.0)
 
 
+@dataclass(frozen=True)
+class StartingPoint:
+    """What a task starts from where that is a published model."""
+
+    job: Callable[[TrainRequest, RunConfig, Path], Job]
+    model: type[FamilyModel]  # that it must be
+    folders: str  # the same in words
+    recipe: str  # whose settings count where none is named
+    longest: str = ""  # the setting of [data] that says how much is read at once
+
+    def read(self, path: str) -> Any:
+        """The model in a folder, its weights in float32; `UserError` where it is none to start from."""
+        return self.fit(with_verbs(read_folder(path, dtype="float32")), path)
+
+    def fit(self, model: FamilyModel, path: str) -> Any:
+        """The model itself, if it is one to start from."""
+        if isinstance(model, self.model):
+            return model
+        family = model.info().get("family", "another kind")
+        raise UserError(f"--init {path}: is a model of {family} that {model.does}; this task needs {self.folders}")
+
+
+def start_of(task: str) -> StartingPoint:
+    """What a task starts from."""
+    return resolve_name(TASKS[task].start)
+
+
 def described(path: str, task: str) -> ModelConfig:
     """A published network in the words of a recipe, as far as they go, with the dropout that its config.json says.
 
     `task` is what it is to be trained for, "" = what it is for; `UserError` where that is another thing.
     """
-    model: Any = with_verbs(read_folder(path, dtype="float32"))
-    if task in READING:
-        return _described(_reading_model(model, path), task)
-    if task == "lm" or (not task and isinstance(model, TextModel)):
-        return _described(_text_model(model, path), "lm")
-    if task == "transcribe" or (not task and isinstance(model, SpeechModel)):
-        return _described(_speech_model(model, path), "transcribe")
-    if task == "mlm" or (not task and isinstance(model, MaskedModel)):
-        return _described(_masked_model(model, path), "mlm")
-    return _described(rewriting(model, path), "translate")
+    model = with_verbs(read_folder(path, dtype="float32"))
+    task = task or model.usual_task
+    return _described(start_of(task).fit(model, path), task)
 
 
-def text_model(path: str) -> TextModel:
-    """The model to start from, its weights in float32; `UserError` where it is none that writes a text on."""
-    return _text_model(with_verbs(read_folder(path, dtype="float32")), path)
-
-
-def reading_model(path: str) -> ReadingModel:
-    """The encoder to start from, its weights in float32; `UserError` where it is none."""
-    return _reading_model(with_verbs(read_folder(path, dtype="float32")), path)
-
-
-def _reading_model(model: Any, path: str) -> ReadingModel:
-    if isinstance(model, ReadingModel):
-        return model
-    family = model.info().get("family", "another kind")
-    raise UserError(f"--init {path}: is a model of {family}; this task needs an encoder alone (BERT, RoBERTa, ...)")
-
-
-def masked_model(path: str) -> MaskedModel:
-    """The same for what fills in what is masked."""
-    return _masked_model(with_verbs(read_folder(path, dtype="float32")), path)
-
-
-def _masked_model(model: Any, path: str) -> MaskedModel:
-    if isinstance(model, MaskedModel):
-        return model
-    family = model.info().get("family", "another kind")
-    raise UserError(
-        f"--init {path}: is a model of {family} without a head for what is masked; a masked language model is an "
-        "encoder alone that was saved with it (BERT, RoBERTa, DistilBERT)"
-    )
-
-
-def _text_model(model: Any, path: str) -> TextModel:
-    if isinstance(model, TextModel):
-        return model
-    family = model.info().get("family", "another kind")
-    why = "its network has an encoder" if getattr(model.config, "encoder", None) else "its network writes no text on"
-    raise UserError(
-        f"--init {path}: is a model of {family}, and {why}; a language model is a decoder alone (GPT-2, LLaMA)"
-    )
-
-
-def speech_model(path: str) -> SpeechModel:
-    """The same for one that hears speech and writes it down."""
-    return _speech_model(with_verbs(read_folder(path, dtype="float32")), path)
-
-
-def _speech_model(model: Any, path: str) -> SpeechModel:
-    if isinstance(model, SpeechModel):
-        return model
-    raise UserError(f"--init {path}: is a model of {model.info().get('family', 'another kind')}, which hears no speech")
-
-
-def _described(model: TextModel | RewritingModel | ReadingModel | SpeechModel, task: str) -> ModelConfig:
+def _described(model: Any, task: str) -> ModelConfig:
     config, encoder, decoder = model.config, model.config.encoder, model.config.decoder
     stack = encoder or decoder
     assert stack

@@ -31,7 +31,7 @@ from sightline.generation.speech import SpeechModel
 from sightline.generation.transcribe import TASKS, beginning_of, write_down
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest, file_names, say
-from sightline.tasks.trainable import more_dropout, speech_model, trainable
+from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.validation import shown
 from sightline.training.loss import Loss, sequence_loss
 from sightline.training.step import Objective, projection
@@ -131,7 +131,7 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     """Read and check everything a Whisper is trained further on."""
     _refuse_strays(request)
     check_jiwer()
-    model = speech_model(request.init)
+    model: SpeechModel = START.read(request.init)
     language = language_of(model, request.source_language)
     train, valid = (_corpus(model, language, files) for files in (request.train, request.valid))
     minutes = f"{train.seconds / 60:,.1f} minutes"
@@ -151,6 +151,9 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
         "settings": RUN,
     }
     return TranscriptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), model, show=request.show)
+
+
+START = StartingPoint(transcription_job, SpeechModel, "Whisper", "tune-speech")
 
 
 def _refuse_strays(request: TrainRequest) -> None:

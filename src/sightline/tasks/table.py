@@ -1,0 +1,69 @@
+"""What a network can be trained for, a row each; nothing here is imported before its task is asked for.
+
+A new task is one module beside this one, one row here and one page in `cards/`. What its words stand for:
+
+- encoder, decoder, writes: its network has an encoder, an encoder and a decoder of ours, layers that write
+- text: it learns a tokenizer from text; pieces: it predicts pieces
+- lines, running: it reads texts line by line, or in blocks
+- pictures: it reads pictures; classes: its head has outputs that follow from the data; pooled: of one state
+- the name of a task: settings that are its alone
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row; functions and classes are named as `module:name`."""
+
+    noun: str  # of its models, in cards: "a ... model"
+    files: str  # that --train takes
+    reads: str  # words from above, whose settings mean something to it
+    job: str = ""  # a `pipeline.MakeJob`; "" = it starts from a published model only
+    kind: str = ""  # of what a folder of ours does, made of a `Folder`; "" = it is written as a family's folder
+    start: str = ""  # the `trainable.StartingPoint` of a published model; "" = it starts from none
+    metrics: tuple[str, ...] = ()  # beside the loss, that "best" may look at
+
+
+TASKS = {
+    "translate": Task(
+        "translation", "two files, or one .tsv, .jsonl or hf:DATASET", "encoder decoder writes lines text pieces",
+        "sightline.tasks.translation:translation_job", "sightline.api:TrainedTranslator",
+        "sightline.tasks.published:START", ("bleu",),
+    ),
+    "denoise": Task(
+        "denoising", "plain text", "encoder decoder writes lines text pieces",
+        "sightline.tasks.denoising:denoising_job", "sightline.tasks.denoising:Denoiser", metrics=("bleu",),
+    ),
+    "classify": Task(
+        "classification", ".tsv of texts and labels", "encoder lines text pieces classes pooled",
+        "sightline.tasks.classification:classification_job", "sightline.tasks.classification:Classifier",
+        "sightline.tasks.labelling:START", ("accuracy", "macro_f1"),
+    ),
+    "forecast": Task(
+        "forecasting", ".csv", "encoder classes pooled",
+        "sightline.tasks.forecasting:forecast_job", "sightline.tasks.forecasting:Forecaster",
+    ),
+    "lm": Task(
+        "language", "text or .jsonl", "writes running text pieces",
+        "sightline.tasks.language_modelling:language_job", start="sightline.tasks.language_modelling:START",
+    ),
+    "mlm": Task(
+        "masked language", "text or .jsonl", "encoder running text pieces",
+        "sightline.tasks.masked_modelling:masked_job", start="sightline.tasks.masked_modelling:START",
+        metrics=("accuracy",),
+    ),
+    "label": Task(
+        "picture", "a folder of pictures for each label, or .tsv of pictures and labels", "encoder pictures classes",
+        "sightline.tasks.pictures:picture_job", metrics=("accuracy", "macro_f1"),
+    ),
+    "transcribe": Task(
+        "speech", ".tsv of sounds and texts", "encoder writes pieces",
+        start="sightline.tasks.transcription:START", metrics=("wer",),
+    ),
+}  # fmt: skip
+
+
+def those(word: str) -> tuple[str, ...]:
+    """The tasks that are called by a word, or that it says something of."""
+    return tuple(name for name, task in TASKS.items() if word == name or word in task.reads.split())

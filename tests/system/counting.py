@@ -1,0 +1,54 @@
+"""A task of its own, as CONTRIBUTING has it: the number that stands behind a text. `test_extending.py` trains it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from sightline.checkpoint.folder import Folder
+from sightline.config import RunConfig
+from sightline.data.labelled import LabelledBatch, collate_labelled
+from sightline.model import Model
+from sightline.tasks.classification import ClassificationJob, classification_job
+from sightline.tasks.job import TrainRequest
+from sightline.training.loss import Loss
+from sightline.training.step import Objective
+
+
+class CountingJob(ClassificationJob):
+    """The number that stands behind a text, by least squares."""
+
+    def _loss(self, network: nn.Module, batch: LabelledBatch) -> Tensor:
+        values = torch.tensor([float(label) for label in self.train.labels])
+        return (network(*batch.inputs)[:, 0] - values[batch.labels]).square().sum()
+
+    def objective(self, network: nn.Module) -> Objective:
+        return lambda batch: Loss(self._loss(network, batch), {})
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        def validate() -> dict[str, float]:
+            batches = [self.valid.load(self.tokenizer, rows) for rows in self.valid.plan(1000, seed=0, epoch=0)]
+            with torch.inference_mode():
+                return {"loss": sum(self._loss(network, batch).item() for batch in batches) / len(self.valid)}
+
+        return validate
+
+
+def counting_job(request: TrainRequest, config: RunConfig, folder: Path) -> CountingJob:
+    job = classification_job(request, config, folder)
+    model = replace(job.config.model, n_outputs=1)
+    return CountingJob(replace(job.config, model=model), job.tokenizer, job.about, job.train, job.valid)
+
+
+class Counter(Model):
+    does = "counts"
+
+    def __init__(self, folder: Folder) -> None:
+        self.path, self.network, self.tokenizer = folder.path, folder.network, folder.tokenizer
+
+    def count(self, texts: Sequence[str]) -> list[float]:
+        ids = self.tokenizer.encode_batch(texts)
+        batch = collate_labelled(ids, [0] * len(ids), self.tokenizer.pad_id, self.tokenizer.eos_id)
+        return self.network(*batch.inputs)[:, 0].tolist()
