@@ -140,7 +140,7 @@ class DataConfig:
     normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", task="text")
     lowercase: bool = setting(False, "fold case before anything else", task="text")
     max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, task="lines")
-    block_length: int = setting(256, "tokens read at once of running text", POSITIVE, task="running")
+    block_length: int = setting(256, "tokens read at once of running text", POSITIVE, task="blocks")
     mask_share: float = setting(0.15, "of the pieces of a block, that are to be told", SHARE, task="mlm")
     whole_words: bool = setting(False, "words are masked, not pieces of them", task="mlm")
     flip: bool = setting(False, "pictures are seen from either side, at random", task="pictures")

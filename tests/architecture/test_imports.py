@@ -117,6 +117,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "inspect.importance",
         }
     ),
+    "tasks.corruption": frozenset({"config", "checkpoint", "data", "generation", "network", "training"}),
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),

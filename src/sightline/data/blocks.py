@@ -7,7 +7,7 @@ function of (seed, epoch), so that a stream goes on where it was (`batching.Endl
 tokenising (`documents`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sightline.data.batch import OnDevices
-from sightline.data.batching import EndlessStream, Rows, walk_epochs
+from sightline.data.batching import AnyBatch, EndlessStream, Rows, walk_epochs
+
+FIXED = 0, 0  # seed and epoch of the noise that a validation has
 
 
 @dataclass(frozen=True)
@@ -111,3 +113,41 @@ def validation_blocks(tokens: NDArray[np.int32], length: int, tokens_per_batch: 
         yield load_blocks(tokens, whole[at : at + rows], length)
     if rest := (len(tokens) - 1) % length:
         yield load_blocks(tokens, np.array([length * len(whole)]), rest)
+
+
+# --- Blocks that something is done to before they are read, another thing in every epoch
+
+
+def noised_stream(
+    load: Callable[..., AnyBatch],
+    n_tokens: int,
+    room: int,
+    tokens_per_batch: int,
+    seed: int,
+    state: Mapping[str, int] | None = None,
+    pin: bool = False,
+) -> EndlessStream[AnyBatch]:
+    """Batches without end of blocks of `room` tokens; `load` makes one of where they begin and the `epoch`."""
+
+    def plan(epoch: int) -> list[tuple[int, Rows]]:
+        return [(epoch, starts) for starts in plan_blocks(n_tokens, room, tokens_per_batch, seed, epoch)]
+
+    def load_part(part: tuple[int, Rows]) -> AnyBatch:
+        return load(part[1], epoch=part[0])
+
+    return EndlessStream(lambda start: walk_epochs(plan, load_part, start), state, pin=pin)
+
+
+def fixed_blocks(
+    load: Callable[[Rows, int, int, int], AnyBatch], n_tokens: int, room: int, tokens_per_batch: int
+) -> Iterator[AnyBatch]:
+    """Every token of a text once, always with the same noise; the last block is as long as it is.
+
+    `load` makes a batch of where its blocks begin, their length, a seed and an epoch.
+    """
+    whole, rest = divmod(n_tokens, room)
+    starts, rows = room * np.arange(whole), max(1, tokens_per_batch // room)
+    for at in range(0, whole, rows):
+        yield load(starts[at : at + rows], room, *FIXED)
+    if rest:
+        yield load(np.array([room * whole]), rest, *FIXED)

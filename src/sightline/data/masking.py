@@ -11,6 +11,7 @@ Deviations: marks are neither chosen nor drawn in the place of others. Not here:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,13 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sightline.data.batch import OnDevices
-from sightline.data.batching import EndlessStream, Rows, walk_epochs
-from sightline.data.blocks import plan_blocks
+from sightline.data.batching import EndlessStream, Rows
+from sightline.data.blocks import fixed_blocks, noised_stream
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 
 MASKED, REPLACED = 0.8, 0.1  # of the pieces chosen; the rest stay as they are
-FIXED = 0, 0  # seed and epoch of the masks that a validation has
 MASKS = ("[MASK]", "<mask>")  # how vocabularies call it
 BYTE = "<0x[0-9A-F]{2}>"
 
@@ -183,21 +183,9 @@ class MaskedText:
         self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None = None, pin: bool = False
     ) -> EndlessStream[MaskedBatch]:
         """Training batches without end, from `state` on."""
-
-        def plan(epoch: int) -> list[tuple[int, Rows]]:
-            starts = plan_blocks(len(self.tokens), self.room, tokens_per_batch, seed, epoch)
-            return [(epoch, rows) for rows in starts]
-
-        def load(part: tuple[int, Rows]) -> MaskedBatch:
-            return self.load(part[1], self.room, seed, part[0])
-
-        return EndlessStream(lambda start: walk_epochs(plan, load, start), state, pin=pin)
+        load = partial(self.load, length=self.room, seed=seed)
+        return noised_stream(load, len(self.tokens), self.room, tokens_per_batch, seed, state, pin)
 
     def fixed(self, tokens_per_batch: int) -> Iterator[MaskedBatch]:
         """The whole text once, always with the same pieces hidden; the last block is as long as it is."""
-        whole, rest = divmod(len(self.tokens), self.room)
-        starts, rows = self.room * np.arange(whole), max(1, tokens_per_batch // self.room)
-        for at in range(0, whole, rows):
-            yield self.load(starts[at : at + rows], self.room, *FIXED)
-        if rest:
-            yield self.load(np.array([self.room * whole]), rest, *FIXED)
+        return fixed_blocks(self.load, len(self.tokens), self.room, tokens_per_batch)

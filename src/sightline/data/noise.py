@@ -5,7 +5,8 @@ from Poisson(3), are each replaced by one mask until 30 % of the words are gone;
 between two words. What the masks stood for is left to the network, and how many words.
 
 Deviations: no two masks stand side by side (they would look like one), and spans of length 0 never make a text longer.
-BART's other noise, sentences in another order, means nothing here: a line is one sentence.
+BART's other noise, sentences in another order, means nothing here: a line is one sentence. Running text has it
+(`corruption.py`).
 
 The noise of a text is a function of (seed, epoch, row), so that a resumed run sees the same. Not here: batches
 (`batching.py`).
@@ -60,11 +61,7 @@ class Infilling:
 
     def __call__(self, tokens: Tokens, epoch: int, row: int) -> list[int]:
         """A text in ids as it is read in an epoch; it is never longer than before."""
-        generator = np.random.default_rng([self.seed, epoch, row])
-        words = words_of(np.asarray(tokens).tolist(), self._begins)
-        spans = choose_spans(len(words), poisson(generator))
-        gaps = sorted(generator.permutation(len(words) - sum(spans) + 1)[: len(spans)].tolist())
-        return infill(words, spans, gaps, self.mask_id)
+        return infilled(tokens, self._begins, self.mask_id, np.random.default_rng([self.seed, epoch, row]))
 
     @cached_property
     def mask_id(self) -> int:
@@ -76,6 +73,14 @@ class Infilling:
         """Which pieces begin a word: those with a blank before them."""
         pieces = self.tokenizer.pieces(range(self.tokenizer.vocab_size))
         return np.array([piece.startswith("▁") for piece in pieces])
+
+
+def infilled(tokens: Tokens, begins: NDArray[np.bool_], mask_id: int, generator: np.random.Generator) -> list[int]:
+    """Tokens with masks in the place of spans of words, which `begins` says the first pieces of."""
+    words = words_of(np.asarray(tokens).tolist(), begins)
+    spans = choose_spans(len(words), poisson(generator))
+    gaps = sorted(generator.permutation(len(words) - sum(spans) + 1)[: len(spans)].tolist())
+    return infill(words, spans, gaps, mask_id)
 
 
 def words_of(tokens: Sequence[int], begins: NDArray[np.bool_]) -> list[list[int]]:

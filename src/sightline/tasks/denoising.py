@@ -3,7 +3,8 @@
 The first stage of a translator for whom there is more text than pairs: encoder and decoder learn both languages from
 lines that need no translation, and `sightline train --init` goes on from them with pairs. The network, trainer and
 objective are a translator's; here are the texts, the noise on what is read (`data/noise.py`) and what `sightline.load`
-makes of such a model. Nothing tells the decoder the language: the words that are left do.
+makes of such a model. Nothing tells the decoder the language: the words that are left do. A published T5 or BART goes
+on with running text (`corruption`).
 """
 
 import re
@@ -46,6 +47,11 @@ class DenoisingJob(TranslationJob):
 
 def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> DenoisingJob:
     """Read, tokenise and check all the texts."""
+    if config.data.block_length != RunConfig().data.block_length:
+        raise UserError(
+            f"data.block_length = {config.data.block_length}: a model of ours is trained on lines, data.max_length "
+            "pieces long at most; running text is for --init of a T5 or a BART"
+        )
     files = plain_texts(request.train)
     parts = hold_out(request, files)
     files = spool(files)

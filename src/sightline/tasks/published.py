@@ -72,7 +72,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     search = f"beam {model.generation.beam_size}, length penalty {model.generation.length_penalty}"
     about = {
         "corpus": {**corpus, **held},
-        "network": _rows(model, config.model.dropout),
+        "network": network_rows(model, config.model.dropout),
         "search": search,
         "settings": RUN,
     }
@@ -85,7 +85,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
 START = StartingPoint(published_job, RewritingModel, "one that reads a text and writes another", "tune", "max_length")
 
 
-def _rows(model: RewritingModel, dropout: float) -> dict[str, str]:
+def network_rows(model: RewritingModel, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
     config, stack = model.config, model.config.encoder
     assert stack and config.decoder

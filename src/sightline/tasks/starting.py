@@ -25,7 +25,7 @@ def starting(request: TrainRequest) -> RunConfig:
     try:
         if is_family(request.init):
             return _tuning(request)
-        if request.task and request.task not in WITH_DECODER:
+        if request.task not in ("", "translate"):
             raise UserError(
                 f"{request.init}: --task {request.task} starts from {_folders(request.task)}, and this is none"
             )
@@ -36,7 +36,7 @@ def starting(request: TrainRequest) -> RunConfig:
         raise UserError(
             f"--source-language and --target-language are for published models; --init {request.init} is none"
         )
-    return continuing(request, start)
+    return continuing(request, replace(start, model=replace(start.model, task="translate")))  # of a denoiser, too
 
 
 def recipe_of(init: str, task: str) -> str:
@@ -81,14 +81,11 @@ def _tuning(request: TrainRequest) -> RunConfig:
 def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
     """The configuration of a run that starts from a model: recipe and settings, as far as the model allows.
 
-    Shape and tokenizer are the model's, dropout is not. Without a recipe everything else is the model's too, but for
-    the task of a denoiser, which becomes a translator.
+    Shape and tokenizer are the model's, dropout is not. Without a recipe everything else is the model's too.
 
     Raises:
         UserError: a setting, or [model] of the recipe, asks for another shape or tokenizer.
     """
-    if start.model.task == "denoise":
-        start = replace(start, model=replace(start.model, task="translate"))
     given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER}
     base = RunConfig(model=start.model, data=replace(RunConfig().data, **given))
     auto = replace(start.train, batching="auto", precision="auto")  # they were decided for the machine of that time

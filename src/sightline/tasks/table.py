@@ -4,7 +4,7 @@ A new task is one module beside this one, one row here and one page in `cards/`.
 
 - encoder, decoder, writes: its network has an encoder, an encoder and a decoder of ours, layers that write
 - text: it learns a tokenizer from text; pieces: it predicts pieces
-- lines, running: it reads texts line by line, or in blocks
+- lines, blocks: it reads texts line by line, or in blocks; running: nothing but blocks
 - pictures: it reads pictures; classes: its head has outputs that follow from the data; pooled: of one state
 - the name of a task: settings that are its alone
 """
@@ -29,38 +29,31 @@ TASKS = {
     "translate": Task(
         "translation", "two files, or one .tsv, .jsonl or hf:DATASET", "encoder decoder writes lines text pieces",
         "sightline.tasks.translation:translation_job", "sightline.api:TrainedTranslator",
-        "sightline.tasks.published:START", ("bleu",),
-    ),
+        "sightline.tasks.published:START", ("bleu",)),
     "denoise": Task(
-        "denoising", "plain text", "encoder decoder writes lines text pieces",
-        "sightline.tasks.denoising:denoising_job", "sightline.tasks.denoising:Denoiser", metrics=("bleu",),
-    ),
+        "denoising", "plain text", "encoder decoder writes lines blocks text pieces",
+        "sightline.tasks.denoising:denoising_job", "sightline.tasks.denoising:Denoiser",
+        "sightline.tasks.corruption:START", ("bleu",)),
     "classify": Task(
         "classification", ".tsv of texts and labels", "encoder lines text pieces classes pooled",
         "sightline.tasks.classification:classification_job", "sightline.tasks.classification:Classifier",
-        "sightline.tasks.labelling:START", ("accuracy", "macro_f1"),
-    ),
+        "sightline.tasks.labelling:START", ("accuracy", "macro_f1")),
     "forecast": Task(
         "forecasting", ".csv", "encoder classes pooled",
-        "sightline.tasks.forecasting:forecast_job", "sightline.tasks.forecasting:Forecaster",
-    ),
+        "sightline.tasks.forecasting:forecast_job", "sightline.tasks.forecasting:Forecaster"),
     "lm": Task(
-        "language", "text or .jsonl", "writes running text pieces",
-        "sightline.tasks.language_modelling:language_job", start="sightline.tasks.language_modelling:START",
-    ),
+        "language", "text or .jsonl", "writes running blocks text pieces",
+        "sightline.tasks.language_modelling:language_job", start="sightline.tasks.language_modelling:START"),
     "mlm": Task(
-        "masked language", "text or .jsonl", "encoder running text pieces",
+        "masked language", "text or .jsonl", "encoder running blocks text pieces",
         "sightline.tasks.masked_modelling:masked_job", start="sightline.tasks.masked_modelling:START",
-        metrics=("accuracy",),
-    ),
+        metrics=("accuracy",)),
     "label": Task(
         "picture", "a folder of pictures for each label, or .tsv of pictures and labels", "encoder pictures classes",
-        "sightline.tasks.pictures:picture_job", metrics=("accuracy", "macro_f1"),
-    ),
+        "sightline.tasks.pictures:picture_job", metrics=("accuracy", "macro_f1")),
     "transcribe": Task(
         "speech", ".tsv of sounds and texts", "encoder writes pieces",
-        start="sightline.tasks.transcription:START", metrics=("wer",),
-    ),
+        start="sightline.tasks.transcription:START", metrics=("wer",)),
 }  # fmt: skip
 
 
