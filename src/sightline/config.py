@@ -175,6 +175,10 @@ class TrainConfig:
     weight_decay: float = setting(0.0, "of matrices, decoupled (AdamW); 0 = Adam as in the paper")
     clip_norm: float = setting(0.0, "largest gradient norm; 0 = no clipping")
     label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, task="pieces")
+    lora_rank: int = setting(0, "of adapters, trained instead of a published model (arXiv:2106.09685); 0 = off")
+    lora_alpha: float = setting(16.0, "what adapters add counts lora_alpha / lora_rank times", POSITIVE)
+    lora_dropout: float = setting(0.0, "of what adapters read", RATE)
+    lora_layers: str = setting("q_proj,v_proj", "that have adapters: ends of names, ours or those of the file")
     r_drop: float = setting(0.0, "weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off", task="decoder")
     alignment_weight: float = setting(
         0.0, "of links (arXiv:1909.02074); 0 = off", only_for=TRANSFORMER, task="translate"

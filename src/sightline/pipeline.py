@@ -25,7 +25,7 @@ from sightline.data.first_look import check_files
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.model_card import model_card
-from sightline.network.parameters import count_parameters
+from sightline.network.parameters import count_parameters, parameters_of
 from sightline.tasks.job import Job, TrainRequest, say
 from sightline.tasks.table import TASKS
 from sightline.training.allocator import keep_freed_memory
@@ -66,6 +66,10 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch
     row = TASKS[config.model.task]
     make: MakeJob = resolve_name(row.start).job if published else resolve_name(row.job)
     job = make(request, config, folder)
+    if config.train.lora_rank:
+        from sightline.tasks.adapting import adapted  # which a first training does without
+
+        job = adapted(job, request)
     config = check(job.config)
     about = {**_about(request, config.model.task), **job.about}
     if request.resume and (folder / CONFIG).is_file():
@@ -134,7 +138,7 @@ def _trainer(request: TrainRequest, job: Job, about: Mapping[str, Any], device: 
 
     def export(parameters: Mapping[str, Tensor], figures: Mapping[str, float], what: str) -> None:
         card = model_card(job.config, about, count_parameters(network), figures, what, job.signature)
-        job.layout.write_weights(folder, parameters, card)
+        job.layout.write_weights(folder, {**parameters_of(network), **parameters}, card)
 
     def open_stream(state: Mapping[str, int] | None) -> Stream:
         return job.stream(state, pin=device.type == "cuda")

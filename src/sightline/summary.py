@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sightline.checkpoint.beside import SHORTLIST
 from sightline.checkpoint.compiled import described
-from sightline.checkpoint.layout import WEIGHTS, is_family, weight_files
+from sightline.checkpoint.layout import WEIGHTS, is_family
 from sightline.checkpoint.trained import CARD, RUN
 from sightline.config import RunConfig
 from sightline.errors import UserError
@@ -101,10 +101,11 @@ def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
 
 def _of_family(folder: Path, model: "FamilyModel") -> dict[str, str]:
     """A folder in the Hugging Face layout, or what `sightline import` made of one."""
+    from sightline.checkpoint import adapters
     from sightline.checkpoint.precision import dtype_for, name_of
 
     parameter = next(iter(model.network.parameters()))
-    files = weight_files(folder)
+    files = adapters.files_of(folder)
     stored = _stored(files)[1] if files[0].suffix == ".safetensors" else name_of(parameter.dtype)
     size = size_text(sum(file.stat().st_size for file in files))
     info, values = model.info(), model.hf_config
@@ -116,6 +117,7 @@ def _of_family(folder: Path, model: "FamilyModel") -> dict[str, str]:
         "architecture": _architecture(info),
         "parameters": f"{info['parameters']:,}",
         "vocabulary": f"{info['vocab_size']:,} pieces" if info.get("vocab_size") else "",
+        "adapters": adapters.described(folder),
         **_trained_here(folder),
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
         "computed by": f"{described() if getattr(model, 'compiled', False) else 'torch'}, "

@@ -48,7 +48,6 @@ GRAPH: dict[str, frozenset[str]] = {
     "decode.streaming": frozenset({"config"}),
     "training": frozenset({"data", "decode", "config", "native"}),
     "training.packed": frozenset({"native", "network"}),
-    "training.packed_encoder": frozenset({"native", "network"}),
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "network.build", "network.axes"}),
     "families.sightline": frozenset({"config", "network"}),
@@ -122,9 +121,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
-    "tasks.labelling": frozenset(
-        {"config", "checkpoint", "data", "families.registry", "generation", "network", "training"}
-    ),
+    "tasks.adapting": frozenset({"config", "checkpoint", "families.table", "network"}),
+    "tasks.labelling": frozenset({"config", "checkpoint", "data", "families.registry", "generation", "network"}),
     "tasks.pictures": frozenset(
         {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "network", "training"}
     ),

@@ -49,8 +49,10 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.families.pictures",
     "sightline.generation",
     "sightline.inspect",
+    "sightline.checkpoint.adapters",
     "sightline.checkpoint.imported",
     "sightline.aside.study",
+    "sightline.tasks.adapting",
     "sightline.tasks.alignment",
     "sightline.tasks.classification",
     "sightline.tasks.denoising",
@@ -64,7 +66,6 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.starting",
     "sightline.tasks.trainable",
     "sightline.tasks.transcription",
-    "sightline.training.packed_encoder",
 )
 TRAIN = """
 folder = Path(sys.argv[1])

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from sightline.checkpoint.adapters import home_of
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
 from sightline.checkpoint.modules import module_files
@@ -31,18 +32,17 @@ KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for wh
 
 def read_published(folder: Path, device: str, dtype: str) -> Folder:
     """A model in the Hugging Face layout, or what `sightline import` made of one; arguments as of `read_folder`."""
-    values = read_json(folder / CONFIG)
+    home = home_of(folder)
+    values = read_json(home / CONFIG)
     numbers = None if dtype == "file" else dtype_for(dtype, torch.device(device))
     if values.get("model_type") == "xlnet":
         from sightline.checkpoint.xlnet import read_xlnet
 
         found = read_xlnet(folder, values, numbers)
     else:
-        found = _read_ours(folder, values, numbers) if "family" in values else read_checkpoint(folder, numbers)
+        found = _read_ours(folder, values, numbers) if "family" in values else read_checkpoint(folder, numbers, home)
     found.network.to(device)
-    return Folder(
-        folder, found.config, found.hf_config, device, found, lambda: read_vocabulary(folder, found.hf_config)
-    )
+    return Folder(home, found.config, found.hf_config, device, found, lambda: read_vocabulary(home, found.hf_config))
 
 
 def write_imported(folder: Path, model: Folder) -> None:

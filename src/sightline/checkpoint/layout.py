@@ -7,17 +7,24 @@ from typing import Any
 from sightline.errors import UserError
 
 CONFIG, WEIGHTS, SHARDS = "config.json", "model.safetensors", "model.safetensors.index.json"
+ADAPTER = "adapter_config.json"  # of matrices that are added to the weights of another folder
 PREPROCESSOR = "preprocessor_config.json"  # what is done to a picture or a sound before the network
 PICKLED, PICKLED_SHARDS = "pytorch_model.bin", "pytorch_model.bin.index.json"  # before safetensors
 
 
 def is_family(path: str | Path) -> bool:
-    """Whether a family's model is in `path`, in the Hugging Face layout or in ours."""
+    """Whether a family's model is in `path`, in the Hugging Face layout or in ours, or adapters for one."""
     folder = Path(path)
     if not (folder / CONFIG).is_file():
-        return False
+        return bool(adapters_in(folder))
     values = read_json(folder / CONFIG)
     return "family" in values or not {"format", "model"} & values.keys()
+
+
+def adapters_in(path: Path) -> list[Path]:
+    """The folders of adapters that `path` names, several joined by "+"; none where it is something else."""
+    parts = [path] if path.exists() else [Path(part) for part in str(path).split("+")]
+    return parts if all((part / ADAPTER).is_file() for part in parts) else []
 
 
 def read_json(path: Path) -> dict[str, Any]:

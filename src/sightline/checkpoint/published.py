@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from sightline.checkpoint.layout import CONFIG, read_json, weight_files
+from sightline.checkpoint.layout import CONFIG, adapters_in, read_json, weight_files
 from sightline.checkpoint.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
 from sightline.errors import UserError, unknown
 from sightline.families.family import Family
@@ -39,12 +39,13 @@ class ReadCheckpoint:
     hf_config: dict[str, Any]  # config.json as it was: tokenizers, generation and export need more than the network
 
 
-def read_checkpoint(folder: Path, dtype: torch.dtype | None = None) -> ReadCheckpoint:
+def read_checkpoint(folder: Path, dtype: torch.dtype | None = None, home: Path | None = None) -> ReadCheckpoint:
     """The network of `folder` with its weights; `UserError` names everything that does not fit.
 
-    `dtype` are the numbers it is to compute with; None = the file's, of several the widest.
+    `dtype` are the numbers it is to compute with; None = the file's, of several the widest. Its config.json is in
+    `home`, where that is another folder.
     """
-    values = read_json(folder / CONFIG)
+    values = read_json((home or folder) / CONFIG)
     refuse_quantised_config(folder, values)
     try:
         kind = _kind_of(values)
@@ -175,7 +176,11 @@ def unread_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def open_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a folder by its key, mapped into memory."""
+    """Every tensor of a folder by its key, mapped into memory; of adapters, those of the model that they change."""
+    if adapters := adapters_in(folder):
+        from sightline.checkpoint.adapters import adapted_tensors
+
+        return adapted_tensors(adapters)
     files = weight_files(folder)
     read = _mapped if files[0].suffix == ".safetensors" else _unpickled
     return {key: tensor for file in files for key, tensor in read(file).items()}

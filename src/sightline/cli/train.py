@@ -1,6 +1,7 @@
 """`sightline train`."""
 
 import argparse
+from dataclasses import fields
 from typing import Any
 
 from sightline.cli.options import language_options
@@ -44,20 +45,5 @@ def run_train(options: argparse.Namespace) -> None:
     from sightline.pipeline import TrainRequest, train_model
 
     seed = [] if options.seed is None else [f"train.seed={options.seed}"]
-    request = TrainRequest(
-        recipe=options.recipe,
-        train=options.train,
-        valid=options.valid,
-        out=options.out,
-        settings=[*options.set, *seed],
-        resume=options.resume,
-        device=options.device,
-        special=options.special,
-        tensorboard=options.tensorboard,
-        init=options.init,
-        alignments=options.alignments,
-        task=options.task,
-        source_language=options.source_language,
-        target_language=options.target_language,
-    )
-    train_model(request)
+    said = {field.name: getattr(options, field.name) for field in fields(TrainRequest) if hasattr(options, field.name)}
+    train_model(TrainRequest(**said, settings=[*options.set, *seed]))

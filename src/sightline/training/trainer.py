@@ -311,7 +311,7 @@ class Trainer:
             self._validating = False
 
     def _parameters(self) -> dict[str, Tensor]:
-        return {name: p.detach() for name, p in self.model.named_parameters()}
+        return {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:

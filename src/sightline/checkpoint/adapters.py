@@ -1,0 +1,140 @@
+"""Adapters of low rank (LoRA) in a folder of their own, in the layout of `peft`: they change a published model whose
+folder they name.
+
+`adapter_config.json` says rank, layers and the folder of the model, `adapter_model.safetensors` holds the matrices by
+the names that `transformers` gives the layers, which are those of the file of the model. Read, they are added to its
+weights: for whoever uses the model there is nothing to see. What `sightline train` writes has the files of tokenizer
+and generation, too; of a folder that `peft` wrote they are the model's.
+
+Not here: networks with adapters in training (`network/low_rank.py`), and what writes such a folder
+(`adapter_layout`).
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from sightline.checkpoint.hub import folder_of
+from sightline.checkpoint.layout import ADAPTER, CONFIG, adapters_in, read_json, weight_files
+from sightline.checkpoint.published import open_tensors
+from sightline.errors import UserError
+from sightline.families.registry import FAMILIES
+
+MATRICES = "adapter_model.safetensors"
+PREFIX = "base_model.model."  # of every key: how peft wraps a network
+REFUSED = ("use_dora", "alpha_pattern", "layer_replication", "target_parameters", "trainable_token_indices")
+
+
+def home_of(path: Path) -> Path:
+    """The folder of whatever stands beside the weights: of adapters their own, or that of the model they change."""
+    found = adapters_in(path)
+    if not found:
+        return path
+    return found[0] if (found[0] / CONFIG).is_file() else home_of(base_of(found[0]))
+
+
+def base_of(folder: Path) -> Path:
+    """The folder of the model that adapters change; `UserError` where it is not there."""
+    name = str(read_json(folder / ADAPTER).get("base_model_name_or_path") or "")
+    for base in (folder_of(name), folder / name) if name else ():
+        if (base / CONFIG).is_file():
+            return base
+    raise UserError(
+        f"{folder / ADAPTER}: base_model_name_or_path = {name!r} is no folder of a model; write there where it is"
+    )
+
+
+def files_of(path: Path) -> list[Path]:
+    """Every file of tensors that a model is made of: those of a folder, or of adapters and of what they change."""
+    found = adapters_in(path)
+    return [*files_of(base_of(found[0])), *(folder / MATRICES for folder in found)] if found else weight_files(path)
+
+
+def described(path: Path) -> str:
+    """What there is of adapters in `path`; "" where it is something else."""
+    said = []
+    for folder in adapters_in(path):
+        values, matrices = read_json(folder / ADAPTER), _matrices(folder)
+        size = sum(tensor.numel() for tensor in matrices.values())
+        rank, alpha, base = values.get("r"), values.get("lora_alpha"), base_of(folder)
+        said.append(f"{folder.absolute().name}: rank {rank}, alpha {alpha}, {size:,} numbers, added to {base}")
+    return "; ".join(said)
+
+
+def adapted_tensors(adapters: Sequence[Path]) -> dict[str, Tensor]:
+    """The weights of the model that all `adapters` are for, with what each of them adds."""
+    base, *others = [base_of(folder) for folder in adapters]
+    for folder, other in zip(adapters[1:], others, strict=True):
+        if other.resolve() != base.resolve():
+            raise UserError(f"{folder}: is for {other}, {adapters[0]} for {base}: adapters of one model can be added")
+    if "family" in read_json(home_of(base) / CONFIG):
+        raise UserError(f"{adapters[0]}: is for {base}, which was imported; adapters are for the layout it came in")
+    tensors = open_tensors(base)
+    if (adapters[0] / CONFIG).is_file() and read_json(adapters[0] / ADAPTER).get("modules_to_save"):
+        tensors = _without_head(tensors, read_json(home_of(base) / CONFIG))
+    for folder in adapters:
+        _add(tensors, folder)
+    return tensors
+
+
+def _without_head(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The body of the model with that config.json: another head has come in the place of its own."""
+    family = FAMILIES[str(values.get("model_type"))]
+    heads = [key for key, name in family.table(family.config_from_hf(values)).items() if name.startswith("head.")]
+    return {key: tensor for key, tensor in tensors.items() if key not in heads and key.rpartition(".")[0] not in heads}
+
+
+def _add(tensors: dict[str, Tensor], folder: Path) -> None:
+    values, matrices = read_json(folder / ADAPTER), _matrices(folder)
+    _check(values, matrices, folder)
+    for name, tensor in matrices.items():
+        path = name.removeprefix(PREFIX)
+        if path.endswith(".lora_B.weight"):
+            a = matrices[name.replace(".lora_B.", ".lora_A.")]
+            layer = _key_of(path.removesuffix(".lora_B.weight") + ".weight", tensors, folder)
+            added = _scale(values, len(a)) * (tensor.float() @ a.float())
+            weight = tensors[layer].float()
+            tensors[layer] = weight + (added.t() if values.get("fan_in_fan_out") else added)
+        elif not path.endswith(".lora_A.weight"):  # a part that was trained whole, such as a head
+            tensors[path.replace(".modules_to_save.", ".")] = tensor
+
+
+def _matrices(folder: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(folder / MATRICES)
+    except (OSError, SafetensorError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{folder / MATRICES}: cannot be read as safetensors ({reason})") from None
+
+
+def _scale(values: Mapping[str, Any], rank: int) -> float:
+    return values["lora_alpha"] / (rank**0.5 if values.get("use_rslora") else rank)
+
+
+def _check(values: Mapping[str, Any], matrices: Mapping[str, Tensor], folder: Path) -> None:
+    """`UserError` for adapters of another kind."""
+    kind = values.get("peft_type")
+    if kind != "LORA" or not isinstance(values.get("lora_alpha"), int | float):
+        raise UserError(f"{folder / ADAPTER}: peft_type = {kind}: only LORA, with its lora_alpha, is understood")
+    strange = [name for name in REFUSED if values.get(name)]
+    strange += ["bias"] * (values.get("bias", "none") != "none")
+    if strange:
+        raise UserError(
+            f"{folder / ADAPTER}: {strange[0]} = {values[strange[0]]}: is not understood; merge it with peft"
+        )
+    wrong = [name for name in matrices if not name.startswith(PREFIX) or "lora_embedding" in name]
+    wrong += [name for name in matrices if name.replace(".lora_B.", ".lora_A.") not in matrices]
+    if wrong or not matrices:
+        raise UserError(f"{folder / MATRICES}: {(wrong or ['nothing'])[0]}: is not understood; merge it with peft")
+
+
+def _key_of(path: str, tensors: Mapping[str, Tensor], folder: Path) -> str:
+    """The tensor of a layer: a file saved without a head, or adapters of a network without one, lack the first word."""
+    found = [key for key in tensors if key == path or key.endswith(f".{path}") or path.endswith(f".{key}")]
+    if len(found) != 1:
+        raise UserError(f"{folder / MATRICES}: {path}: the model in {base_of(folder)} has no such layer")
+    return found[0]

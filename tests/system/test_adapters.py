@@ -1,0 +1,180 @@
+"""What docs/adapters.md says of adapters (LoRA): `sightline train --init FOLDER --set train.lora_rank=8`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_families import write_tiny
+
+import sightline
+
+Cli = Callable[..., Any]
+QUICK = ["train.max_steps=40", "train.validate_every=20", "train.checkpoint_every=20", "train.log_every=20",
+         "train.learning_rate=0.02", "train.warmup_steps=5", "train.validate_bleu=4", "train.threads=1",
+         "train.lora_rank=4"]  # fmt: skip
+SEARCH = {"max_length": 20, "num_beams": 2}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Options naming pairs to train and to validate on."""
+    for side, text in (("en", "A dog runs {} .\n"), ("de", "Ein Hund rennt {} .\n")):
+        (tmp_path / f"a.{side}").write_text("".join(text.format(i) for i in range(40)), encoding="utf-8")
+    both = [str(tmp_path / f"a.{side}") for side in ("en", "de")]
+    return ["--train", *both, "--valid", *both]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    write_tiny(tmp_path / "base", "marian", {"dropout": 0.1}, SEARCH)
+    return tmp_path / "base"
+
+
+def trained(cli: Cli, base: Path, files: list[str], out: Path, *settings: str) -> Any:
+    ran = cli("train", "--init", base, *files, "--out", out, "--set", *QUICK, *settings)
+    assert ran.code == 0, ran.err
+    return ran
+
+
+def test_adapters_are_all_that_is_written(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
+    ran = trained(cli, base, files, tmp_path / "out")
+    assert "adapters: rank 4, alpha 16, on 12 layers (q_proj,v_proj): 1,536 numbers are trained" in ran.err
+    rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
+    assert rows[-1]["loss"] < rows[0]["loss"] - 0.5
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    found = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    key = "base_model.model.model.decoder.layers.1.encoder_attn.v_proj.lora_B.weight"
+    assert len(found) == 24 and found[key].shape == (16, 4)
+    checkpoint = load_file(next((tmp_path / "out" / "checkpoints").iterdir()) / "model.safetensors")
+    assert checkpoint and all("lora" in name for name in checkpoint)
+    assert "| adapters | rank 4" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "rank 4" in cli("info", tmp_path / "out").out
+    scored = cli("score", tmp_path / "out", "--source", files[1], "--target", files[2])
+    lines = [json.loads(line) for line in scored.out.splitlines()]
+    pieces = sum(len(line["token_log_probs"]) for line in lines)
+    assert -sum(line["log_prob"] for line in lines) / pieces == pytest.approx(rows[-1]["loss"], rel=1e-3)
+
+
+def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
+    more = ["train.lora_dropout=0.1", "train.schedule=constant"]
+    trained(cli, base, files, tmp_path / "whole", *more)
+    trained(cli, base, files, tmp_path / "parts", *more, "train.max_steps=20")
+    ran = cli("train", "--init", base, *files, "--out", tmp_path / "parts", "--set", *QUICK, *more, "--resume")
+    assert ran.code == 0 and "resuming after step 20" in ran.err, ran.err
+    whole, parts = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "parts"))
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+    refused = cli("train", "--init", base, *files, "--out", tmp_path / "parts", "--set", *QUICK, *more,
+                  "train.lora_alpha=3", "--resume")  # fmt: skip
+    assert "train.lora_alpha was 16.0, now 3.0" in refused.complaint
+
+
+def test_several_are_added_and_become_a_model(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    trained(cli, base, files, one, "train.max_steps=20")
+    trained(cli, base, files, two, "train.max_steps=20", "train.seed=2", "train.lora_layers=fc1")
+    weights = [sightline.load(path, "cpu").network.state_dict() for path in (base, one, two, f"{one}+{two}")]
+    for name, start in weights[0].items():
+        expected = weights[1][name] + weights[2][name] - start
+        torch.testing.assert_close(weights[3][name], expected, atol=1e-6, rtol=1e-5)
+    ran = cli("export", f"{one}+{two}", "--to", "hf", tmp_path / "merged")
+    assert ran.code == 0, ran.err
+    assert load_file(tmp_path / "merged" / "model.safetensors").keys() == load_file(base / "model.safetensors").keys()
+    both = [sightline.load(path, "cpu") for path in (f"{one}+{two}", tmp_path / "merged")]
+    src, tgt = torch.tensor([[20, 21, 22, 2]]), torch.tensor([[1, 30, 31]])
+    first, second = (model.network.logits(model.network.states(src, tgt, src > 0)) for model in both)
+    assert torch.equal(first, second)
+    said = [cli("translate", path, files[1]).out for path in (f"{one}+{two}", tmp_path / "merged")]
+    assert said[0] == said[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "changes"),
+    [("gpt2", "lm", {"n_layer": 2}), ("llama", "lm", {}), ("bert", "mlm", {"vocab_size": 265})],
+)
+def test_running_text(cli: Cli, tmp_path: Path, kind: str, task: str, changes: dict[str, Any]) -> None:
+    write_tiny(tmp_path / "base", kind, changes, mask_token="<mask>")
+    text = tmp_path / "text.txt"
+    text.write_text("A dog runs in the park.\n" * 60, encoding="utf-8")
+    settings = [*(one for one in QUICK if "bleu" not in one), "data.block_length=16"]
+    ran = cli("train", "--task", task, "--init", tmp_path / "base", "--train", text, "--valid", text, "--out",
+              tmp_path / "out", "--set", *settings)  # fmt: skip
+    assert ran.code == 0, ran.err
+    rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
+    assert rows[-1]["loss"] < rows[0]["loss"]
+    assert sightline.load(tmp_path / "out", "cpu").info()["family"] == kind
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_labels_have_a_head_that_is_trained_whole(cli: Cli, tmp_path: Path, kind: str) -> None:
+    write_tiny(tmp_path / "base", kind, cls_token="<s>", sep_token="</s>")
+    table = tmp_path / "t.tsv"
+    table.write_text("".join(f"a dog {i}\tdog\na cat {i}\tcat\n" for i in range(30)), encoding="utf-8")
+    settings = [one for one in QUICK if "bleu" not in one]
+    ran = cli("train", "--task", "classify", "--init", tmp_path / "base", "--train", table, "--valid", table, "--out",
+              tmp_path / "out", "--set", *settings)  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "and of the head" in ran.err
+    found = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    assert found["base_model.model.classifier.weight"].shape[0] == 2
+    rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
+    best = max(row["accuracy"] for row in rows if row["best"])
+    ran = cli("evaluate", tmp_path / "out", "--source", table)
+    assert ran.code == 0, ran.err
+    assert f"{100 * best:.1f}" in ran.out or f"{best:.3f}" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["train.lora_layers=q_prj"], "train.lora_layers: unknown layer 'q_prj'"),
+        (["train.optimizer=muon"], "train.lora_rank = 4: adapters are trained by train.optimizer = adam"),
+        (["train.lora_alpha=0"], "train.lora_alpha = 0.0: must be greater than 0"),
+    ],
+)
+def test_what_is_refused(
+    cli: Cli, base: Path, files: list[str], tmp_path: Path, settings: list[str], expected: str
+) -> None:
+    refused = cli("train", "--init", base, *files, "--out", tmp_path / "out", "--set", *QUICK, *settings)
+    assert refused.code == 2 and expected in refused.complaint
+
+
+def test_adapters_need_a_published_model(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
+    fresh = ["train.lora_rank=4", "train.max_steps=1", "data.vocab_size=300"]
+    refused = cli("train", "--recipe", "tiny", *files, "--out", tmp_path / "a", "--set", *fresh)
+    assert "train.lora_rank = 4: adapters are for a published model" in refused.complaint
+    assert cli("import", base, tmp_path / "ours").code == 0
+    refused = cli("train", "--init", tmp_path / "ours", *files, "--out", tmp_path / "b", "--set", *QUICK)
+    assert "was imported; start from the folder that it was made of" in refused.complaint
+    trained(cli, base, files, tmp_path / "one", "train.max_steps=20")
+    refused = cli("train", "--init", tmp_path / "one", *files, "--out", tmp_path / "c", "--set", *QUICK)
+    assert "has adapters; put them into a model first" in refused.complaint
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"peft_type": "IA3"}, "peft_type = IA3: only LORA, with its lora_alpha, is understood"),
+        ({"use_dora": True}, "use_dora = True: is not understood"),
+        ({"bias": "all"}, "bias = all: is not understood"),
+        ({"base_model_name_or_path": "nowhere"}, "base_model_name_or_path = 'nowhere' is no folder of a model"),
+    ],
+)
+def test_adapters_of_another_kind(
+    cli: Cli, base: Path, files: list[str], tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
+    trained(cli, base, files, tmp_path / "out", "train.max_steps=20")
+    path = tmp_path / "out" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert expected in cli("info", tmp_path / "out").complaint
+
+
+def test_adapters_of_another_model(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
+    trained(cli, base, files, tmp_path / "out", "train.max_steps=20")
+    write_tiny(tmp_path / "other", "gpt2")
+    path = tmp_path / "out" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(tmp_path / "other")}))
+    assert "the model in" in (said := cli("info", tmp_path / "out").complaint) and "has no such layer" in said
