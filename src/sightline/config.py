@@ -135,14 +135,16 @@ class DataConfig:
     """From files to token ids."""
 
     tokenizer: str = setting("", 'path of a tokenizer.json; "" = learn one on the training text', task="text")
-    subword: str = choice(("bpe", "unigram", "characters"), "how pieces are learnt; characters: lm, mlm", task="text")
+    subword: str = choice(
+        ("bpe", "unigram", "characters"), "how pieces are learnt; characters: of running text", task="text"
+    )
     vocab_size: int = setting(8000, "pieces to learn at most, both languages together", POSITIVE, task="text")
     normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", task="text")
     lowercase: bool = setting(False, "fold case before anything else", task="text")
     max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, task="lines")
     block_length: int = setting(256, "tokens read at once of running text", POSITIVE, task="blocks")
-    mask_share: float = setting(0.15, "of the pieces of a block, that are to be told", SHARE, task="mlm")
-    whole_words: bool = setting(False, "words are masked, not pieces of them", task="mlm")
+    mask_share: float = setting(0.15, "of the pieces of a block, that are to be told", SHARE, task="masks")
+    whole_words: bool = setting(False, "words are masked, not pieces of them", task="masks")
     flip: bool = setting(False, "pictures are seen from either side, at random", task="pictures")
     shift: float = setting(0.0, "pictures are moved by up to this share of a side, at random", RATE, task="pictures")
     max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", task="decoder")

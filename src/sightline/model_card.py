@@ -35,7 +35,7 @@ def model_card(
 |---|---|
 {table}
 
-{(USAGE / f"{config.model.task}.md").read_text(encoding="utf-8")}"""
+{(USAGE / f"{about.get('usage', config.model.task)}.md").read_text(encoding="utf-8")}"""
 
 
 def with_row(card: str, name: str, value: str) -> str:

@@ -118,6 +118,9 @@ GRAPH: dict[str, frozenset[str]] = {
         }
     ),
     "tasks.corruption": frozenset({"config", "checkpoint", "data", "generation", "network", "training"}),
+    "tasks.replaced_modelling": frozenset(
+        {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
+    ),
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),

@@ -70,6 +70,7 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(name: str, cli: Cli, texts
         assert json.loads((tmp_path / "out" / file).read_text()) == json.loads((tmp_path / "model" / file).read_text())
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "recipe | tune-denoise from the weights of `model`" in card and "in blocks of 24" in card
+    assert "model.generate([" in card and "sightline train --init ." in card
     model = sightline.load(tmp_path / "out", "cpu")
     assert model.between(*(one.partition("=")[2] for one in languages)).generate(["abc<mask>"], max_new_tokens=5)
     transformers = pytest.importorskip("transformers")

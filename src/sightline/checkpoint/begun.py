@@ -34,6 +34,11 @@ PIXELS = {  # what `data.image.Preprocessing` does by default, in the words of t
     "image_mean": [0.5, 0.5, 0.5],
     "image_std": [0.5, 0.5, 0.5],
 }
+KEPT = {  # by its head, what a model is, and in which layout it is kept
+    "language": ("language", "gpt2 (model.positions=learned) or of llama (rotary)"),
+    "masked": ("masked language", "bert"),
+    "replaced": ("replaced-token", "electra"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,7 @@ class BegunLayout:
         """`UserError` where the family has no word for an axis."""
         _, lost = config_to_hf(self.config)
         if lost:
-            kept = "gpt2 (model.positions=learned) or of llama (rotary)"
-            kind, kept = ("masked language", "bert") if self.masked else ("language", kept)
+            kind, kept = KEPT[self.config.head]
             axes = ", ".join(axis.removeprefix("decoder.").removeprefix("encoder.") for axis in lost)
             raise UserError(
                 f"a {kind} model is kept in the layout of {kept}, and {self.config.family} cannot have {axes}"
@@ -60,9 +64,9 @@ class BegunLayout:
             folder.mkdir(parents=True, exist_ok=True)
         end, ids = tokenizer.eos_id, {"pad_token_id": tokenizer.pad_id}  # it parts documents: one begins behind it
         write_file(folder / TOKENIZER, tokenizer.save)
-        marks = _masking(tokenizer) if self.masked else _writing(tokenizer)
+        marks = _masking(tokenizer) if self.reads else _writing(tokenizer)
         write_json(folder / SETTINGS, {**_tokenizer_settings(tokenizer, self.length), **marks})
-        if not self.masked:
+        if not self.reads:
             ids = {"bos_token_id": end, "eos_token_id": end, **ids}
             write_json(folder / GENERATION, ids)
         write_json(folder / CONFIG, {**self._hf_config(), **ids, "dtype": "float32"})
@@ -73,9 +77,9 @@ class BegunLayout:
         _write_weights(folder, self.config, parameters, card)
 
     @property
-    def masked(self) -> bool:
-        """Whether it fills in what is masked; otherwise it writes on."""
-        return self.config.head == "masked"
+    def reads(self) -> bool:
+        """Whether it reads both ways; otherwise it writes on."""
+        return self.config.head != "language"
 
     def _hf_config(self) -> dict[str, Any]:
         longest = {} if self.config.family != "llama" else {"max_position_embeddings": self.length}

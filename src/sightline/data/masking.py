@@ -81,6 +81,7 @@ class Masking:
     pieces: Rows  # ids that may be chosen, and drawn in the place of others: all but marks
     share: float = 0.15
     joints: "Joints | None" = None  # where whole words are chosen
+    shares: tuple[float, float] = (MASKED, REPLACED)  # of the pieces chosen
 
     def __call__(
         self, tokens: NDArray[np.int64], generator: np.random.Generator
@@ -89,7 +90,7 @@ class Masking:
         words = words_of(tokens, np.isin(tokens, self.pieces), self.joints)
         places = choose(words, generator.permutation(int(words.max(initial=-1)) + 1), self.share)
         draws, pieces = generator.random(len(places)), generator.choice(self.pieces, len(places))
-        return hide(tokens, places, draws, pieces, self.mask_id), places
+        return hide(tokens, places, draws, pieces, self.mask_id, self.shares), places
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,12 @@ def choose(words: NDArray[np.int64], order: NDArray[np.int64], share: float) -> 
 
 
 def hide(
-    tokens: NDArray[np.int64], places: NDArray[np.int64], draws: NDArray[np.float64], pieces: Rows, mask_id: int
+    tokens: NDArray[np.int64],
+    places: NDArray[np.int64],
+    draws: NDArray[np.float64],
+    pieces: Rows,
+    mask_id: int,
+    shares: tuple[float, float] = (MASKED, REPLACED),
 ) -> NDArray[np.int64]:
     """What is read where these places are to be told; of each a number `draws` says how, `pieces` what may stand there.
 
@@ -145,8 +151,9 @@ def hide(
     array([0, 6, 2, 8])
     """
     read = tokens.copy()
-    kept = np.where(draws < MASKED + REPLACED, pieces, tokens[places])
-    read[places] = np.where(draws < MASKED, mask_id, kept)
+    masked, replaced = shares
+    kept = np.where(draws < masked + replaced, pieces, tokens[places])
+    read[places] = np.where(draws < masked, mask_id, kept)
     return read
 
 

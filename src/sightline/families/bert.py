@@ -96,12 +96,17 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
-    """The `config.json` of those axes, without ids of tokens; nothing is dropped of attention's weights."""
+    """The `config.json` of those axes, without ids of tokens."""
+    return network_to_hf(config, HEADS)
+
+
+def network_to_hf(config: NetworkConfig, heads: Mapping[str, str]) -> dict[str, Any]:
+    """What BERT and ELECTRA say of themselves; nothing is dropped of attention's weights."""
     stack = config.encoder
     assert stack
     return {
-        "model_type": "bert",
-        "architectures": [name for name, head in HEADS.items() if head == config.head][:1],
+        "model_type": config.family,
+        "architectures": [name for name, head in heads.items() if head == config.head][:1],
         "vocab_size": config.vocab_size,
         "hidden_size": stack.d_model,
         "num_hidden_layers": stack.n_layers,

@@ -58,6 +58,17 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The way back; see `bert.network_to_hf`."""
+    assert config.encoder
+    return {**bert.network_to_hf(config, HEADS), "embedding_size": config.encoder.d_embedding}
+
+
 FAMILY = Family(
-    config_from_hf, NAMES, lambda c: HEAD_NAMES.get(c.head, {}), prefix="electra.", ignored=r"position_ids$"
+    config_from_hf,
+    NAMES,
+    lambda c: HEAD_NAMES.get(c.head, {}),
+    prefix="electra.",
+    ignored=r"position_ids$",
+    config_to_hf=config_to_hf,
 )

@@ -86,7 +86,7 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
             f"{', '.join(request.train)}: {len(train):,} tokens, and a block of data.block_length = "
             f"{config.data.block_length} takes {room:,} and one more: give more text or lower it"
         )
-    about["network"] = network_rows(model, config.model.dropout)
+    about |= {"network": network_rows(model, config.model.dropout), "usage": "restore"}
     config = replace(config, train=decided(request, config, folder))
 
     def make() -> nn.Module:

@@ -96,19 +96,19 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     """Read, tokenise and check everything that a masked language model is trained on from scratch."""
     length = positions_of(config)
     BegunLayout(masked_axes(replace(config.model, vocab_size=1), length), length).check()
-    _check_length(config, 2)
+    check_length(config, 2)
     request = once_readable(request)
-    tokenizer = _tokenizer(request, config, folder)
+    tokenizer = marked_tokenizer(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = masked_axes(model, length)
     about, train, valid = read_texts(request, config, cutter_of(tokenizer))
     config, layout = replace(config, model=model), BegunLayout(axes, length)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
-    hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=_masking(tokenizer, config))
+    hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking_of(tokenizer, config))
     return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), hidden=hidden)
 
 
-def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path) -> Tokenizer:
+def marked_tokenizer(request: TrainRequest, config: RunConfig, folder: Path) -> Tokenizer:
     """One that has a mask, and puts marks around a text where it is used, as BERT's does."""
 
     def learn() -> Tokenizer:
@@ -126,7 +126,8 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path) -> Tokeni
     return tokenizer
 
 
-def _masking(tokenizer: Tokenizer, config: RunConfig) -> Masking:
+def masking_of(tokenizer: Tokenizer, config: RunConfig) -> Masking:
+    """What is hidden of a text in the pieces of a tokenizer of ours."""
     mask, ids = mask_id(tokenizer), range(tokenizer.vocab_size)
     pieces = np.array([i for i in ids if i != mask and not tokenizer.is_mark(i)], np.int64)
     joints = joints_of(tokenizer.pieces(ids)) if config.data.whole_words else None
@@ -139,7 +140,7 @@ def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     model: MaskedModel = START.read(request.init)
     masking = model.masking(config.data.mask_share, config.data.whole_words)
     hidden = partial(model.hidden, length=config.data.block_length, masking=masking)
-    _check_length(config, config.data.block_length - hidden(np.array([], np.int32)).room)
+    check_length(config, config.data.block_length - hidden(np.array([], np.int32)).room)
     about, train, valid = own_texts(request, config, model.cutter)
     about["network"] = network_rows(model)
 
@@ -159,7 +160,8 @@ START = StartingPoint(
 )
 
 
-def _check_length(config: RunConfig, n_marks: int) -> None:
+def check_length(config: RunConfig, n_marks: int) -> None:
+    """`UserError` where a block has no room for text beside its marks."""
     if config.data.block_length <= n_marks:
         raise UserError(
             f"data.block_length = {config.data.block_length}: {n_marks} tokens of a block are marks; raise it"

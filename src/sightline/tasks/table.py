@@ -4,7 +4,7 @@ A new task is one module beside this one, one row here and one page in `cards/`.
 
 - encoder, decoder, writes: its network has an encoder, an encoder and a decoder of ours, layers that write
 - text: it learns a tokenizer from text; pieces: it predicts pieces
-- lines, blocks: it reads texts line by line, or in blocks; running: nothing but blocks
+- lines, blocks: it reads texts line by line, or in blocks; running: nothing but blocks; masks: some of them hidden
 - pictures: it reads pictures; classes: its head has outputs that follow from the data; pooled: of one state
 - the name of a task: settings that are its alone
 """
@@ -45,9 +45,12 @@ TASKS = {
         "language", "text or .jsonl", "writes running blocks text pieces",
         "sightline.tasks.language_modelling:language_job", start="sightline.tasks.language_modelling:START"),
     "mlm": Task(
-        "masked language", "text or .jsonl", "encoder running blocks text pieces",
+        "masked language", "text or .jsonl", "encoder running blocks masks text pieces",
         "sightline.tasks.masked_modelling:masked_job", start="sightline.tasks.masked_modelling:START",
         metrics=("accuracy",)),
+    "rtd": Task(
+        "replaced-token", "text or .jsonl", "encoder running blocks masks text pieces",
+        "sightline.tasks.replaced_modelling:replaced_job", metrics=("accuracy",)),
     "label": Task(
         "picture", "a folder of pictures for each label, or .tsv of pictures and labels", "encoder pictures classes",
         "sightline.tasks.pictures:picture_job", metrics=("accuracy", "macro_f1")),

@@ -1,0 +1,164 @@
+"""Replaced-token detection (ELECTRA, arXiv:2003.10555): which pieces of a text did a small network put there?
+
+15 % of the pieces of a block are masked. A generator, a quarter as wide, learns to tell them, as BERT does; a piece is
+drawn from what it says of each, and the discriminator learns to say of every token of the block whether it is
+what stood there. The loss is the generator's plus 50 times the discriminator's, each a mean (section 2); nothing of
+the latter reaches the generator. A piece that happens to be the right one counts as what stood there.
+
+What comes out is the discriminator, in ELECTRA's layout. Texts and vocabulary are those of a masked language model
+(`masked_modelling`). Deviation: all that is chosen is masked, as the paper has it; its program leaves 15 % of it.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.checkpoint.begun import BegunLayout
+from sightline.config import RunConfig, TrainConfig
+from sightline.data.documents import cutter_of
+from sightline.data.masking import MaskedBatch, MaskedText
+from sightline.families.language import replaced_axes
+from sightline.generation.fill import hidden_logits
+from sightline.network.axes import NetworkConfig
+from sightline.network.build import build
+from sightline.network.electra import Electra
+from sightline.network.halves import EncoderOnly
+from sightline.tasks.job import TrainRequest
+from sightline.tasks.language_modelling import loss_of_logits, once_readable, positions_of, read_texts
+from sightline.tasks.masked_modelling import MaskedJob, check_length, marked_tokenizer, masking_of
+from sightline.training.loss import Loss
+from sightline.training.step import Objective
+
+WEIGHT = 50.0  # of the discriminator's loss
+ALL_MASKED = 1.0, 0.0  # of the pieces chosen: masks, pieces drawn at random
+DISCRIMINATOR = "discriminator."
+
+Draw = Callable[[Tensor], Tensor]  # from logits (chosen, vocab) to a piece of each
+Halves = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]  # of tokens: states, and a score of each
+
+
+@dataclass(frozen=True)
+class ReplacedJob(MaskedJob):
+    """See `sightline.tasks.job.Job`."""
+
+    @property
+    def chance(self) -> float:
+        return math.log(self.config.model.vocab_size) + WEIGHT * math.log(2)
+
+    def objective(self, network: nn.Module) -> Objective:
+        assert isinstance(network, Electra)
+        return replaced_objective(network, self.config.train)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """The loss as it is minimised, its two parts (nats), and the share of tokens that are judged right.
+
+        What is masked is always the same, and so are the draws.
+        """
+        assert isinstance(network, Electra)
+        text, size = self.hidden(self.valid.tokens), self.config.train.tokens_per_batch
+
+        def validate() -> dict[str, float]:
+            draw = partial(drawn, generator=torch.Generator(device).manual_seed(0))
+            sums, masked, read = torch.zeros(3, dtype=torch.float64), 0, 0
+            with torch.inference_mode():
+                for batch in text.fixed(size):
+                    batch = batch.to(device)
+                    logits, scores, replaced = judged(network, halves_of(network), batch, draw)
+                    told = F.cross_entropy(logits.float(), batch.targets, reduction="sum")
+                    doubted = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="sum")
+                    sums += torch.stack([told, doubted, ((scores > 0) == replaced).sum()]).double().cpu()
+                    masked, read = masked + batch.n_targets, read + batch.n_tokens
+            told, doubted, right = (sums / torch.tensor([max(1, masked), read, read])).tolist()
+            return {"loss": told + WEIGHT * doubted, "generator": told, "discriminator": doubted, "accuracy": right}
+
+        return validate
+
+
+def replaced_objective(network: Electra, train: TrainConfig, draw: Draw | None = None) -> Objective:
+    """The generator's cross-entropy, and WEIGHT times what the discriminator loses for every token that is read."""
+    choose, halves = draw or drawn, halves_of(network)
+    if train.compile:
+        halves = torch.compile(halves[0]), torch.compile(halves[1])
+
+    def objective(batch: MaskedBatch) -> Loss:
+        logits, scores, replaced = judged(network, halves, batch, choose)
+        told = loss_of_logits(logits, batch.targets, train.label_smoothing)
+        doubted = F.binary_cross_entropy_with_logits(scores.float(), replaced.float()) * batch.n_targets
+        share = ((scores > 0) == replaced).float().mean() * batch.n_targets
+        figures = {"generator": told.nll, "discriminator": doubted.detach(), "accuracy": share}
+        return Loss(told.objective + WEIGHT * doubted, figures)
+
+    return objective
+
+
+def halves_of(network: Electra) -> Halves:
+    """What reads the text with masks, and what judges the one with other pieces in their place."""
+    return network.generator.encode, network.discriminator
+
+
+def judged(
+    network: Electra, halves: Halves, batch: MaskedBatch, draw: Draw
+) -> tuple[Float[Tensor, "chosen vocab"], Float[Tensor, "blocks length"], Bool[Tensor, "blocks length"]]:
+    """What the generator says of what is masked; of all tokens what the discriminator says, and what is the case."""
+    encode, judge = halves
+    logits = hidden_logits(encode, network.generator.logits, batch)
+    src, replaced = put_back(batch, draw(logits.detach()))
+    return logits, judge(src), replaced
+
+
+def drawn(logits: Float[Tensor, "chosen vocab"], generator: torch.Generator | None = None) -> Int[Tensor, " chosen"]:
+    """A piece for each mask, by its probability."""
+    return torch.multinomial(logits.float().softmax(-1), 1, generator=generator).squeeze(1)
+
+
+def put_back(
+    batch: MaskedBatch, pieces: Int[Tensor, " chosen"]
+) -> tuple[Int[Tensor, "blocks length"], Bool[Tensor, "blocks length"]]:
+    """The blocks with pieces in the place of masks, and which tokens of them are none that stood there."""
+    src, other = batch.src.flatten().clone(), torch.zeros_like(batch.src, dtype=torch.bool).flatten()
+    src[batch.places], other[batch.places] = pieces, pieces != batch.targets
+    return src.view_as(batch.src), other.view_as(batch.src)
+
+
+# --- What it is made of
+
+
+@dataclass(frozen=True)
+class DiscriminatorLayout(BegunLayout):
+    """The folder of the half that is kept."""
+
+    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
+        own = {name.removeprefix(DISCRIMINATOR): p for name, p in parameters.items() if name.startswith(DISCRIMINATOR)}
+        super().write_weights(folder, own, card)
+
+
+def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> ReplacedJob:
+    """Read, tokenise and check everything that an ELECTRA is trained on from scratch."""
+    length = positions_of(config)
+    for axes in replaced_axes(replace(config.model, vocab_size=1), length):
+        BegunLayout(axes, length).check()
+    check_length(config, 2)
+    request = once_readable(request)
+    tokenizer = marked_tokenizer(request, config, folder)
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
+    both = replaced_axes(model, length)
+    about, train, valid = read_texts(request, config, cutter_of(tokenizer))
+    config, layout = replace(config, model=model), DiscriminatorLayout(both[0], length)
+    masking = replace(masking_of(tokenizer, config), shares=ALL_MASKED)
+    before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
+    hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking)
+    return ReplacedJob(config, tokenizer, about, train, valid, layout, lambda: build_electra(*both), hidden=hidden)
+
+
+def build_electra(discriminator: NetworkConfig, generator: NetworkConfig) -> Electra:
+    """Both networks with fresh parameters from torch's global generator."""
+    found = build(discriminator), build(generator)
+    assert isinstance(found[0], EncoderOnly) and isinstance(found[1], EncoderOnly)
+    return Electra(*found)

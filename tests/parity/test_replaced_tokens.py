@@ -1,0 +1,95 @@
+"""Replaced-token detection beside `transformers`: its ElectraForMaskedLM and ElectraForPreTraining, tables shared.
+
+Weights are handed over by the table of names. What is drawn is the likeliest piece in both, and dropout is off.
+"""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.write import config_to_hf, file_tensors
+from sightline.config import ModelConfig, TrainConfig
+from sightline.data.masking import MaskedBatch
+from sightline.families.language import replaced_axes
+from sightline.tasks.replaced_modelling import DISCRIMINATOR, DiscriminatorLayout, build_electra, replaced_objective
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what transformers imports
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+
+SHAPE = ModelConfig(task="rtd", vocab_size=20, d_model=32, d_ff=48, n_heads=4, n_encoder_layers=2, dropout=0.0,
+                    positions="learned", activation="gelu")  # fmt: skip
+BATCH = MaskedBatch(
+    torch.tensor([[1, 4, 7, 8, 2, 9], [1, 9, 4, 4, 2, 11]]), torch.tensor([1, 8, 9]), torch.tensor([6, 9, 5])
+)
+
+
+def likeliest(logits: torch.Tensor) -> torch.Tensor:
+    return logits.argmax(-1)
+
+
+def test_losses_and_gradients(tmp_path: Path) -> None:
+    axes = replaced_axes(SHAPE, 8)
+    torch.manual_seed(2)
+    own = build_electra(*axes)
+    for parameter in own.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    found = replaced_objective(own, TrainConfig(label_smoothing=0.0), likeliest)(BATCH).objective / BATCH.n_targets
+    found.backward()
+
+    kinds = transformers.ElectraForPreTraining, transformers.ElectraForMaskedLM
+    theirs: list[Any] = []
+    for kind, config, part in zip(kinds, axes, (own.discriminator, own.generator), strict=True):
+        model = kind(transformers.ElectraConfig(**config_to_hf(config)[0], attn_implementation="eager"))
+        tensors = file_tensors({name: p.detach() for name, p in part.named_parameters()}, config)
+        missing, unexpected = model.load_state_dict(tensors, strict=False)
+        assert not unexpected and set(missing) <= {"generator_lm_head.weight", "electra.embeddings.position_ids"}
+        theirs.append(model)
+    discriminator, generator = theirs
+    generator.tie_weights()
+    shared = generator.electra.embeddings
+    for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
+        setattr(shared, name, getattr(discriminator.electra.embeddings, name))
+    generator.generator_lm_head.weight = shared.word_embeddings.weight
+    labels = torch.full_like(BATCH.src, -100)
+    labels.view(-1)[BATCH.places] = BATCH.targets
+    told = generator(input_ids=BATCH.src, labels=labels)
+    src = BATCH.src.clone()
+    src.view(-1)[BATCH.places] = told.logits.flatten(0, 1)[BATCH.places].argmax(-1)
+    other = labels.ne(-100) & src.ne(labels)
+    assert other.any()
+    loss = told.loss + 50 * discriminator(input_ids=src, labels=other.long()).loss
+    loss.backward()
+    torch.testing.assert_close(found, loss, atol=1e-4, rtol=1e-5)
+    for part, config, model in zip((own.discriminator, own.generator), axes, theirs, strict=True):
+        gradients = file_tensors({name: p.grad for name, p in part.named_parameters() if p.grad is not None}, config)
+        expected = {name: p.grad for name, p in model.named_parameters(remove_duplicate=False)}
+        assert len(gradients) > 30
+        for key, value in gradients.items():
+            if key.endswith("word_embeddings.weight"):  # the row of padding, which may be drawn, stays as it is there
+                value[0] = expected[key][0]
+            torch.testing.assert_close(
+                value, expected[key], atol=1e-4, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}"
+            )
+
+
+def test_the_discriminator_has_the_same_scores_there(tmp_path: Path) -> None:
+    axes = replaced_axes(SHAPE, 8)
+    own = build_electra(*axes)
+    layout = DiscriminatorLayout(axes[0], 8)
+    layout.check()
+    with pytest.raises(Exception, match="replaced-token model is kept in the layout of electra"):
+        BegunLayout(replace(axes[0], encoder=replace(axes[0].encoder, gated=True)), 8).check()
+    layout.write_weights(tmp_path, dict(own.named_parameters()), "")
+    transformers.ElectraConfig(**config_to_hf(axes[0])[0]).save_pretrained(tmp_path)
+    theirs = transformers.AutoModelForPreTraining.from_pretrained(tmp_path).eval()
+    assert type(theirs).__name__ == "ElectraForPreTraining" and DISCRIMINATOR == "discriminator."
+    with torch.no_grad():
+        torch.testing.assert_close(own.eval().discriminator(BATCH.src), theirs(BATCH.src).logits, atol=1e-5, rtol=1e-5)

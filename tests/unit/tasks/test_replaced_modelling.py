@@ -1,0 +1,85 @@
+"""Replaced-token detection by hand: what is put back, what is told of it, what both losses add up to."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sightline.config import ModelConfig, TrainConfig
+from sightline.data.masking import MaskedBatch, Masking
+from sightline.errors import UserError
+from sightline.families.language import replaced_axes
+from sightline.tasks.replaced_modelling import ALL_MASKED, Electra, build_electra, drawn, put_back, replaced_objective
+
+SHAPE = ModelConfig(task="rtd", vocab_size=20, d_model=32, d_ff=48, n_heads=4, n_encoder_layers=1, dropout=0.0,
+                    positions="learned", activation="gelu")  # fmt: skip
+BATCH = MaskedBatch(torch.tensor([[1, 4, 7, 8, 2], [1, 9, 4, 4, 2]]), torch.tensor([1, 7, 8]), torch.tensor([6, 9, 5]))
+
+
+def electra() -> Electra:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return build_electra(*replaced_axes(SHAPE, 8))
+
+
+def test_what_is_put_back_by_hand() -> None:
+    """Of three masks the first gets what stood there, which is not replaced; the others get other pieces."""
+    src, replaced = put_back(BATCH, torch.tensor([6, 10, 11]))
+    assert src.tolist() == [[1, 6, 7, 8, 2], [1, 9, 10, 11, 2]]
+    assert replaced.tolist() == [[False] * 5, [False, False, True, True, False]]
+    assert BATCH.src.tolist() == [[1, 4, 7, 8, 2], [1, 9, 4, 4, 2]]
+
+
+def test_all_that_is_chosen_is_masked() -> None:
+    masking, tokens = Masking(4, np.arange(5, 20, dtype=np.int64), 0.5, shares=ALL_MASKED), np.arange(5, 20)
+    read, places = masking(tokens, np.random.default_rng(0))
+    assert (
+        (read[places] == 4).all() and len(places) == 8 and (np.delete(read, places) == np.delete(tokens, places)).all()
+    )
+
+
+def test_draws_follow_the_probabilities() -> None:
+    logits = torch.tensor([0.1, 0.2, 0.7]).log().expand(20_000, 3)
+    found = torch.bincount(drawn(logits, torch.Generator().manual_seed(0)), minlength=3) / 20_000
+    assert found.tolist() == pytest.approx([0.1, 0.2, 0.7], abs=0.02)
+
+
+def test_the_losses_by_hand() -> None:
+    """A generator that says nothing loses ln 20 a mask, a discriminator that says nothing ln 2 a token, 50 times."""
+    network = electra()
+    for head in (network.generator.head, network.discriminator.head):
+        for parameter in head.get_submodule("output").parameters():
+            torch.nn.init.zeros_(parameter)
+    found = replaced_objective(network, TrainConfig(label_smoothing=0.0), lambda logits: torch.tensor([6, 10, 11]))(
+        BATCH
+    )
+    assert found.objective.item() / 3 == pytest.approx(math.log(20) + 50 * math.log(2), rel=1e-5)
+    assert found.figures["accuracy"].item() / 3 == pytest.approx(
+        0.8
+    )  # two of ten tokens are others, and none is doubted
+
+
+def test_nothing_of_the_discriminators_loss_reaches_the_generator() -> None:
+    network = electra()
+    found = replaced_objective(network, TrainConfig(label_smoothing=0.0), lambda logits: logits.argmax(-1))(BATCH)
+    (found.objective - found.figures["generator"]).backward()  # a number is taken from it: the gradient is both losses'
+    both = network.generator.head.get_submodule("dense").weight.grad
+    network.zero_grad()
+    torch.nn.functional.cross_entropy(
+        network.generator(BATCH.src).flatten(0, 1)[BATCH.places], BATCH.targets, reduction="sum"
+    ).backward()
+    torch.testing.assert_close(network.generator.head.get_submodule("dense").weight.grad, both)
+
+
+def test_the_generator_is_a_quarter_and_reads_the_same_tables() -> None:
+    network = electra()
+    names = [name for name, _ in network.named_parameters()]
+    assert not any(name.startswith(("generator.embeddings.tokens", "generator.embeddings.positions")) for name in names)
+    assert network.generator.head.get_submodule("output").weight is network.discriminator.embeddings.tokens.weight
+    assert network.generator.embeddings.project.weight.shape == (8, 32)
+    with pytest.raises(
+        UserError, match=r"model.d_model = 36: a generator a quarter as wide has 2 heads; make it a mul"
+    ):
+        replaced_axes(replace(SHAPE, d_model=36, n_heads=9), 8)
