@@ -48,6 +48,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "decode.streaming": frozenset({"config"}),
     "training": frozenset({"data", "decode", "config", "native"}),
     "training.packed": frozenset({"native", "network"}),
+    "training.packed_encoder": frozenset({"native", "network"}),
     "evaluate": frozenset({"data", "decode", "config"}),
     "families": frozenset({"config", "network.build", "network.axes"}),
     "families.sightline": frozenset({"config", "network"}),
@@ -125,7 +126,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
     "tasks.adapting": frozenset({"config", "checkpoint", "families.table", "network"}),
-    "tasks.labelling": frozenset({"config", "checkpoint", "data", "families.registry", "generation", "network"}),
+    "tasks.labelling": frozenset(
+        {"config", "checkpoint", "data", "families.registry", "generation", "network", "training"}
+    ),
     "tasks.pictures": frozenset(
         {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "network", "training"}
     ),

@@ -66,6 +66,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.starting",
     "sightline.tasks.trainable",
     "sightline.tasks.transcription",
+    "sightline.training.packed_encoder",
 )
 TRAIN = """
 folder = Path(sys.argv[1])

@@ -60,11 +60,11 @@ def validations(folder: Path) -> list[dict[str, Any]]:
 def test_a_body_gets_a_head_and_learns_labels(cli: Cli, files: list[str], tmp_path: Path, kind: str) -> None:
     write(tmp_path / "model", kind)
     ran = cli("train", "--task", "classify", "--init", tmp_path / "model", *files, "--out", tmp_path / "out",
-              "--set", *QUICK)  # fmt: skip
+              "--set", *QUICK, "train.max_steps=60")  # fmt: skip
     assert ran.code == 0, ran.err
     assert "a new head for 3 classes on model, in the place of the one that it had (masked)" in ran.err
     figures = validations(tmp_path / "out")
-    assert [row["step"] for row in figures] == [0, 15, 30]
+    assert [row["step"] for row in figures] == [0, 15, 30, 45, 60]
     assert figures[-1]["accuracy"] > 0.9 > figures[0]["accuracy"]
     values = json.loads((tmp_path / "out" / "config.json").read_text())
     assert values["architectures"] == [{"bert": "Bert", "distilbert": "DistilBert"}[kind] + "ForSequenceClassification"]
@@ -156,7 +156,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, pairs: list[str],
 def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_path: Path) -> None:
     assert cli("import", write(tmp_path / "model"), tmp_path / "ours").code == 0
     ran = cli("train", "--task", "classify", "--init", tmp_path / "ours", *files, "--out", tmp_path / "out",
-              "--set", *QUICK)  # fmt: skip
+              "--set", *QUICK, "train.max_steps=60")  # fmt: skip
     assert ran.code == 0, ran.err
     assert sightline.load(tmp_path / "out", "cpu").classify(["of course 3"])[0].label == "yes"
 

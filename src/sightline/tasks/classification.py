@@ -159,7 +159,7 @@ def check_length(config: RunConfig) -> None:
         )
 
 
-def classification_objective(model: nn.Module, train: TrainConfig) -> Objective:
+def classification_objective(model: Callable[..., Tensor], train: TrainConfig) -> Objective:
     """Label-smoothed cross-entropy of a text's label."""
     forward = torch.compile(model) if train.compile else model
 

@@ -39,9 +39,12 @@ from sightline.generation.reading import TextReader
 from sightline.network.halves import EncoderOnly
 from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled, replace_parameter
-from sightline.tasks.classification import ClassificationJob, check_length
+from sightline.tasks.classification import ClassificationJob, check_length, classification_objective
 from sightline.tasks.job import TrainRequest, file_names, held_out, hold_out, say
 from sightline.tasks.trainable import StartingPoint, head_dropout, more_dropout, trainable
+from sightline.tasks.translation import decided
+from sightline.training.packed_encoder import packed_forward
+from sightline.training.step import Objective
 
 CLASSES = {  # how transformers calls the networks of a family, without what says their head
     "bert": "Bert",
@@ -61,6 +64,10 @@ class LabellingJob(ClassificationJob):
 
     def network(self) -> nn.Module:
         return self.make()
+
+    def objective(self, network: nn.Module) -> Objective:
+        compiled = self.config.train.compile
+        return classification_objective(network if compiled else packed_forward(network), self.config.train)
 
 
 def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> LabellingJob:
@@ -102,7 +109,8 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     def make() -> EncoderOnly:
         return headed(base, model, known, config.model.dropout)
 
-    config = replace(config, model=replace(config.model, n_outputs=len(labels)))
+    train = replace(config.train, precision=decided(request, config, folder).precision)
+    config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=train)
     return LabellingJob(config, model.reader.side, about, training, validating, layout=SameLayout(model), make=make)
 
 

@@ -104,22 +104,22 @@ def _embed(
 
 
 def _encoder_layer(layer: Any, x: Tensor, packing: Packing) -> Tensor:
-    x = layer.self_attn_sublayer(x, lambda h: _self_attention(layer.self_attn, h, packing))
+    x = layer.self_attn_sublayer(x, lambda h: self_attention(layer.self_attn, h, packing))
     return layer.ffn_sublayer(x, layer.ffn)
 
 
 def _decoder_layer(layer: Any, x: Tensor, memory: Tensor, own: Packing, cross: Packing) -> Tensor:
-    x = layer.self_attn_sublayer(x, lambda h: _self_attention(layer.self_attn, h, own))
+    x = layer.self_attn_sublayer(x, lambda h: self_attention(layer.self_attn, h, own))
     x = layer.cross_attn_sublayer(x, lambda h: _cross_attention(layer.cross_attn, h, memory, cross))
     return layer.ffn_sublayer(x, layer.ffn)
 
 
-def _self_attention(a: MultiHeadAttention, x: Float[Tensor, "1 rows d_model"], packing: Packing) -> Tensor:
-    qkv, kv = _project(x[0], a.q_proj, a.k_proj, a.v_proj), None
-    if not _untouched(a):
+def self_attention(a: MultiHeadAttention, x: Float[Tensor, "1 rows d_model"], packing: Packing) -> Tensor:
+    qkv, kv = project(x[0], a.q_proj, a.k_proj, a.v_proj), None
+    if not untouched(a):
         q, kv = qkv.split([a.q_proj.out_features, qkv.size(1) - a.q_proj.out_features], -1)
         qkv, kv = _turned(a, q, a.q_norm, packing), _with_turned_keys(a, kv, packing)
-    return a.o_proj(packed_attention(qkv, kv, a.n_heads, _widths(a), packing))[None]
+    return a.o_proj(packed_attention(qkv, kv, a.n_heads, widths_of(a), packing))[None]
 
 
 def _turned(
@@ -137,19 +137,19 @@ def _with_turned_keys(a: MultiHeadAttention, kv: Float[Tensor, "rows _"], packin
     return torch.cat([_turned(a, k, a.k_norm, packing), v], -1)
 
 
-def _untouched(a: MultiHeadAttention) -> bool:
+def untouched(a: MultiHeadAttention) -> bool:
     """Whether queries and keys are what the projections make of them."""
     return isinstance(a.rotate, AsItIs) and isinstance(a.q_norm, nn.Identity)
 
 
 def _cross_attention(a: MultiHeadAttention, x: Tensor, memory: Tensor, packing: Packing) -> Tensor:
-    q, kv = a.q_proj(x[0]), _project(memory[0], a.k_proj, a.v_proj)
-    if not _untouched(a):  # by a norm: across sequences nothing is turned
+    q, kv = a.q_proj(x[0]), project(memory[0], a.k_proj, a.v_proj)
+    if not untouched(a):  # by a norm: across sequences nothing is turned
         q, kv = _turned(a, q, a.q_norm, packing), _with_turned_keys(a, kv, packing)
-    return a.o_proj(packed_attention(q, kv, a.n_heads, _widths(a), packing))[None]
+    return a.o_proj(packed_attention(q, kv, a.n_heads, widths_of(a), packing))[None]
 
 
-def _project(x: Float[Tensor, "rows d_model"], *projections: nn.Linear) -> Float[Tensor, "rows _"]:
+def project(x: Float[Tensor, "rows d_model"], *projections: nn.Linear) -> Float[Tensor, "rows _"]:
     """What each of `projections` makes of `x`, side by side, by one matrix product.
 
     Joining the weights costs a copy of them; having the gradient of `x` from one product instead of a sum of several
@@ -163,7 +163,7 @@ def _project(x: Float[Tensor, "rows d_model"], *projections: nn.Linear) -> Float
     return F.linear(x, weight, bias)
 
 
-def _widths(attention: MultiHeadAttention) -> tuple[int, int]:
+def widths_of(attention: MultiHeadAttention) -> tuple[int, int]:
     """d_k and d_v of a head."""
     return attention.q_proj.out_features // attention.n_heads, attention.v_proj.out_features // attention.n_heads
 
@@ -178,12 +178,12 @@ def can_pack(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> bool:
     if (type(network.encoder.reach), type(network.decoder.reach)) != (Everywhere, Causal):
         return False
     attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
-    if not (isinstance(network.src_embeddings, Embeddings) and all(map(_is_known, attentions))):
+    if not (isinstance(network.src_embeddings, Embeddings) and all(map(is_known, attentions))):
         return False
-    return packs(_widths(attentions[0]), max(mask.size(1) for mask in masks))
+    return packs(widths_of(attentions[0]), max(mask.size(1) for mask in masks))
 
 
-def _is_known(attention: MultiHeadAttention) -> bool:
+def is_known(attention: MultiHeadAttention) -> bool:
     """Whether packed attention computes it: a head of keys and values for each of queries, the paper's scores."""
     projections = attention.q_proj, attention.k_proj, attention.v_proj
     return (

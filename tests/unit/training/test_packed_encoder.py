@@ -1,0 +1,74 @@
+"""An encoder alone without padding computes what it computes with it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_families import write_tiny
+from torch import Tensor, nn
+
+from sightline.native.library import training_library
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.halves import EncoderOnly
+from sightline.network.more_dropout import DropoutRates, DroppingKernel, add_dropout
+from sightline.tasks.labelling import START
+from sightline.tasks.trainable import trainable
+from sightline.training.packed_encoder import can_pack_encoder, packed_forward, packed_hidden
+
+pytestmark = pytest.mark.skipif(training_library() is None, reason="without the compiled library nothing is packed")
+IDS = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 7, 3, 0, 0, 0], [2, 5, 6, 7, 8, 3]])
+REAL = IDS != 0
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> EncoderOnly:
+    write_tiny(tmp_path, "bert", {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 40})
+    return trainable(START.read(str(tmp_path)).network, 0.0).train()
+
+
+class Halved(nn.Module):
+    """What dropout would do, the same each time."""
+
+    p = 0.5
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 0.5
+
+
+def dropping(network: EncoderOnly) -> EncoderOnly:
+    add_dropout(network, DropoutRates(attention=0.1))
+    for module in network.modules():
+        if isinstance(module, DroppingKernel):
+            module.dropout = Halved()  # pyright: ignore[reportAttributeAccessIssue]
+    return network
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_states_and_gradients_are_those_with_padding(network: EncoderOnly, drops: bool, typed: bool) -> None:
+    network = dropping(network) if drops else network
+    types = (IDS > 6).long() if typed else None
+    weights = torch.randn(3, 6, 32, generator=torch.Generator().manual_seed(1)) * REAL[..., None]
+    found = []
+    for hidden in (packed_hidden(network, IDS, REAL, types), network.encode(IDS, REAL, types)):
+        network.zero_grad()
+        (hidden * weights).sum().backward()
+        found.append([(hidden * REAL[..., None]).detach(), *(p.grad for p in network.encoder.parameters())])
+    for packed, padded in zip(*found, strict=True):
+        torch.testing.assert_close(packed, padded, atol=1e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_nothing_is_computed_for_padding(network: EncoderOnly, drops: bool) -> None:
+    network, rows = dropping(network) if drops else network, list[int]()
+    for module in network.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.o_proj.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[:-1].numel()))
+    packed_forward(network)(IDS, REAL)
+    assert set(rows) == {int(REAL.sum())}
+
+
+def test_layers_that_may_be_skipped_are_not_packed(network: EncoderOnly) -> None:
+    assert can_pack_encoder(network, REAL)
+    add_dropout(network, DropoutRates(encoder_layer=0.5))
+    assert not can_pack_encoder(network, REAL)
