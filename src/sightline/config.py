@@ -199,7 +199,7 @@ class TrainConfig:
     validate_bleu: int = setting(1000, "validation sentences decoded for BLEU; 0 = loss only", task="decoder")
     checkpoint_every: int = setting(1000, "updates", POSITIVE)
     keep_last: int = setting(5, "checkpoints kept on disk beside the best; at least average", POSITIVE)
-    best_metric: str = choice(("loss", "bleu", "accuracy", "macro_f1", "wer"), "what 'best' and patience look at")
+    best_metric: str = choice(("loss", "bleu", "accuracy", "macro_f1", "f1", "wer"), "what 'best' and patience look at")
     patience: int = setting(0, "validations without a better best_metric before the run ends early; 0 = never")
 
 

@@ -17,7 +17,7 @@ else:
 VERBS = (
     *("translate", "translate_lines", "generate", "stream", "restore", "score", "perplexity", "align", "rank_heads"),
     *("attend", "attribute", "trace", "look_inside", "walk", "mask_heads", "head_importance", "prune"),
-    *("fill_mask", "embed", "label", "classify", "transcribe", "forecast", "evaluate", "between", "info"),
+    *("fill_mask", "embed", "label", "classify", "tag", "transcribe", "forecast", "evaluate", "between", "info"),
 )
 
 

@@ -17,6 +17,7 @@ from sightline.decode.contract import Draft
 from sightline.decode.translator import Translation
 from sightline.evaluate.alignment import AlignmentScore
 from sightline.evaluate.classes import LabelReport
+from sightline.evaluate.entities import TagReport
 from sightline.evaluate.forecasts import ForecastReport
 from sightline.evaluate.language import LanguageReport, MaskedReport
 from sightline.evaluate.score import PairScore
@@ -24,6 +25,7 @@ from sightline.evaluate.transcripts import TranscriptReport
 from sightline.generation.fill import Filling
 from sightline.generation.label import Label
 from sightline.generation.models import Output
+from sightline.generation.tag import Tagging
 from sightline.generation.text import Perplexity
 from sightline.generation.transcribe import Transcript
 from sightline.inspect.alignment import AlignmentHead
@@ -190,6 +192,10 @@ class Verbs:
         """A label for each text, or pair of texts, with the probability of every label."""
         ...
 
+    def tag(self, texts: Sequence[Any]) -> list[Tagging]:
+        """What the words of each text are, and what they mark with its characters; a text may be a list of words."""
+        ...
+
     def label(self, picture: str | Path, top: int = 5) -> list[Label]:
         """The likeliest labels of an image file, the likeliest first."""
         ...
@@ -206,6 +212,6 @@ class Verbs:
 
     def evaluate(
         self, paths: Sequence[str]
-    ) -> LabelReport | ForecastReport | LanguageReport | MaskedReport | TranscriptReport:
+    ) -> LabelReport | TagReport | ForecastReport | LanguageReport | MaskedReport | TranscriptReport:
         """How good the model is on labelled files, on files of a series, on text that it predicts, or on recordings."""
         ...

@@ -31,6 +31,7 @@ VERBS = {  # of the models of families: the commands
     "fill_mask": "fill, evaluate",
     "embed": "embed",
     "label": "label, evaluate",
+    "tag": "tag, evaluate",
     "transcribe": "transcribe",
 }
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors: ours

@@ -66,6 +66,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "model",
             "drafting",
             "evaluate.classes",
+            "evaluate.entities",
             "evaluate.language",
             "evaluate.transcripts",
         }
@@ -126,9 +127,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
     "tasks.adapting": frozenset({"config", "checkpoint", "families.table", "network"}),
-    "tasks.labelling": frozenset(
-        {"config", "checkpoint", "data", "families.registry", "generation", "network", "training"}
-    ),
+    "tasks.heads": frozenset({"checkpoint", "families.registry", "generation", "network"}),
+    "tasks.labelling": frozenset({"config", "checkpoint", "data", "generation", "network", "training"}),
+    "tasks.tagging": frozenset({"config", "checkpoint", "data", "evaluate.entities", "generation", "network"}),
     "tasks.pictures": frozenset(
         {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "network", "training"}
     ),

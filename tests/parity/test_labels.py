@@ -1,4 +1,5 @@
-"""Labels are learnt as `transformers` learns them: the same loss, gradients and dropouts, and fifty updates of AdamW.
+"""Labels of texts and of words are learnt as `transformers` learns them: the same loss, gradients and dropouts, and
+fifty updates of AdamW.
 
 Tiny random networks that `transformers` saves; where curves are compared dropout is off, for each program draws its own
 masks.
@@ -13,16 +14,22 @@ import numpy as np
 import pytest
 import torch
 from side_by_side import curves
+from tokenizers import pre_tokenizers
 
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.vocabulary import read_vocabulary
 from sightline.checkpoint.write import file_tensors
 from sightline.config import apply_settings, load_recipe
 from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
+from sightline.data.tagged import IGNORED, collate_tagged
+from sightline.generation.reading import text_reader
+from sightline.generation.tag import read_words
 from sightline.network.dropout import Dropout
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import classification_objective
-from sightline.tasks.labelling import START, headed, known_head, with_classes
+from sightline.tasks.heads import headed, known_head, with_head
+from sightline.tasks.labelling import START
 from sightline.tasks.trainable import head_dropout, more_dropout, trainable
 
 with warnings.catch_warnings():
@@ -46,6 +53,7 @@ SEEN = {"initializer_range": 0.25}  # with the usual 0.02 what attention adds is
 QUIET = {kind: OFF for kind in KINDS} | {
     "DistilBert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}
 }
+HEADS = {"SequenceClassification": "text_class", "TokenClassification": "token_class"}
 SETTINGS = ["train.max_steps=50", "train.learning_rate=0.01", "train.warmup_steps=5"]
 TRAIN = apply_settings(load_recipe("tune-labels"), SETTINGS).train
 SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 11, 12, PAD, PAD], [13, 14, 15, 16, PAD]])
@@ -75,7 +83,7 @@ def own_scaled(self: Dropout, x: torch.Tensor, residual: torch.Tensor | None = N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
+@pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("named", [True, False])
 def test_everything_is_dropped_that_transformers_drops(
     kind: str, head: str, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,28 +108,26 @@ def test_everything_is_dropped_that_transformers_drops(
 # --- Training
 
 
-def batches(n: int, typed: bool) -> Iterator[LabelledBatch]:
-    """Texts, every third with a second one behind it, whose class is that of their first token."""
+def batches(n: int, typed: bool, head: str) -> Iterator[LabelledBatch]:
+    """Texts, every third with a second one behind it, whose class is that of their first token; or tokens that have
+    classes of their own, but for the first and the last.
+    """
     generator = np.random.default_rng(0)
     for _ in range(n):
         rows, labels = [], []
         for i in range(6):
             ids = generator.integers(3, VOCAB, generator.integers(4, 12)).tolist()
             rows.append(MarkedTexts(ids, 3 if i % 3 == 0 else len(ids)))
-            labels.append(ids[0] % 3)
-        yield collate_marked(rows, labels, PAD, typed)
+            labels.append([IGNORED, *(i % 3 for i in ids[1:-1]), IGNORED])
+        if head == "TokenClassification":
+            yield collate_tagged(rows, labels, PAD, typed)
+        else:
+            yield collate_marked(rows, [row.ids[0] % 3 for row in rows], PAD, typed)
 
 
 def loss_of(theirs: Any, batch: LabelledBatch) -> torch.Tensor:
     typed = {} if batch.types is None else {"token_type_ids": batch.types}
     return theirs(input_ids=batch.src, attention_mask=batch.src_mask.long(), labels=batch.labels, **typed).loss
-
-
-@pytest.fixture(params=KINDS)
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, EncoderOnly, Any, bool]:
-    """The model in transformers, ours to be trained, what was read, and whether it knows types of tokens."""
-    theirs, model = made(request.param, "SequenceClassification", tmp_path, **QUIET[request.param])
-    return theirs, trainable(model.network, 0.0).train(), model, model.config.encoder.n_types > 1
 
 
 def in_file(network: EncoderOnly, model: Any, gradients: bool = False) -> dict[str, torch.Tensor]:
@@ -132,10 +138,11 @@ def in_file(network: EncoderOnly, model: Any, gradients: bool = False) -> dict[s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_loss_and_gradients(kind: str, tmp_path: Path) -> None:
-    theirs, model = made(kind, "SequenceClassification", tmp_path, **SEEN, **QUIET[kind])
+@pytest.mark.parametrize("head", HEADS)
+def test_loss_and_gradients(kind: str, head: str, tmp_path: Path) -> None:
+    theirs, model = made(kind, head, tmp_path, **SEEN, **QUIET[kind])
     own, typed = trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
-    batch = next(batches(1, typed))
+    batch = next(batches(1, typed, head))
     loss = loss_of(theirs, batch)
     loss.backward()
     found = classification_objective(own, TRAIN)(batch)
@@ -150,11 +157,14 @@ def test_loss_and_gradients(kind: str, tmp_path: Path) -> None:
         )
 
 
-def test_fifty_updates(both: tuple[Any, EncoderOnly, Any, bool]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("head", HEADS)
+def test_fifty_updates(kind: str, head: str, tmp_path: Path) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
-    theirs, own, model, typed = both
+    theirs, model = made(kind, head, tmp_path, **QUIET[kind])
+    own, typed = trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
     objective = classification_objective(own, TRAIN)
-    found = curves(theirs, own, TRAIN, objective, batches(50, typed), lambda batch: loss_of(theirs, batch))
+    found = curves(theirs, own, TRAIN, objective, batches(50, typed, head), lambda batch: loss_of(theirs, batch))
     assert found[1] == pytest.approx(found[0], abs=1e-4)
     assert sum(found[0][-5:]) < sum(found[0][:5]) - 0.5
     expected = dict(theirs.named_parameters())
@@ -163,31 +173,64 @@ def test_fifty_updates(both: tuple[Any, EncoderOnly, Any, bool]) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "XLMRoberta", "Camembert"])
-@pytest.mark.parametrize("head", ["MaskedLM", "Model"])
-def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, head: str, tmp_path: Path) -> None:
-    """A new head on a body, which may have a pooler, saved: `AutoModelForSequenceClassification` computes the same."""
+@pytest.mark.parametrize("before", ["MaskedLM", "Model"])
+@pytest.mark.parametrize("head", HEADS)
+def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: str, head: str, tmp_path: Path) -> None:
+    """A new head on a body, which may have a pooler, saved: `AutoModelFor...` computes the same."""
     values = KINDS["Roberta" if kind in ("XLMRoberta", "Camembert") else kind]
     torch.manual_seed(3)
-    model_class = getattr(transformers, kind + ("Model" if head == "Model" else f"For{head}"))
+    model_class = getattr(transformers, kind + ("Model" if before == "Model" else f"For{before}"))
     saved = model_class(model_class.config_class(**values))
     saved.save_pretrained(tmp_path / "in")
     base = START.read(str(tmp_path / "in"))
-    model = with_classes(base, ["a", "b", "c", "d"])
+    model = with_head(base, HEADS[head], ["a", "b", "c", "d"])
     known = known_head(base, model)
-    assert (len(known) == 2) == (kind == "Bert" and head == "Model")
+    assert (len(known) == 2) == (kind == "Bert" and before == "Model" and head == "SequenceClassification")
     own = headed(base, model, known, 0.0).eval()
     layout = SameLayout(model)
     layout.write_companions(tmp_path / "out")
     layout.write_weights(tmp_path / "out", dict(own.named_parameters()), "")
-    theirs, report = transformers.AutoModelForSequenceClassification.from_pretrained(
+    theirs, report = getattr(transformers, f"AutoModelFor{head}").from_pretrained(
         tmp_path / "out", output_loading_info=True
     )
     assert not report["missing_keys"] and not report["unexpected_keys"]
     assert theirs.config.id2label == {0: "a", 1: "b", 2: "c", 3: "d"} and theirs.config.num_labels == 4
     mask = SRC != PAD
-    expected = theirs.eval()(input_ids=SRC, attention_mask=mask.long()).logits
-    torch.testing.assert_close(own(SRC, mask), expected, atol=1e-5, rtol=1e-5)
+    real = mask if head.startswith("Token") else slice(None)
+    expected = theirs.eval()(input_ids=SRC, attention_mask=mask.long()).logits[real]
+    torch.testing.assert_close(own(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
     if known:
         torch.testing.assert_close(theirs.bert.pooler.dense.weight, saved.pooler.dense.weight)
     again = read_folder(tmp_path / "out")
-    torch.testing.assert_close(again.network(SRC, mask), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(again.network(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
+
+
+# --- Words
+
+
+def word_pieces(folder: Path) -> Any:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    (folder / "vocab.txt").write_text("\n".join([*pieces, "the", ".", "-"]), encoding="utf-8")
+    return transformers.BertTokenizerFast(str(folder / "vocab.txt"))
+
+
+def merged_bytes(folder: Path) -> Any:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    ids = {piece: i for i, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>", *alphabet, "\u0120t", "he"])}
+    return transformers.RobertaTokenizerFast(vocab=ids, merges=[("\u0120", "t"), ("h", "e")], add_prefix_space=True)
+
+
+@pytest.mark.parametrize("made_by", [word_pieces, merged_bytes])
+def test_words_are_read_as_their_recipe_reads_them(made_by: Any, tmp_path: Path) -> None:
+    """`is_split_into_words=True`, and a label on the first piece of each word."""
+    theirs = made_by(tmp_path)
+    theirs.save_pretrained(tmp_path)
+    sentences = [["The", "cat", "-", "like", "the", "U.N."], ["\u00e9t\u00e9", "a"]]
+    vocabulary = read_vocabulary(tmp_path, {"model_type": "bert"})
+    reader = text_reader(vocabulary, 0, 2, None, tmp_path, len(theirs))
+    for part, words in zip(read_words(reader, sentences), sentences, strict=True):
+        expected = theirs(words, is_split_into_words=True)
+        assert list(part.read.ids) == expected["input_ids"]
+        firsts = [i for i, word in enumerate(expected.word_ids()) if word not in (None, *expected.word_ids()[:i])]
+        assert part.firsts == firsts

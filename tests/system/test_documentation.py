@@ -49,6 +49,7 @@ SHORT = {  # appended to `train`, by task
     "transcribe": SMALL,
     "rtd": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "denoise": [*SMALL, *TRANSLATING[1:], "model.d_ff=32", "data.vocab_size=300"],
+    "tag": SMALL,
 }
 SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 
@@ -79,6 +80,14 @@ def recordings(path: Path) -> None:
 
 def labelled(path: Path) -> None:
     write(path, [f"{line}\t{'long' if len(line) > 20 else 'short'}" for line in sentences(60)])
+
+
+def tagged(path: Path) -> None:
+    tag = {"dog": "B-X", "man": "B-X", "brown": "B-X"}
+    write(
+        path,
+        [f"{word}\t{tag.get(word, 'O')}" if word else "" for line in sentences(60) for word in [*line.split(), ""]],
+    )
 
 
 def labelled_pairs(path: Path) -> None:
@@ -143,6 +152,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "train.tsv": labelled,
     "check.tsv": labelled,
     "pairs.tsv": labelled_pairs,
+    "names.conll": tagged,
     "load.csv": series,
     **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/large")},
     **{f"runs/{name}{seed}": model("tiny", f"train.seed={seed}") for name in ("tiny-", "seed") for seed in (1, 2, 3)},
@@ -227,7 +237,7 @@ def inspected(words: list[str], out: str) -> bool:
 
 
 def evaluated(words: list[str], out: str) -> bool:
-    of_folder = {"runs/books": "perplexity", "runs/labels": "accuracy", "runs/masked": "accuracy"}
+    of_folder = {"runs/books": "perplexity", "runs/labels": "accuracy", "runs/masked": "accuracy", "runs/names": "F1"}
     score = "WER" if "held.tsv" in words else of_folder.get(words[1], "BLEU")
     return ("AER" if "--alignments" in words else score) in out
 
@@ -257,6 +267,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "inspect": inspected,
     "explore": lambda words, out: True,  # `asked_once` has seen its page
     "classify": lines_like(r"(long|short)\t[01]\.\d{4}", 8),
+    "tag": lines_like(r"|\d\t\d+\t\d+\tX\t[01]\.\d{4}\t.+"),
     "forecast": lines_like(r"step,load|\d+,[\d.e+-]+", 5),
     "generate": lambda words, out: bool(out),
     "fill": lambda words, out: len(re.findall(r"^0\.\d{4}  ", out, re.MULTILINE)) == 5,
@@ -349,7 +360,7 @@ def named_inputs(words: list[str]) -> list[str]:
 def shortened(words: list[str]) -> list[str]:
     """Flags behind the line, so that it takes seconds and an untrained model will do."""
     if words[0] == "train":
-        tasks = ("classify", "forecast", "lm", "label", "mlm", "rtd", "transcribe", "denoise")
+        tasks = ("classify", "tag", "forecast", "lm", "label", "mlm", "rtd", "transcribe", "denoise")
         task = next((task for task in tasks if task in words), "")
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]

@@ -304,6 +304,7 @@ COMPANIONS = {  # settings without which a choice has no meaning
     "data.subword=characters": ["model.task=lm"],
     "train.best_metric=accuracy": ["model.task=classify"],
     "train.best_metric=macro_f1": ["model.task=classify"],
+    "train.best_metric=f1": ["model.task=tag"],
     "train.best_metric=wer": ["model.task=transcribe"],
 }
 

@@ -1,16 +1,22 @@
-"""`sightline classify` and `sightline forecast`: models of other tasks at work."""
+"""`sightline classify`, `sightline tag` and `sightline forecast`: models of other tasks at work."""
 
 import argparse
 import json
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, lines_of, output
-from sightline.cli.options import EITHER, input_option, model_options, output_option
+from sightline.cli.generate import compute_option, family_model
+from sightline.cli.options import EITHER, FAMILY, input_option, model_options, output_option
+
+if TYPE_CHECKING:
+    from sightline.generation.tag import Tagging
 
 
 def add(commands: Any) -> None:
     """Register the commands."""
     _classify_options(commands)
+    _tag_options(commands)
     _forecast_options(commands)
 
 
@@ -37,6 +43,40 @@ def run_classify(options: argparse.Namespace) -> None:
                 text = f"{found.label}\t{found.probability:.4f}"
                 line = text if options.format == "text" else json.dumps(found.as_record(), ensure_ascii=False)
                 file.write(line + "\n")
+
+
+def _tag_options(commands: Any) -> None:
+    parser = commands.add_parser("tag", help="find names, or whatever a model of --task tag marks, in every line")
+    model_options(parser, what=FAMILY)
+    compute_option(parser)
+    input_option(parser)
+    output_option(parser)
+    parser.add_argument("--words", action="store_true", help="the lines are cut into words already, by blanks")
+    style = "text: line, first character, the one behind the last, what it is, probability and text of each find, with "
+    style += "tabs; conll: word and tag a line; jsonl has both for each line (default: %(default)s)"
+    parser.add_argument("--format", choices=("text", "conll", "jsonl"), default="text", help=style)
+    parser.set_defaults(run=run_tag)
+
+
+def run_tag(options: argparse.Namespace) -> None:
+    """Line in, what is marked in it out."""
+    from sightline.data.prepared import chunks
+
+    model, numbers = family_model(options, "tag", "tag words; train --task tag teaches it"), count(1)
+    with output(options.output) as file:
+        for lines in chunks(lines_of(options.input, "tag")):
+            for found in model.tag([line.split() for line in lines] if options.words else lines):
+                file.write(format_tags(found, next(numbers), options.format))
+
+
+def format_tags(found: "Tagging", number: int, style: str) -> str:
+    """What is written of line `number`, with its line ends."""
+    if style == "jsonl":
+        return json.dumps(found.as_record(), ensure_ascii=False) + "\n"
+    if style == "conll":
+        return "".join(f"{word}\t{tag}\n" for word, tag in zip(found.words, found.tags, strict=True)) + "\n"
+    rows = ((number, s.start, s.end, s.label, f"{s.probability:.4f}", " ".join(s.text.split())) for s in found.spans)
+    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
 
 
 def _forecast_options(commands: Any) -> None:

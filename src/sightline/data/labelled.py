@@ -9,7 +9,7 @@ cut, not dropped. Not here: what is learnt from it (`sightline.tasks.classificat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from sightline.data.prepared import PreparedCorpus
 from sightline.data.side import Side
 from sightline.errors import UserError, unknown
 
+One = TypeVar("One")
+HELD_OUT = 0  # seed of what is held out
 FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}
 
 
@@ -91,13 +93,13 @@ def texts_a_line(corpora: Sequence[Corpus]) -> int:
     return 2 if first.count("\t") == 2 else 1
 
 
-def learn_labels(corpora: Sequence[Corpus], n_texts: int = 1) -> list[str]:
-    """The labels of the training files, sorted; two at least."""
+def count_labels(corpora: Sequence[Corpus], n_texts: int = 1) -> dict[str, int]:
+    """The labels of the training files, sorted, and how often each stands there; two at least."""
     counts = Counter(label for corpus in corpora for _, label in read_examples(corpus.paths[0], n_texts))
     if len(counts) < 2:
         names = ", ".join(map(str, corpora))
         raise UserError(f"{names}: every line has the label '{next(iter(counts))}'; a classifier needs two labels")
-    return sorted(counts)
+    return dict(sorted(counts.items()))
 
 
 def check_labels(corpora: Sequence[Corpus], labels: Sequence[str], n_texts: int = 1) -> None:
@@ -108,13 +110,20 @@ def check_labels(corpora: Sequence[Corpus], labels: Sequence[str], n_texts: int 
                 raise UserError(f"{corpus}: line {number}: {unknown('label', label, labels)}; training has no such one")
 
 
+def parted(examples: Sequence[One], count: int) -> tuple[list[One], list[One]]:
+    """All but `count` of the examples, drawn at random, always alike, and these."""
+    taken = set(np.random.default_rng(HELD_OUT).permutation(len(examples))[:count].tolist())
+    kept = [one for i, one in enumerate(examples) if i not in taken]
+    return kept, [examples[i] for i in sorted(taken)]
+
+
 @dataclass(frozen=True)
 class LabelledBatch(OnDevices):
     """Texts, padded on the right, and the class of each."""
 
     src: Int[Tensor, "batch src_len"]
     src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
-    labels: Int[Tensor, " batch"]
+    labels: Int[Tensor, "batch *each"]  # of a text; subclasses have several for each
     n_real: int  # real tokens, end marks included
     types: Int[Tensor, "batch src_len"] | None = None  # of two texts the one that a token belongs to (BERT)
 
@@ -225,7 +234,7 @@ class ReadTexts:
     """Labelled texts as a published network reads them, in memory."""
 
     rows: Sequence[MarkedTexts]
-    classes: Sequence[int]
+    classes: Sequence[Any]  # of each: here a number
     labels: tuple[str, ...]  # class i is labels[i]
     typed: bool  # as of `collate_marked`
 

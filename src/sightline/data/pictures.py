@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FORMAT = "give a folder with a folder of pictures for each label, or a .tsv of 'file TAB label' on every line"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-HELD_OUT = 0  # seed of what is held out
 
 
 @dataclass(frozen=True)
@@ -95,13 +94,6 @@ def key_of(pictures: Sequence[Picture]) -> str:
     """What tells these pictures from others: names, labels and sizes of the files."""
     rows = (f"{one.path.parent.name}/{one.path.name}\t{one.label}\t{one.path.stat().st_size}\n" for one in pictures)
     return sha256("".join(rows).encode()).hexdigest()[:16]
-
-
-def parted(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], list[Picture]]:
-    """All but `count` of the pictures, drawn at random, always alike, and these."""
-    taken = set(np.random.default_rng(HELD_OUT).permutation(len(pictures))[:count].tolist())
-    kept = [picture for i, picture in enumerate(pictures) if i not in taken]
-    return kept, [pictures[i] for i in sorted(taken)]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How well labels are found: accuracy, and precision, recall and F1 of each class."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,10 @@ class ClassCount:
     n_true: int  # texts that have it
     n_predicted: int  # texts that were given it
     n_correct: int  # both
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts and what follows from them."""
+        return {**asdict(self), "precision": self.precision, "recall": self.recall, "f1": self.f1}
 
     @property
     def precision(self) -> float:
@@ -26,8 +30,8 @@ class ClassCount:
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both, 2 correct / (true + predicted)."""
-        return 2 * self.n_correct / (self.n_true + self.n_predicted)
+        """The harmonic mean of both, 2 correct / (true + predicted); 0 where nothing is correct."""
+        return 2 * self.n_correct / (self.n_true + self.n_predicted) if self.n_correct else 0.0
 
 
 @dataclass(frozen=True)
@@ -40,24 +44,28 @@ class LabelReport:
 
     def as_json(self) -> dict[str, Any]:
         """`{"accuracy": ..., "macro_f1": ..., "texts": n, "classes": {label: {...}}}`."""
-        classes = {
-            label: {**asdict(one), "precision": one.precision, "recall": one.recall, "f1": one.f1}
-            for label, one in self.classes.items()
-        }
+        classes = {label: one.as_json() for label, one in self.classes.items()}
         texts = sum(one.n_true for one in self.classes.values())
         return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "texts": texts, "classes": classes}
 
     def render(self) -> str:
         """A report for people."""
-        width = max(len("label"), *map(len, self.classes))
-        lines = [f"accuracy {self.accuracy:.2%}, macro F1 {self.macro_f1:.4f}", ""]
-        lines.append(f"{'label':<{width}}  texts  predicted  correct  precision  recall      F1")
-        for label, one in self.classes.items():
-            lines.append(
-                f"{label:<{width}}  {one.n_true:>5}  {one.n_predicted:>9}  {one.n_correct:>7}  "
-                f"{one.precision:>9.4f}  {one.recall:>6.4f}  {one.f1:>6.4f}"
-            )
-        return "\n".join(lines)
+        head = f"accuracy {self.accuracy:.2%}, macro F1 {self.macro_f1:.4f}"
+        return "\n".join([head, "", *class_table(self.classes, "label", "texts")])
+
+
+def class_table(classes: Mapping[str, ClassCount], name: str, true: str) -> list[str]:
+    """A line for each class below a header, where a class is called `name` and what truly is of it `true`."""
+    width = max(len(name), *map(len, classes), 0)
+    header = f"{name:<{width}}  {true:>5}  predicted  correct  precision  recall      F1"
+    return [
+        header,
+        *(
+            f"{label:<{width}}  {one.n_true:>5}  {one.n_predicted:>9}  {one.n_correct:>7}  "
+            f"{one.precision:>9.4f}  {one.recall:>6.4f}  {one.f1:>6.4f}"
+            for label, one in classes.items()
+        ),
+    ]
 
 
 def label_report(true: Sequence[str], predicted: Sequence[str]) -> LabelReport:

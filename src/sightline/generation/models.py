@@ -497,6 +497,10 @@ def kind_of(c: NetworkConfig) -> type[FamilyModel]:
         from sightline.generation.masked import MaskedModel  # it is made of what is here
 
         return MaskedModel
+    if c.decoder is None and c.head == "token_class":
+        from sightline.generation.tag import TaggingModel  # as above
+
+        return TaggingModel
     if c.decoder is None:
         return ReadingModel
     if c.encoder is None:

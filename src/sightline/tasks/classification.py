@@ -27,8 +27,8 @@ from sightline.data.labelled import (
     check_labels,
     classification,
     collate_labelled,
+    count_labels,
     labelled_corpora,
-    learn_labels,
     read_labelled,
 )
 from sightline.data.prepared import learn_tokenizer, prepare, spool
@@ -107,7 +107,9 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
                 request, f"{corpus}: line 1 looks like a header and would be learnt as a text with its label; remove it"
             )
     train, valid = ([parts.train], [parts.valid]) if parts else (files, valid)
-    labels = learn_labels(train)
+    counts = count_labels(train)
+    say_seen_once(request, counts)
+    labels = [*counts]
     check_labels(valid, labels)
     tokenizer = choose_tokenizer(
         request,
@@ -149,6 +151,17 @@ def _material(request: TrainRequest, config: RunConfig, labels: Sequence[str], n
     }
 
 
+def say_seen_once(request: TrainRequest, counts: Mapping[str, int], what: str = "label") -> None:
+    """A line on labels that stand once in what is trained on: from one example nothing is learnt."""
+    rare = [label for label, count in counts.items() if count == 1]
+    if rare:
+        named = ", ".join(f"'{label}'" for label in rare[:5]) + ", ..." * (len(rare) > 5)
+        say(
+            request,
+            f"seen once in training, which is too little to learn: {what} {named}; is it spelt as it should be?",
+        )
+
+
 def check_length(config: RunConfig) -> None:
     """`UserError` where texts longer than the network reads would be left."""
     limit = longest_sequence(config.model)
@@ -170,11 +183,14 @@ def classification_objective(model: Callable[..., Tensor], train: TrainConfig) -
 
 
 def label_loss(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], label_smoothing: float = 0.0
+    logits: Float[Tensor, "*each classes"], labels: Int[Tensor, "*each"], label_smoothing: float = 0.0
 ) -> Loss:
-    """Label-smoothed cross-entropy of texts in nats, and how many the likeliest class gets right."""
-    correct = (logits.argmax(1) == labels).sum()
-    objective = F.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=label_smoothing)
+    """Label-smoothed cross-entropy in nats of texts, or of their tokens but those of `data.tagged.IGNORED`, and how
+    many the likeliest class gets right.
+    """
+    correct = (logits.argmax(-1) == labels).sum()
+    flat = logits.float().flatten(0, -2)
+    objective = F.cross_entropy(flat, labels.flatten(), reduction="sum", label_smoothing=label_smoothing)
     return Loss(objective, {"accuracy": correct.float()})
 
 

@@ -1,20 +1,17 @@
 """Labels of texts, or of pairs of texts, learnt by a published encoder: BERT, RoBERTa, DistilBERT, ELECTRA and so on.
 
-A folder with a head for as many classes is trained on with it. Any other gets the head that `transformers` has for its
-family, drawn as there; of what the folder holds, a pooler is its beginning (BERT), and other heads are left behind.
 Objective, figures and trainer are those of a classifier of ours; what comes out is a folder in the layout it came in.
+Not here: the head (`heads`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from sightline.checkpoint.published import unread_tensors
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
@@ -24,36 +21,29 @@ from sightline.data.first_look import has_header
 from sightline.data.labelled import (
     ReadTexts,
     check_labels,
+    count_labels,
     labelled_corpora,
-    learn_labels,
     read_examples,
     read_labelled,
     texts_a_line,
 )
 from sightline.data.prepared import content, digest, spool
 from sightline.errors import UserError
-from sightline.families.registry import FAMILIES
-from sightline.generation.label import class_names
 from sightline.generation.models import ReadingModel
 from sightline.generation.reading import TextReader
 from sightline.network.halves import EncoderOnly
-from sightline.network.parameters import parameters_of
-from sightline.network.unfilled import build_unfilled, replace_parameter
-from sightline.tasks.classification import ClassificationJob, check_length, classification_objective
+from sightline.tasks.classification import (
+    ClassificationJob,
+    check_length,
+    classification_objective,
+    say_seen_once,
+)
+from sightline.tasks.heads import ENCODERS, headed, in_order, known_head, network_rows, said_of_head, with_head
 from sightline.tasks.job import TrainRequest, file_names, held_out, hold_out, say
-from sightline.tasks.trainable import StartingPoint, head_dropout, more_dropout, trainable
+from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.packed_encoder import packed_forward
 from sightline.training.step import Objective
-
-CLASSES = {  # how transformers calls the networks of a family, without what says their head
-    "bert": "Bert",
-    "camembert": "Camembert",
-    "distilbert": "DistilBert",
-    "electra": "Electra",
-    "roberta": "Roberta",
-    "xlm-roberta": "XLMRoberta",
-}
 
 
 @dataclass(frozen=True)
@@ -77,17 +67,18 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     check_length(config)
     base: ReadingModel = START.read(request.init)
     train, valid, n_texts, held = _files(request)
-    names = learn_labels(train, n_texts)
-    labels = _in_order(request, base, names)
+    counts = count_labels(train, n_texts)
+    say_seen_once(request, counts)
+    labels = in_order(request, base, "text_class", [*counts])
     check_labels(valid, labels, n_texts)
-    model = with_classes(base, labels)
+    model = with_head(base, "text_class", labels)
     training, validating = (
         _read(files, model.reader, labels, n_texts, config.data.max_length) for files in (train, valid)
     )
     what = "pairs of texts" if n_texts == 2 else "texts"
     say(request, f"training on {len(training):,} {what} with {len(labels)} labels")
     known = known_head(base, model)
-    say(request, _head(base, labels, known))
+    say(request, said_of_head(base, labels, known))
     about = {
         "corpus": {
             "train": file_names(request.train),
@@ -102,7 +93,7 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
             "labels": ", ".join(labels),
             "training data": f"{', '.join(file_names(request.train))}: {len(training):,} {what}",
         },
-        "network": _rows(model, config.model.dropout),
+        "network": network_rows(model, config.model.dropout),
         "settings": RUN,
     }
 
@@ -114,9 +105,7 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     return LabellingJob(config, model.reader.side, about, training, validating, layout=SameLayout(model), make=make)
 
 
-START = StartingPoint(
-    tuned_labels_job, ReadingModel, "an encoder alone (BERT or one of its relatives)", "tune-labels", "max_length"
-)
+START = StartingPoint(tuned_labels_job, ReadingModel, ENCODERS, "tune-labels", "max_length")
 
 
 # --- Files ---
@@ -149,91 +138,3 @@ def _read(
 
 def _key(corpora: Sequence[Corpus], reader: TextReader) -> str:
     return digest(reader.side.fingerprint, content(corpora)[0])
-
-
-def _in_order(request: TrainRequest, model: ReadingModel, names: Sequence[str]) -> list[str]:
-    """The labels, in the order of the head's classes where it knows them all; what else becomes of them is said."""
-    if model.config.head != "text_class" or model.config.n_classes != len(names):
-        return list(names)
-    there = class_names(model.hf_config, model.config.n_classes)
-    if set(there) == set(names):
-        return list(there)
-    say(request, f"the classes {', '.join(there)} of {request.init} are called {', '.join(names)} from now on")
-    return list(names)
-
-
-# --- The network ---
-
-
-def with_classes(model: ReadingModel, labels: Sequence[str]) -> ReadingModel:
-    """The model as its config.json would have it with a head for these classes; the network is still without."""
-    kind = str(model.hf_config.get("model_type"))
-    if kind not in CLASSES:
-        raise UserError(
-            f"{model.path}: no head for classes of texts is known for {kind}, only for {', '.join(CLASSES)}"
-        )
-    values = {key: value for key, value in model.hf_config.items() if key != "num_labels"} | {
-        "architectures": [f"{CLASSES[kind]}ForSequenceClassification"],
-        "id2label": {str(i): label for i, label in enumerate(labels)},
-        "label2id": {label: i for i, label in enumerate(labels)},
-        "problem_type": "single_label_classification",
-    }
-    return replace(model, config=FAMILIES[kind].config_from_hf(values), hf_config=values)
-
-
-def known_head(base: ReadingModel, model: ReadingModel) -> dict[str, Tensor]:
-    """The parameters of the head that the folder has: of one for texts those of the same shape, and a pooler."""
-    unread, table = unread_tensors(base.path), FAMILIES[str(model.hf_config["model_type"])].table(model.config)
-    found = {
-        f"{name}.{part}": unread[f"{key}.{part}"].float()
-        for key, name in table.items()
-        for part in ("weight", "bias")
-        if name.startswith("head.") and f"{key}.{part}" in unread
-    }
-    if base.config.head == "text_class":
-        found |= {name: value for name, value in parameters_of(base.network).items() if name.startswith("head.")}
-    shapes = {name: value.shape for name, value in build_unfilled(model.config).named_parameters()}
-    return {name: value for name, value in found.items() if value.shape == shapes[name]}
-
-
-def headed(base: ReadingModel, model: ReadingModel, known: Mapping[str, Tensor], dropout: float) -> EncoderOnly:
-    """The body of `base` with the head of `model`, to be trained: of the head what is known, the rest drawn.
-
-    As in `transformers`: normal with `initializer_range` (0.02), biases of zero.
-    """
-    network: EncoderOnly = build_unfilled(model.config)
-    body = {name: value for name, value in parameters_of(base.network).items() if not name.startswith("head.")}
-    given, deviation = {**body, **known}, float(model.hf_config.get("initializer_range") or 0.02)
-    for name, parameter in list(network.named_parameters()):
-        if name in given:
-            replace_parameter(network, name, given[name])
-        elif name.endswith("bias"):
-            replace_parameter(network, name, torch.zeros(parameter.shape))
-        else:
-            replace_parameter(network, name, torch.randn(parameter.shape) * deviation)
-    rates = head_dropout(more_dropout(model.hf_config, dropout), model.config, model.hf_config, dropout)
-    return trainable(network, dropout, rates)
-
-
-def _head(model: ReadingModel, labels: Sequence[str], known: Mapping[str, Tensor]) -> str:
-    """What is said of the head."""
-    name = model.path.absolute().name
-    if "head.classes.weight" in known:
-        return f"going on with the head of {name} for {len(labels)} classes"
-    pooled = ", behind the pooler that was there" if "head.pool.weight" in known else ""
-    left = "" if model.config.head == "none" else f", in the place of the one that it had ({model.config.head})"
-    return f"a new head for {len(labels)} classes on {name}{pooled}{left}"
-
-
-def _rows(model: ReadingModel, dropout: float) -> dict[str, str]:
-    """What the model card says of the network."""
-    config, stack = model.config, model.config.encoder
-    assert stack
-    rates = head_dropout(more_dropout(model.hf_config, dropout), config, model.hf_config, dropout)
-    said = ", ".join(f"{name} {rate}" for name, rate in vars(rates).items() if rate)
-    shape = f"d_model {stack.d_model}, d_ff {stack.d_ff}, {stack.n_heads} heads"
-    return {
-        "architecture": f"{config.family}: {stack.n_layers} layer{'s' * (stack.n_layers > 1)}, {shape}",
-        "vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`",
-        **({"dropout": f"beside {dropout}: {said}"} if said else {}),
-    }

@@ -19,6 +19,7 @@ from sightline.config import RunConfig, TrainConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
 from sightline.data.image import Preprocessing
+from sightline.data.labelled import parted
 from sightline.data.pictures import (
     Augmentation,
     Picture,
@@ -27,7 +28,6 @@ from sightline.data.pictures import (
     check_known,
     key_of,
     labels_of,
-    parted,
     read_pictures,
 )
 from sightline.errors import UserError

@@ -38,6 +38,9 @@ TASKS = {
         "classification", ".tsv of texts and labels", "encoder lines text pieces classes pooled",
         "sightline.tasks.classification:classification_job", "sightline.tasks.classification:Classifier",
         "sightline.tasks.labelling:START", ("accuracy", "macro_f1")),
+    "tag": Task(
+        "tagging", "words with tags, CoNLL's columns or .jsonl", "encoder lines pieces classes",
+        start="sightline.tasks.tagging:START", metrics=("accuracy", "f1")),
     "forecast": Task(
         "forecasting", ".csv", "encoder classes pooled",
         "sightline.tasks.forecasting:forecast_job", "sightline.tasks.forecasting:Forecaster"),

@@ -1,0 +1,198 @@
+"""What the words of a text are: names of persons and places, parts of speech, by an encoder with a head for tokens.
+
+Words are read as `transformers` reads a text that was cut into words before: each by itself, with a blank before it
+where it is not the first, and its first piece says what it is. A sentence longer than the network reads is read in
+parts, cut before a word. Not here: files (`sightline.data.tagged`), training (`sightline.tasks.tagging`).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sightline.data.batching import cut_padded
+from sightline.data.labelled import MarkedTexts, collate_marked
+from sightline.data.tagged import TaggedWords, check_tags, read_tagged
+from sightline.errors import UserError
+from sightline.evaluate.entities import TagReport, entities, tag_report
+from sightline.generation.label import BATCH_TOKENS, class_names
+from sightline.generation.models import ReadingModel
+from sightline.generation.reading import TextReader
+
+WORD = re.compile(r"\w+(?:[-.'\u2019]\w+)*|[^\w\s]")  # of a text that nobody has cut: punctuation stands for itself
+VANISHED = "?"  # read in the place of a word of which a vocabulary leaves nothing
+
+
+@dataclass(frozen=True)
+class Span:
+    """Words that are one thing."""
+
+    text: str
+    label: str
+    start: int  # characters of the whole text
+    end: int
+    probability: float  # the mean of its words'
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """What a model makes of a text."""
+
+    text: str  # words that were given are joined by blanks
+    words: list[str]
+    tags: list[str]  # of each word
+    spans: list[Span]
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PartOfSentence:
+    """Some words of a sentence as a network reads them."""
+
+    read: MarkedTexts
+    sentence: int  # which
+    words: range  # of the sentence
+    firsts: list[int]  # where the first piece of each stands
+
+    def __len__(self) -> int:
+        return len(self.read)
+
+
+def read_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: int = 0) -> list[PartOfSentence]:
+    """Sentences as parts of at most `longest` tokens, marks included; 0 = what the network reads.
+
+    Of a word that is longer than a part its first pieces are read.
+    """
+    longest = longest or reader.longest
+    room = longest - len(reader.before) - len(reader.behind) if longest else 0
+    if longest and room < 1:
+        raise UserError(f"data.max_length = {longest} leaves no room for a word between the marks; raise it")
+    spelt = _pieces_of(reader, sentences)
+    found: list[PartOfSentence] = []
+    for number, words in enumerate(sentences):
+        pieces = [spelt[" " * (i > 0) + word] for i, word in enumerate(words)]
+        for part in _parts([len(one) for one in pieces], room):
+            found.append(_part(reader, [pieces[i][: room or None] for i in part], number, part))
+    return found
+
+
+def _pieces_of(reader: TextReader, sentences: Sequence[Sequence[str]]) -> dict[str, list[int]]:
+    """The pieces of every word, with a blank before it where it stands behind another."""
+    words = {" " * (i > 0) + word: None for sentence in sentences for i, word in enumerate(sentence)}
+    found = dict(zip(words, reader.side.encode_batch([*words]), strict=True))
+    instead = reader.side.encode(VANISHED) if not all(found.values()) else []
+    return {word: pieces or instead for word, pieces in found.items()}
+
+
+def _parts(lengths: Sequence[int], room: int) -> list[range]:
+    """Which words are read together in that room; 0 = all.
+
+    >>> _parts([2, 2, 9, 1], 4)
+    [range(0, 2), range(2, 3), range(3, 4)]
+    """
+    found, start, filled = list[range](), 0, 0
+    for i, length in enumerate(lengths):
+        if room and filled and filled + length > room:
+            found.append(range(start, i))
+            start, filled = i, 0
+        filled += min(length, room or length)
+    return [*found, range(start, len(lengths))]
+
+
+def _part(reader: TextReader, pieces: Sequence[Sequence[int]], number: int, words: range) -> PartOfSentence:
+    lengths = [len(reader.before), *map(len, pieces)]
+    ids = [*reader.before, *(i for one in pieces for i in one), *reader.behind]
+    return PartOfSentence(MarkedTexts(ids, len(ids)), number, words, np.cumsum(lengths)[:-1].tolist())
+
+
+@torch.inference_mode()
+def word_logits(
+    network: Any, reader: TextReader, parts: Sequence[PartOfSentence], device: torch.device
+) -> list[Float[Tensor, "words classes"]]:
+    """Scores of the classes of each word, a matrix for each sentence, on the CPU."""
+    lengths = np.array([len(one) for one in parts], dtype=np.int64)
+    order, found = np.argsort(lengths, kind="stable"), dict[int, Tensor]()
+    for some in cut_padded(order, lengths[order], BATCH_TOKENS) if parts else []:
+        chosen = some.tolist()
+        batch = collate_marked([parts[i].read for i in chosen], [0] * len(chosen), reader.side.pad_id, reader.typed)
+        logits = network(*batch.to(device).inputs).float().cpu()
+        found |= {i: row[parts[i].firsts] for i, row in zip(chosen, logits, strict=True)}
+    n = max((one.sentence for one in parts), default=-1) + 1
+    together: list[list[Tensor]] = [[] for _ in range(n)]
+    for i, part in enumerate(parts):
+        together[part.sentence].append(found[i])
+    return [torch.cat(one) for one in together]
+
+
+class TaggingModel(ReadingModel):
+    """An encoder alone with a head for classes of tokens: it says what the words of a text are."""
+
+    does = "tags words"
+    usual_task = "tag"
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """Class i is called so."""
+        return class_names(self.hf_config, self.config.n_classes)
+
+    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagging]:
+        """The tags of the words of each text, and what they mark with its characters; a text may come cut into words.
+
+        >>> model.tag(["Angela Merkel met Macron."])[0].spans[0].text  # doctest: +SKIP
+        'Angela Merkel'
+        """
+        if isinstance(texts, str):
+            raise UserError("tag takes a list of texts, or of lists of words; this is one string")
+        cut = [_cut(text) for text in texts]
+        words = [[text[start:end] for start, end in places] for text, places in cut]
+        there = [one for one in words if one]
+        found = iter(word_logits(self.network, self.reader, read_words(self.reader, there), self.device))
+        best = [self._best(next(found)) if one else [] for one in words]
+        return [_tagging(*one, tags) for one, tags in zip(cut, best, strict=True)]
+
+    def _best(self, logits: Float[Tensor, "words classes"]) -> list[tuple[str, float]]:
+        """The likeliest tag of each word, and its probability."""
+        highest = logits.softmax(1).max(1)
+        return [(self.tags[i], p) for p, i in zip(highest.values.tolist(), highest.indices.tolist(), strict=True)]
+
+    def evaluate(self, paths: Sequence[str]) -> TagReport:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Accuracy and F1 on files of tagged words; `UserError` where a tag is none of the model's."""
+        sentences = [one for path in paths for one in _known(path, self.tags)]
+        found = self.tag([one.words for one in sentences])
+        return tag_report([one.tags for one in sentences], [one.tags for one in found])
+
+
+def _known(path: str, tags: Sequence[str]) -> list[TaggedWords]:
+    found = read_tagged(path)
+    check_tags(found, tags, path)
+    return found
+
+
+def _cut(given: str | Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """A text, and from where to where each of its words stands.
+
+    >>> _cut("U.S. firms, 2."), _cut(["New York", "is"])
+    (('U.S. firms, 2.', [(0, 3), (3, 4), (5, 10), (10, 11), (12, 13), (13, 14)]), ('New York is', [(0, 8), (9, 11)]))
+    """
+    if isinstance(given, str):
+        return given, [word.span() for word in WORD.finditer(given)]
+    ends = np.cumsum([len(word) + 1 for word in given]).tolist()
+    return " ".join(given), [(end - 1 - len(word), end - 1) for word, end in zip(given, ends, strict=True)]
+
+
+def _tagging(text: str, places: Sequence[tuple[int, int]], best: Sequence[tuple[str, float]]) -> Tagging:
+    tags, spans = [tag for tag, _ in best], list[Span]()
+    for kind, first, behind in entities(tags):
+        start, end = places[first][0], places[behind - 1][1]
+        probability = sum(p for _, p in best[first:behind]) / (behind - first)
+        spans.append(Span(text[start:end], kind, start, end, probability))
+    return Tagging(text, [text[start:end] for start, end in places], tags, spans)

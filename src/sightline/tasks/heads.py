@@ -1,0 +1,121 @@
+"""The head of a published encoder that learns what a head is for: classes of texts, of tokens, and ends of answers.
+
+A folder with such a head, for as many classes, is trained on with it. Any other gets the head that `transformers` has
+for its family, drawn as there; of what the folder holds, a pooler is its beginning (BERT), and other heads are left
+behind. Not here: what is learnt (`labelling`, `tagging`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sightline.checkpoint.published import unread_tensors
+from sightline.errors import UserError
+from sightline.families.registry import FAMILIES
+from sightline.generation.label import class_names
+from sightline.generation.models import ReadingModel
+from sightline.network.halves import EncoderOnly
+from sightline.network.parameters import parameters_of
+from sightline.network.unfilled import build_unfilled, replace_parameter
+from sightline.tasks.job import TrainRequest, say
+from sightline.tasks.trainable import head_dropout, more_dropout, trainable
+
+ENCODERS = "an encoder alone (BERT or one of its relatives)"  # that get such heads
+NETWORKS = {  # how transformers calls the networks of a family, without what says their head
+    "bert": "Bert",
+    "camembert": "Camembert",
+    "distilbert": "DistilBert",
+    "electra": "Electra",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+}
+ENDINGS = {  # and what says it
+    "text_class": "ForSequenceClassification",
+    "token_class": "ForTokenClassification",
+}
+
+
+def with_head(model: ReadingModel, head: str, labels: Sequence[str]) -> ReadingModel:
+    """The model as its config.json would have it with a head for these classes; the network is still without."""
+    kind = str(model.hf_config.get("model_type"))
+    if kind not in NETWORKS:
+        raise UserError(f"{model.path}: no head for classes is known for {kind}, only for {', '.join(NETWORKS)}")
+    others = ("num_labels", "problem_type")
+    values = {key: value for key, value in model.hf_config.items() if key not in others} | {
+        "architectures": [NETWORKS[kind] + ENDINGS[head]],
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+        **({"problem_type": "single_label_classification"} if head == "text_class" else {}),
+    }
+    return replace(model, config=FAMILIES[kind].config_from_hf(values), hf_config=values)
+
+
+def in_order(request: TrainRequest, model: ReadingModel, head: str, names: Sequence[str]) -> list[str]:
+    """The labels, in the order of the head's classes where it knows them all; what else becomes of them is said."""
+    if model.config.head != head or model.config.n_classes != len(names):
+        return list(names)
+    there = class_names(model.hf_config, model.config.n_classes)
+    if set(there) == set(names):
+        return list(there)
+    say(request, f"the classes {', '.join(there)} of {request.init} are called {', '.join(names)} from now on")
+    return list(names)
+
+
+def known_head(base: ReadingModel, model: ReadingModel) -> dict[str, Tensor]:
+    """The parameters of the head that the folder has: of one for the same those of the same shape, and a pooler."""
+    unread, table = unread_tensors(base.path), FAMILIES[str(model.hf_config["model_type"])].table(model.config)
+    found = {
+        f"{name}.{part}": unread[f"{key}.{part}"].float()
+        for key, name in table.items()
+        for part in ("weight", "bias")
+        if name.startswith("head.") and f"{key}.{part}" in unread
+    }
+    if base.config.head == model.config.head:
+        found |= {name: value for name, value in parameters_of(base.network).items() if name.startswith("head.")}
+    shapes = {name: value.shape for name, value in build_unfilled(model.config).named_parameters()}
+    return {name: value for name, value in found.items() if value.shape == shapes[name]}
+
+
+def headed(base: ReadingModel, model: ReadingModel, known: Mapping[str, Tensor], dropout: float) -> EncoderOnly:
+    """The body of `base` with the head of `model`, to be trained: of the head what is known, the rest drawn.
+
+    As in `transformers`: normal with `initializer_range` (0.02), biases of zero.
+    """
+    network: EncoderOnly = build_unfilled(model.config)
+    body = {name: value for name, value in parameters_of(base.network).items() if not name.startswith("head.")}
+    given, deviation = {**body, **known}, float(model.hf_config.get("initializer_range") or 0.02)
+    for name, parameter in list(network.named_parameters()):
+        if name in given:
+            replace_parameter(network, name, given[name])
+        elif name.endswith("bias"):
+            replace_parameter(network, name, torch.zeros(parameter.shape))
+        else:
+            replace_parameter(network, name, torch.randn(parameter.shape) * deviation)
+    rates = head_dropout(more_dropout(model.hf_config, dropout), model.config, model.hf_config, dropout)
+    return trainable(network, dropout, rates)
+
+
+def said_of_head(model: ReadingModel, labels: Sequence[str], known: Mapping[str, Tensor]) -> str:
+    """What is said of the head."""
+    name = model.path.absolute().name
+    if "head.classes.weight" in known:
+        return f"going on with the head of {name} for {len(labels)} classes"
+    pooled = ", behind the pooler that was there" if "head.pool.weight" in known else ""
+    left = "" if model.config.head == "none" else f", in the place of the one that it had ({model.config.head})"
+    return f"a new head for {len(labels)} classes on {name}{pooled}{left}"
+
+
+def network_rows(model: ReadingModel, dropout: float) -> dict[str, str]:
+    """What the model card says of the network."""
+    config, stack = model.config, model.config.encoder
+    assert stack
+    rates = head_dropout(more_dropout(model.hf_config, dropout), config, model.hf_config, dropout)
+    said = ", ".join(f"{name} {rate}" for name, rate in vars(rates).items() if rate)
+    shape = f"d_model {stack.d_model}, d_ff {stack.d_ff}, {stack.n_heads} heads"
+    return {
+        "architecture": f"{config.family}: {stack.n_layers} layer{'s' * (stack.n_layers > 1)}, {shape}",
+        "vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`",
+        **({"dropout": f"beside {dropout}: {said}"} if said else {}),
+    }

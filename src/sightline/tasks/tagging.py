@@ -1,0 +1,142 @@
+"""Tags of words learnt by a published encoder: names of persons and places, parts of speech (token classification).
+
+The first piece of each word is labelled, a sentence that is longer than `data.max_length` is read in parts. What is
+judged are whole entities. What comes out is a folder in the layout it came in. Not here: the head (`heads`), files
+(`sightline.data.tagged`), and what stands where in a text (`sightline.generation.tag`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sightline.checkpoint.trained import RUN
+from sightline.checkpoint.tuned import SameLayout
+from sightline.config import RunConfig
+from sightline.data.amount import parse_amount
+from sightline.data.labelled import parted
+from sightline.data.prepared import digest
+from sightline.data.tagged import IGNORED, ReadTags, TaggedWords, check_tags, count_tags, read_tagged
+from sightline.errors import UserError
+from sightline.evaluate.entities import tag_report
+from sightline.generation.models import ReadingModel
+from sightline.generation.reading import TextReader
+from sightline.generation.tag import PartOfSentence, read_words, word_logits
+from sightline.network.halves import EncoderOnly
+from sightline.tasks.classification import check_length, label_loss, say_seen_once
+from sightline.tasks.heads import ENCODERS, headed, in_order, known_head, network_rows, said_of_head, with_head
+from sightline.tasks.job import TrainRequest, file_names, say
+from sightline.tasks.labelling import LabellingJob
+from sightline.tasks.trainable import StartingPoint
+from sightline.tasks.translation import decided
+
+
+@dataclass(frozen=True)
+class TaggingJob(LabellingJob):
+    """See `sightline.tasks.job.Job`."""
+
+    reader: TextReader = field(kw_only=True)
+    checked: Sequence[TaggedWords] = field(kw_only=True)  # the sentences of `valid`
+    parts: Sequence[PartOfSentence] = field(kw_only=True)  # of them
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Cross-entropy of a word without smoothing, accuracy of words and F1 of entities of all sentences."""
+        labels, tags = self.valid.labels, [sentence.tags for sentence in self.checked]
+        numbers = {label: i for i, label in enumerate(labels)}
+        true = torch.tensor([numbers[tag] for sentence in tags for tag in sentence])
+
+        def validate() -> dict[str, float]:
+            logits = word_logits(network, self.reader, self.parts, device)
+            loss = label_loss(torch.cat(logits), true).objective.item() / len(true)
+            found = [[labels[i] for i in one.argmax(1).tolist()] for one in logits]
+            report = tag_report(tags, found)
+            return {"loss": loss, "accuracy": report.accuracy, "f1": report.all.f1}
+
+        return validate
+
+
+def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
+    """Read, check and tokenise everything that a published encoder learns tags from."""
+    if request.special:
+        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
+    check_length(config)
+    base: ReadingModel = START.read(request.init)
+    train, valid, held = _files(request)
+    counts = count_tags(train, ", ".join(request.train))
+    say_seen_once(request, counts, "tag")
+    labels = in_order(request, base, "token_class", [*counts])
+    model = with_head(base, "token_class", labels)
+    reader, length = model.reader, config.data.max_length
+    parts = read_words(reader, [one.words for one in valid], length)
+    training = read_tags(train, read_words(reader, [one.words for one in train], length), labels, reader.typed)
+    amount = f"{len(train):,} sentences of {sum(counts.values()):,} words"
+    say(request, f"training on {amount} with {len(labels)} tags, validating on {len(valid):,}")
+    known = known_head(base, model)
+    say(request, said_of_head(base, labels, known))
+    about = {
+        "corpus": {
+            "train": file_names(request.train),
+            "valid": file_names(request.train if held else request.valid),
+            "sentences": len(train),
+            "key": _key(train, reader),
+            "valid_key": _key(valid, reader),
+            **held,
+        },
+        "labels": labels,
+        "material": {
+            "tags": ", ".join(labels),
+            "training data": f"{', '.join(file_names(request.train))}: {amount}",
+        },
+        "network": network_rows(model, config.model.dropout),
+        "settings": RUN,
+    }
+
+    def make() -> EncoderOnly:
+        return headed(base, model, known, config.model.dropout)
+
+    precise = replace(config.train, precision=decided(request, config, folder).precision)
+    config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=precise)
+    validating = read_tags(valid, parts, labels, reader.typed)
+    return TaggingJob(
+        config, reader.side, about, training, validating, layout=SameLayout(model), make=make,
+        reader=reader, checked=valid, parts=parts,
+    )  # fmt: skip
+
+
+START = StartingPoint(tuned_tags_job, ReadingModel, ENCODERS, "tune-tags", "max_length")
+
+
+def read_tags(
+    sentences: Sequence[TaggedWords], parts: Sequence[PartOfSentence], labels: Sequence[str], typed: bool
+) -> ReadTags:
+    """Parts of sentences with the classes of their tokens."""
+    numbers = {label: i for i, label in enumerate(labels)}
+    classes = [[IGNORED] * len(part) for part in parts]
+    for part, row in zip(parts, classes, strict=True):
+        for word, first in zip(part.words, part.firsts, strict=True):
+            row[first] = numbers[sentences[part.sentence].tags[word]]
+    return ReadTags([part.read for part in parts], classes, tuple(labels), typed)
+
+
+def _files(request: TrainRequest) -> tuple[list[TaggedWords], list[TaggedWords], dict[str, Any]]:
+    """Training and validation sentences, and what config.json says of a part held out."""
+    train = list(chain.from_iterable(map(read_tagged, request.train)))
+    if amount := parse_amount(request.valid):
+        rest, valid = parted(train, amount.of(len(train)))
+        there = {one.words for one in valid}
+        kept = [one for one in rest if one.words not in there]
+        return kept, valid, {"held_out": {"taken": len(valid), "dropped": len(rest) - len(kept)}}
+    tags, valid = count_tags(train, ", ".join(request.train)), list[TaggedWords]()
+    for path in request.valid:
+        found = read_tagged(path)
+        check_tags(found, [*tags], path)
+        valid += found
+    return train, valid, {}
+
+
+def _key(sentences: Sequence[TaggedWords], reader: TextReader) -> str:
+    return digest(reader.side.fingerprint, [astuple(one)[:2] for one in sentences])

@@ -1,0 +1,187 @@
+"""What docs/tags.md says of tags learnt by published encoders: `sightline train --task tag --init FOLDER`.
+
+The networks are tiny and random. What they learn is a few lines by heart; that they do shows that all of it trains.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_families import vocabulary, write_tiny
+from tokenizers import processors
+
+import sightline
+
+Cli = Callable[..., Any]
+QUICK = ["train.max_steps=60", "train.validate_every=30", "train.checkpoint_every=30", "train.log_every=30",
+         "train.learning_rate=0.02", "train.warmup_steps=5", "train.threads=1"]  # fmt: skip
+HEAD: dict[str, Any] = {"architectures": ["BertForTokenClassification"]}
+TAGS = ["B-LOC", "B-PER", "I-PER", "O"]
+LINES = [
+    "Ann B-PER\nLee I-PER\nis O\nin O\nRome B-LOC\n",
+    "Rome B-LOC\nis O\nold O\n. O\n",
+    "Bob B-PER\n, O\nAnn B-PER\n",
+]
+
+
+def write(folder: Path, kind: str = "bert", **changes: Any) -> Path:
+    """A folder whose vocabulary puts marks around a text."""
+    write_tiny(folder, kind, changes)
+    text = vocabulary(behind=False)
+    text.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    text.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Options naming words to train and to validate on."""
+    (tmp_path / "a.conll").write_text("\n".join(LINES * 4), encoding="utf-8")
+    return ["--train", str(tmp_path / "a.conll"), "--valid", str(tmp_path / "a.conll")]
+
+
+def validations(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "validation.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_a_body_gets_a_head_and_learns_tags(cli: Cli, files: list[str], tmp_path: Path, kind: str) -> None:
+    ran = cli("train", "--task", "tag", "--init", write(tmp_path / "model", kind), *files, "--out", tmp_path / "out",
+              "--set", *QUICK)  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "training on 12 sentences of 48 words with 4 tags, validating on 12" in ran.err
+    assert "a new head for 4 classes on model, in the place of the one that it had (masked)" in ran.err
+    figures = validations(tmp_path / "out")
+    assert [row["step"] for row in figures] == [0, 30, 60]
+    assert figures[-1]["f1"] > 0.9 > figures[0]["f1"] and figures[-1]["accuracy"] > 0.9
+    values = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert values["architectures"] == [{"bert": "Bert", "distilbert": "DistilBert"}[kind] + "ForTokenClassification"]
+    assert values["id2label"] == dict(zip("0123", TAGS, strict=True)) and "problem_type" not in values
+    found = json.loads(cli("evaluate", tmp_path / "out", "--source", files[1], "--json").out)
+    assert (found["f1"], found["words"]) == (max(row["f1"] for row in figures), 48)
+    assert found["kinds"].keys() == {"LOC", "PER"}
+    assert "a tagging model" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8").lower()
+    assert "tag, evaluate" in cli("info", tmp_path / "out").out
+
+
+def test_what_is_found_stands_where_it_is_said_to(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """Characters of the line itself, whatever is between words; blank lines find nothing; words as they are given."""
+    start = write(tmp_path / "model")
+    ran = cli("train", "--task", "tag", "--init", start, *files, "--out", tmp_path / "out", "--set", *QUICK)
+    assert ran.code == 0, ran.err
+    (tmp_path / "in.txt").write_text("Ann  Lee is in Rome\n\nBob, Ann\n", encoding="utf-8")
+    rows = [line.split("\t") for line in cli("tag", tmp_path / "out", tmp_path / "in.txt").lines]
+    expected = [["1", "0", "8", "PER", "Ann Lee"], ["1", "15", "19", "LOC", "Rome"], ["3", "0", "3", "PER", "Bob"],
+                ["3", "5", "8", "PER", "Ann"]]  # fmt: skip
+    assert [[*row[:4], row[5]] for row in rows] == expected
+    assert all(0.3 < float(row[4]) <= 1 for row in rows)
+    records = [
+        json.loads(line) for line in cli("tag", tmp_path / "out", tmp_path / "in.txt", "--format", "jsonl").lines
+    ]
+    assert records[0]["text"] == "Ann  Lee is in Rome" and records[0]["words"] == ["Ann", "Lee", "is", "in", "Rome"]
+    assert records[0]["spans"][0]["text"] == "Ann  Lee" and records[1]["spans"] == records[1]["words"] == []
+    ran = cli("tag", tmp_path / "out", tmp_path / "in.txt", "--format", "conll", "--words")
+    assert ran.out.startswith("Ann\tB-PER\nLee\tI-PER\nis\tO\nin\tO\nRome\tB-LOC\n\n\nBob,\t")
+    model = sightline.load(tmp_path / "out", "cpu")
+    given = model.tag([["Ann", "Lee", "is", "in", "Rome"]])[0]
+    assert given.text == "Ann Lee is in Rome" and given.tags == records[0]["tags"]
+    assert (given.spans[1].start, given.spans[1].end) == (14, 18)
+
+
+def test_long_sentences_are_read_in_parts(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """Of 10 tokens with their marks: the same words are judged, and every one has a tag."""
+    start = write(tmp_path / "model")
+    ran = cli("train", "--task", "tag", "--init", start, *files, "--out", tmp_path / "out",
+              "--set", *QUICK, "data.max_length=10")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert validations(tmp_path / "out")[-1]["f1"] > 0.5
+    many = ["Ann", "is", "old", "."] * 40  # 480 pieces, of which it reads 60 at once
+    found = sightline.load(tmp_path / "out", "cpu").tag([many])[0]
+    assert len(found.tags) == 160 and set(found.tags) <= set(TAGS)
+
+
+def test_a_head_with_these_tags_is_trained_on_with(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    there = ["O", "B-PER", "I-PER", "B-LOC"]
+    start = write(tmp_path / "model", **HEAD, id2label=dict(zip("0123", there, strict=True)))
+    ran = cli("train", "--init", start, *files, "--out", tmp_path / "out",
+              "--set", *QUICK, "train.max_steps=1", "train.learning_rate=1e-9")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "going on with the head of model for 4 classes" in ran.err
+    assert [*json.loads((tmp_path / "out" / "config.json").read_text())["id2label"].values()] == there
+    before, after = (load_file(f / "model.safetensors")["classifier.weight"] for f in (start, tmp_path / "out"))
+    assert torch.allclose(before, after, atol=1e-6)
+
+
+def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    settings = [*QUICK, "train.schedule=constant", "train.tokens_per_batch=60"]
+    command = ["train", "--task", "tag", "--init", write(tmp_path / "model"), *files]
+    assert cli(*command, "--out", tmp_path / "whole", "--set", *settings).code == 0
+    assert cli(*command, "--out", tmp_path / "parts", "--set", *settings, "train.max_steps=30").code == 0
+    ran = cli(*command, "--out", tmp_path / "parts", "--set", *settings, "--resume")
+    assert ran.code == 0 and "resuming after step 30" in ran.err, ran.err
+    whole, parts = (load_file(tmp_path / folder / "model.safetensors") for folder in ("whole", "parts"))
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
+def test_a_share_validates_and_what_stands_once_is_said(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """What is held out stands in no training sentence: of three that repeat only those that were not taken are left."""
+    with open(files[1], "a", encoding="utf-8") as file:
+        file.writelines(f"\nAnn{i} B-PER\nis O\nin O\nRome B-LOC\n" for i in range(20))
+        file.write("\nx B-MISC\n")
+    ran = cli("train", "--task", "tag", "--init", write(tmp_path / "model"), *files[:2], "--valid", "10%",
+              "--out", tmp_path / "out", "--set", *QUICK, "train.max_steps=2")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "seen once in training, which is too little to learn: tag 'B-MISC'; is it spelt as it should be?" in ran.err
+    corpus = json.loads((tmp_path / "out" / "training.json").read_text())["corpus"]
+    assert corpus["held_out"]["taken"] == 3
+    assert corpus["sentences"] + 3 + corpus["held_out"]["dropped"] == 33
+
+
+BAD = [
+    ("a O\nb\n", "a O\n", "t.conll: line 2 has a word without a tag"),
+    ("a O\nb O\n", "a O\n", "t.conll: every word has the tag 'O'; two tags are needed"),
+    ("a O\nb X\n", "a O\n\nc Y\n", "v.conll: line 3: unknown tag 'Y'"),
+    ("\n", "a O\n", "t.conll: has no sentence"),
+    ("a O\nb X\n", "", "v.conll: is empty"),
+    ("a O\nb X\n", "50%", "--valid 50%: the training files hold 1 pairs; leave some to train on"),
+]
+
+
+@pytest.mark.parametrize(("train", "valid", "expected"), BAD)
+def test_bad_files_get_one_line(cli: Cli, tmp_path: Path, train: str, valid: str, expected: str) -> None:
+    (tmp_path / "t.conll").write_text(train, encoding="utf-8")
+    (tmp_path / "v.conll").write_text(valid, encoding="utf-8")
+    named = valid if valid.endswith("%") else tmp_path / "v.conll"
+    ran = cli("train", "--task", "tag", "--init", write(tmp_path / "model"), "--train", tmp_path / "t.conll", "--valid",
+              named, "--out", tmp_path / "out")  # fmt: skip
+    assert expected in ran.complaint
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--special", "<x>"], "--special <x>: cannot be added to the vocabulary of --init"),
+        (["--set", "data.max_length=2"], "data.max_length = 2 leaves no room for a word between the marks"),
+        (["--set", "train.best_metric=macro_f1"], "train.best_metric = macro_f1 is not measured by model.task = tag"),
+    ],
+)
+def test_what_cannot_be_asked(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
+    start = write(tmp_path / "model")
+    ran = cli("train", "--task", "tag", "--init", start, *files, "--out", tmp_path / "out", *more)
+    assert expected in ran.complaint
+
+
+def test_models_without_tags_say_so(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a\n", encoding="utf-8")
+    said = cli("tag", write(tmp_path / "bert"), tmp_path / "in.txt").complaint
+    assert "a model of bert that cannot tag words; train --task tag teaches it" in said
+    tagger = write(tmp_path / "tagger", **HEAD, id2label={"0": "O", "1": "X"})
+    assert "line 1: unknown tag 'B-PER'" in cli("evaluate", tagger, "--source", files[1]).complaint
+    write_tiny(tmp_path / "gpt2", "gpt2")
+    ran = cli("train", "--task", "tag", "--init", tmp_path / "gpt2", *files, "--out", tmp_path / "out")
+    assert "this task needs an encoder alone (BERT or one of its relatives)" in ran.complaint
