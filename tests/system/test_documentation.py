@@ -47,6 +47,7 @@ SHORT = {  # appended to `train`, by task
     "mlm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "forecast": [*SMALL, "model.d_ff=32", "data.window=8", "data.horizon=4", "data.season=4"],
     "transcribe": SMALL,
+    "plm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "rtd": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "denoise": [*SMALL, *TRANSLATING[1:], "model.d_ff=32", "data.vocab_size=300"],
     "tag": SMALL,
@@ -360,7 +361,7 @@ def named_inputs(words: list[str]) -> list[str]:
 def shortened(words: list[str]) -> list[str]:
     """Flags behind the line, so that it takes seconds and an untrained model will do."""
     if words[0] == "train":
-        tasks = ("classify", "tag", "forecast", "lm", "label", "mlm", "rtd", "transcribe", "denoise")
+        tasks = ("classify", "tag", "forecast", "lm", "label", "mlm", "rtd", "plm", "transcribe", "denoise")
         task = next((task for task in tasks if task in words), "")
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]

@@ -64,8 +64,8 @@ class BegunLayout:
             folder.mkdir(parents=True, exist_ok=True)
         end, ids = tokenizer.eos_id, {"pad_token_id": tokenizer.pad_id}  # it parts documents: one begins behind it
         write_file(folder / TOKENIZER, tokenizer.save)
-        marks = _masking(tokenizer) if self.reads else _writing(tokenizer)
-        write_json(folder / SETTINGS, {**_tokenizer_settings(tokenizer, self.length), **marks})
+        marks = masking_marks(tokenizer) if self.reads else _writing(tokenizer)
+        write_json(folder / SETTINGS, {**tokenizer_settings(tokenizer, self.length), **marks})
         if not self.reads:
             ids = {"bos_token_id": end, "eos_token_id": end, **ids}
             write_json(folder / GENERATION, ids)
@@ -123,7 +123,7 @@ def _write_weights(folder: Path, config: NetworkConfig, parameters: Mapping[str,
     write_text(folder / CARD, card)
 
 
-def _tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:
+def tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:
     """What `transformers` reads beside tokenizer.json."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -140,7 +140,7 @@ def _writing(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"bos_token": end, "eos_token": end, "split_special_tokens": True}
 
 
-def _masking(tokenizer: Tokenizer) -> dict[str, Any]:
+def masking_marks(tokenizer: Tokenizer) -> dict[str, Any]:
     """The marks of what reads a text between two of them, and fills in a third wherever a text has it."""
     first, last = tokenizer.piece(tokenizer.bos_id), tokenizer.piece(tokenizer.eos_id)
     marks = {"cls_token": first, "sep_token": last, "mask_token": tokenizer.piece(mask_id(tokenizer))}

@@ -34,7 +34,7 @@ from sightline.data.words import REMEMBERED_WORDS, WordTable, cut
 from sightline.errors import UserError, unknown
 
 PAD, BOS, EOS, UNK = SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-OTHER_NAMES = {PAD: ["[PAD]"], BOS: ["<bos>", "[CLS]"], EOS: ["<eos>", "[SEP]"], UNK: ["[UNK]"]}
+OTHER_NAMES = {PAD: ["[PAD]"], BOS: ["<bos>", "[CLS]", "<cls>"], EOS: ["<eos>", "[SEP]", "<sep>"], UNK: ["[UNK]"]}
 
 # A word with the blank before it (the two joiners belong to Persian and Indic words), one digit, a run of one
 # punctuation mark or symbol, one blank of any kind. Every character falls under one of the four.

@@ -101,6 +101,15 @@ def order_mask(order: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length
     return rank.unsqueeze(1) < rank.unsqueeze(2)
 
 
+def partial_order_mask(rank: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length length"]:
+    """`visible` where only some positions are predicted: `rank` says when, from 0, and -1 of those that all may see.
+
+    >>> partial_order_mask(torch.tensor([[-1, 1, 0]])).int().tolist()  # position 2 first, then 1
+    [[[1, 0, 0], [1, 0, 1], [1, 0, 0]]]
+    """
+    return (rank < 0).unsqueeze(1) | (rank.unsqueeze(1) < rank.unsqueeze(2))
+
+
 class XLNetStates(NamedTuple):
     """What the layers give."""
 

@@ -163,12 +163,14 @@ def xlnet_from_hf(config: Mapping[str, Any], tensors: Mapping[str, Tensor], orig
 
 def tensors_for_hf(model: XLNet) -> dict[str, Tensor]:
     """The parameters of `model` under the names and in the layouts of the file."""
-    ours = parameters_of(model)
     first: Any = model.layers[0]
-    theirs = {mine: (name, layout) for name, mine, layout in names(len(model.layers))}
-    return {
-        theirs[mine][0]: theirs[mine][1].write(value, first.attn.n_heads).contiguous() for mine, value in ours.items()
-    }
+    return file_tensors(parameters_of(model), len(model.layers), first.attn.n_heads)
+
+
+def file_tensors(parameters: Mapping[str, Tensor], n_layers: int, n_heads: int) -> dict[str, Tensor]:
+    """The same of parameters by their names here."""
+    theirs = {mine: (name, layout) for name, mine, layout in names(n_layers)}
+    return {theirs[mine][0]: theirs[mine][1].write(value, n_heads).contiguous() for mine, value in parameters.items()}
 
 
 def names(n_layers: int, among: Mapping[str, Any] | None = None) -> list[tuple[str, str, TensorLayout]]:

@@ -6,7 +6,7 @@ refused and what a run says of itself are those of a language model (`language_m
 (`data/masking.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,8 @@ from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
 MARKS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")  # BERT's, in the order of a tokenizer of ours
+
+AROUND = "{first} $A {last}", "{first}:0 $A:0 {last}:0 $B:1 {last}:1"  # a text, and two
 
 
 @dataclass(frozen=True)
@@ -108,21 +110,26 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), hidden=hidden)
 
 
-def marked_tokenizer(request: TrainRequest, config: RunConfig, folder: Path) -> Tokenizer:
-    """One that has a mask, and puts marks around a text where it is used, as BERT's does."""
+def marked_tokenizer(
+    request: TrainRequest,
+    config: RunConfig,
+    folder: Path,
+    marks: Sequence[str] = MARKS,
+    around: tuple[str, str] = AROUND,
+) -> Tokenizer:
+    """One that has a mask, and puts marks around a text, or two, where it is used."""
 
     def learn() -> Tokenizer:
-        return learn_pieces(request.train, config.data, request.special, MARKS)
+        return learn_pieces(request.train, config.data, request.special, marks)
 
     tokenizer = choose_tokenizer(request, config, folder, learn)
     try:
         mask_id(tokenizer)
     except UserError as error:
         raise UserError(f"data.tokenizer = {config.data.tokenizer}: {error}; leave it out, and one is learnt") from None
-    marks = [(tokenizer.piece(i), i) for i in (tokenizer.bos_id, tokenizer.eos_id)]
-    (first, _), (last, _) = marks
-    pair = f"{first}:0 $A:0 {last}:0 $B:1 {last}:1"
-    tokenizer.backend.post_processor = processors.TemplateProcessing(f"{first} $A {last}", pair, marks)
+    found = [(tokenizer.piece(i), i) for i in (tokenizer.bos_id, tokenizer.eos_id)]
+    one, two = (template.format(first=found[0][0], last=found[1][0]) for template in around)
+    tokenizer.backend.post_processor = processors.TemplateProcessing(one, two, found)
     return tokenizer
 
 

@@ -30,35 +30,29 @@ TASKS = {
         "translation", "two files, or one .tsv, .jsonl or hf:DATASET", "encoder decoder writes lines text pieces",
         "sightline.tasks.translation:translation_job", "sightline.api:TrainedTranslator",
         "sightline.tasks.published:START", ("bleu",)),
-    "denoise": Task(
-        "denoising", "plain text", "encoder decoder writes lines blocks text pieces",
+    "denoise": Task("denoising", "plain text", "encoder decoder writes lines blocks text pieces",
         "sightline.tasks.denoising:denoising_job", "sightline.tasks.denoising:Denoiser",
         "sightline.tasks.corruption:START", ("bleu",)),
-    "classify": Task(
-        "classification", ".tsv of texts and labels", "encoder lines text pieces classes pooled",
+    "classify": Task("classification", ".tsv of texts and labels", "encoder lines text pieces classes pooled",
         "sightline.tasks.classification:classification_job", "sightline.tasks.classification:Classifier",
         "sightline.tasks.labelling:START", ("accuracy", "macro_f1")),
-    "tag": Task(
-        "tagging", "words with tags, CoNLL's columns or .jsonl", "encoder lines pieces classes",
+    "tag": Task("tagging", "words with tags, CoNLL's columns or .jsonl", "encoder lines pieces classes",
         start="sightline.tasks.tagging:START", metrics=("accuracy", "f1")),
-    "forecast": Task(
-        "forecasting", ".csv", "encoder classes pooled",
+    "forecast": Task("forecasting", ".csv", "encoder classes pooled",
         "sightline.tasks.forecasting:forecast_job", "sightline.tasks.forecasting:Forecaster"),
-    "lm": Task(
-        "language", "text or .jsonl", "writes running blocks text pieces",
+    "lm": Task("language", "text or .jsonl", "writes running blocks text pieces",
         "sightline.tasks.language_modelling:language_job", start="sightline.tasks.language_modelling:START"),
-    "mlm": Task(
-        "masked language", "text or .jsonl", "encoder running blocks masks text pieces",
+    "mlm": Task("masked language", "text or .jsonl", "encoder running blocks masks text pieces",
         "sightline.tasks.masked_modelling:masked_job", start="sightline.tasks.masked_modelling:START",
         metrics=("accuracy",)),
-    "rtd": Task(
-        "replaced-token", "text or .jsonl", "encoder running blocks masks text pieces",
+    "rtd": Task("replaced-token", "text or .jsonl", "encoder running blocks masks text pieces",
         "sightline.tasks.replaced_modelling:replaced_job", metrics=("accuracy",)),
+    "plm": Task("permutation language", "text or .jsonl", "encoder running blocks text pieces",
+        "sightline.tasks.permutation_modelling:permutation_job", metrics=("accuracy",)),
     "label": Task(
         "picture", "a folder of pictures for each label, or .tsv of pictures and labels", "encoder pictures classes",
         "sightline.tasks.pictures:picture_job", metrics=("accuracy", "macro_f1")),
-    "transcribe": Task(
-        "speech", ".tsv of sounds and texts", "encoder writes pieces",
+    "transcribe": Task("speech", ".tsv of sounds and texts", "encoder writes pieces",
         start="sightline.tasks.transcription:START", metrics=("wer",)),
 }  # fmt: skip
 

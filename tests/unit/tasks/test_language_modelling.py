@@ -158,6 +158,6 @@ def test_settings_of_other_tasks_mean_nothing(setting: str, message: str) -> Non
 
 def test_characters_are_for_language_models() -> None:
     with pytest.raises(
-        UserError, match=r"data.subword = characters is for model.task = lm or mlm or rtd, not for translate"
+        UserError, match=r"data.subword = characters is for model.task = lm or mlm or rtd or plm, not for translate"
     ):
         check(apply_settings(RunConfig(), ["data.subword=characters"]))

@@ -1,0 +1,153 @@
+"""A permutation language model (XLNet, arXiv:1906.08237): tokens of a block in a random order, each from those before.
+
+From scratch by a recipe. What comes out is a folder in XLNet's layout, which every command and `transformers` reads.
+Texts and what is refused are those of a language model (`language_modelling`). Not here: what is predicted and in which
+order (`data/permutation.py`), and the network (`relatives/xlnet.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.checkpoint.begun import masking_marks, tokenizer_settings
+from sightline.checkpoint.imported import FORMAT
+from sightline.checkpoint.layout import CONFIG, WEIGHTS
+from sightline.checkpoint.trained import CARD, RUN, TOKENIZER, write_file, write_json, write_text
+from sightline.checkpoint.vocabulary import SETTINGS
+from sightline.config import ModelConfig, RunConfig, TrainConfig
+from sightline.data.batching import EndlessStream
+from sightline.data.documents import cutter_of
+from sightline.data.permutation import PermutedBatch, PermutedText
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError, writing
+from sightline.relatives.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
+from sightline.relatives.xlnet_checkpoint import file_tensors, shape_to_hf
+from sightline.tasks.job import TrainRequest
+from sightline.tasks.language_modelling import LanguageJob, loss_of_logits, once_readable, read_texts
+from sightline.tasks.masked_modelling import check_length, marked_tokenizer
+from sightline.training.loss import Loss
+from sightline.training.step import Objective
+
+MARKS = ("<pad>", "<cls>", "<sep>", "<unk>", "<mask>")  # XLNet's, in the order of a tokenizer of ours
+AROUND = "$A {last} {first}", "$A:0 {last}:0 $B:1 {last}:1 {first}:2"  # both marks stand behind a text
+ONLY = {  # what an XLNet is, in the words of [model]
+    "positions": "relative", "norm_position": "post", "norm": "layer", "gated": False, "biases": True, "n_kv_heads": 0,
+    "normalise_heads": False, "d_k": 0, "d_v": 0, "encoder_heads": (),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PermutationJob(LanguageJob):
+    """See `sightline.tasks.job.Job`."""
+
+    permuted: Callable[[NDArray[Any]], PermutedText] = field(kw_only=True)  # of tokens
+
+    def objective(self, network: nn.Module) -> Objective:
+        assert isinstance(network, XLNet)
+        return permutation_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[PermutedBatch]:  # pyright: ignore
+        train = self.config.train
+        return self.permuted(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Mean negative log-likelihood, in nats, of what is predicted of the validation text, always in the same order,
+        and how much of it is told right.
+        """
+        text, size = self.permuted(self.valid.tokens), self.config.train.tokens_per_batch
+
+        def validate() -> dict[str, float]:
+            nll, right, n = 0.0, 0, 0
+            with torch.inference_mode():
+                for batch in (batch.to(device) for batch in text.fixed(size)):
+                    logits, targets = predicted(network, batch)
+                    nll += F.cross_entropy(logits, targets, reduction="sum").item()
+                    right, n = right + int((logits.argmax(-1) == targets).sum()), n + batch.n_targets
+            return {"loss": nll / max(1, n), "accuracy": right / max(1, n)}
+
+        return validate
+
+
+def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:
+    """Label-smoothed cross-entropy of what is predicted, by the query stream."""
+    forward = torch.compile(network) if train.compile else network
+
+    def objective(batch: PermutedBatch) -> Loss:
+        logits, targets = predicted(forward, batch)
+        loss = loss_of_logits(logits, targets, train.label_smoothing)
+        right = (logits.detach().argmax(-1) == targets).sum()
+        return replace(loss, figures={**loss.figures, "accuracy": right.to(loss.nll.dtype)})
+
+    return objective
+
+
+def predicted(network: Callable[..., Tensor], batch: PermutedBatch) -> tuple[Tensor, Tensor]:
+    """Logits (predictions, vocab) of all that is predicted of a batch, and what stands there."""
+    logits = network(batch.src, visible=partial_order_mask(batch.rank), targets=batch.places)
+    return logits.flatten(0, 1).float(), batch.targets.flatten()
+
+
+# --- What it is made of
+
+
+@dataclass(frozen=True)
+class BegunXLNet:
+    """A folder for a network of this shape."""
+
+    shape: XLNetShape
+    length: int  # of the blocks that it has read
+
+    def write_settings(self, folder: Path, config: RunConfig, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
+        """Everything but the weights and the card."""
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / TOKENIZER, tokenizer.save)
+        write_json(folder / SETTINGS, {**tokenizer_settings(tokenizer, self.length), **masking_marks(tokenizer)})
+        ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+        write_json(folder / CONFIG, {**shape_to_hf(self.shape), **ids, "dtype": "float32"})
+        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
+
+    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
+        """The weights by XLNet's names, and the model card."""
+        own = {name: value.detach().float().cpu() for name, value in parameters.items()}
+        tensors = file_tensors(own, self.shape.n_layers, self.shape.n_heads)
+        write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+        write_text(folder / CARD, card)
+
+
+def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
+    """Read, tokenise and check everything that an XLNet is trained on from scratch."""
+    shape_of(config.model)
+    check_length(config, 2)
+    request = once_readable(request)
+    tokenizer = marked_tokenizer(request, config, folder, MARKS, AROUND)
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
+    shape, length = shape_of(model), config.data.block_length
+    about, train, valid = read_texts(request, config, cutter_of(tokenizer))
+    permuted = partial(PermutedText, length=length, behind=[tokenizer.eos_id, tokenizer.bos_id])
+    config, layout = replace(config, model=model), BegunXLNet(shape, length)
+    return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), permuted=permuted)
+
+
+def shape_of(c: ModelConfig) -> XLNetShape:
+    """A recipe's [model] as an XLNet, without memory of earlier segments; `UserError` for what XLNet is not."""
+    for key, wanted in ONLY.items():
+        if getattr(c, key) != wanted:
+            raise UserError(f"model.{key} = {getattr(c, key)}: an XLNet has {key} = {wanted}; leave it out")
+    return XLNetShape(
+        vocab_size=c.vocab_size,
+        d_model=c.d_model,
+        n_layers=c.n_encoder_layers,
+        n_heads=c.n_heads,
+        d_ff=c.d_ff,
+        activation=c.activation,
+        dropout=c.dropout,
+    )
