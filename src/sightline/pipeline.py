@@ -63,6 +63,11 @@ def train_model(request: TrainRequest) -> str:
 
 def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch.device) -> str:
     published = is_family(request.init) if request.init else False
+    if published and request.special:
+        from sightline.tasks.growing import with_pieces  # which a first training does without
+
+        request = with_pieces(request)
+        config = _config(request)
     row = TASKS[config.model.task]
     make: MakeJob = resolve_name(row.start).job if published else resolve_name(row.job)
     job = make(request, config, folder)

@@ -58,6 +58,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.classification",
     "sightline.tasks.denoising",
     "sightline.tasks.forecasting",
+    "sightline.tasks.growing",
     "sightline.tasks.heads",
     "sightline.tasks.labelling",
     "sightline.tasks.language_modelling",

@@ -283,6 +283,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "prune": loads("-o"),
     "distill": lines_like(r'\{"src": ".*", "tgt": ".*"\}'),
     "backtranslate": lines_like(r'\{"src": "<bt> .*", "tgt": ".*"\}'),
+    "export": lambda words, out: Path(words[-1]).exists(),
     "shortlist": is_there("{}shortlist.safetensors"),
     "study": is_there("runs/study/study.html"),
 }

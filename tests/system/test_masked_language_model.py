@@ -206,7 +206,7 @@ def test_a_tokenizer_without_a_mask(cli: Cli, texts: Path, model_path: Path, tmp
         ),
         ("bert", {}, ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("bert", {}, ["--set", "model.d_model=64"], "the shape is that of --init"),
-        ("bert", {}, ["--special", "<x>"], "--special <x>: cannot be added to the vocabulary of --init"),
+        ("bert", {}, ["--special", "<s>"], "has this piece already; leave it out"),
     ],
 )
 def test_what_does_not_go_with_a_folder(

@@ -30,7 +30,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="short for --set train.seed=N")
-    special = "string that is one piece wherever a text contains it, for example '<2de>'"
+    special = "string that is one piece wherever a text contains it, for example '<2de>'; of a published model also "
+    special += "'new_Latn=deu_Latn', which begins as another piece (default: as the mean of all)"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
     links = "word links of the training pairs (i-j, a line each), for a head that learns to align: see "
     links += "train.alignment_weight"

@@ -103,8 +103,6 @@ START = StartingPoint(
 
 def _check_settings(request: TrainRequest, config: RunConfig) -> None:
     """`UserError` for what would be ignored, or does not go with a vocabulary and a length that are there."""
-    if request.special:
-        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
     values, usual = flatten(config), flatten(RunConfig())
     for key in UNREAD:
         if values[key] != usual[key]:

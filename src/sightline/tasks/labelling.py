@@ -62,8 +62,6 @@ class LabellingJob(ClassificationJob):
 
 def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> LabellingJob:
     """Read, check and tokenise everything that a published encoder learns labels from."""
-    if request.special:
-        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
     check_length(config)
     base: ReadingModel = START.read(request.init)
     train, valid, n_texts, held = _files(request)

@@ -166,8 +166,6 @@ START = StartingPoint(tuned_job, TextModel, "a decoder alone (GPT-2, LLaMA)", "t
 
 def check_tuned(request: TrainRequest, config: RunConfig) -> None:
     """`UserError` for what does not go with a model that has a vocabulary and a length of its own."""
-    if request.special:
-        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
     if request.source_language or request.target_language:
         raise UserError("--source-language and --target-language are for models that translate")
     limit = longest_sequence(config.model)

@@ -19,7 +19,6 @@ from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.corpus import Pair
-from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.generation.models import RewritingModel
 from sightline.network.more_dropout import without
@@ -62,8 +61,6 @@ class PublishedJob(TranslationJob):
 
 def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:
     """Read, tokenise and check everything a published model is trained further on."""
-    if request.special:
-        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
     model: RewritingModel = START.read(request.init).between(request.source_language, request.target_language)
     _, train, valid, held = read_files(request)
     tokenizer = model._translator.tokenizer

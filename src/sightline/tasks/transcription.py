@@ -157,8 +157,6 @@ START = StartingPoint(transcription_job, SpeechModel, "Whisper", "tune-speech")
 
 
 def _refuse_strays(request: TrainRequest) -> None:
-    if request.special:
-        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
     if request.target_language:
         raise UserError("--target-language: what is said is written down in its own language; leave it out")
     if amount := parse_amount(request.valid):

@@ -1,0 +1,119 @@
+"""A folder of a published model with more pieces in its vocabulary, such as the code of a new language.
+
+The row of a new piece, in every matrix and bias that has one for each, is that of a piece which is named, or the mean
+of all; the rest is as it was. Not here: training it (`tasks/growing.py`).
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sightline.checkpoint.imported import copy_companions
+from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
+from sightline.checkpoint.published import open_tensors, read_checkpoint
+from sightline.checkpoint.trained import write_json
+from sightline.checkpoint.vocabulary import SETTINGS, read_vocabulary
+from sightline.errors import UserError
+
+LISTS = ("additional_special_tokens", "extra_special_tokens")  # of marks, in the files beside a vocabulary
+
+
+def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str, int]:
+    """Write into `out` the model of `folder` with new pieces, and return their ids.
+
+    Args:
+        pieces: for each new one the piece whose row it begins with; "" = the mean of all.
+
+    Raises:
+        UserError: one is there already, one to copy is not, or the vocabulary is of a kind that cannot be added to.
+    """
+    config = read_json(folder / CONFIG)
+    vocabulary = read_vocabulary(folder, config)
+    for piece, origin in pieces.items():
+        if vocabulary.id_of(piece) is not None:
+            raise UserError(f"--special {piece}: {folder} has this piece already; leave it out")
+        if origin and vocabulary.id_of(origin) is None:
+            raise UserError(f"--special {piece}={origin}: {folder} has no piece {origin} to begin with")
+    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    copy_companions(folder, draft)
+    ids = _add_pieces(draft, [*pieces])
+    origins = {ids[piece]: vocabulary.id_of(origin) if origin else None for piece, origin in pieces.items()}
+    _write(folder, draft, config, origins)
+    shutil.rmtree(out, ignore_errors=True)
+    draft.rename(out)
+    return ids
+
+
+def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mapping[int, int | None]) -> None:
+    """Weights and config.json; read again, for a vocabulary of the wrong size would be found in training only."""
+    size = config["vocab_size"]
+    new_size = max(size, max(origins) + 1)
+    tensors = {key: _grown(tensor, size, new_size, origins) for key, tensor in open_tensors(folder).items()}
+    save_file(tensors, draft / WEIGHTS, {"format": "pt"})
+    write_json(draft / CONFIG, {**config, "vocab_size": new_size})
+    _ = read_checkpoint(draft)
+
+
+def _grown(tensor: Tensor, size: int, new_size: int, origins: Mapping[int, int | None]) -> Tensor:
+    """A tensor with a row for each piece, and one for each new one; any other as it is.
+
+    >>> _grown(torch.tensor([[1.0], [3.0]]), 2, 4, {2: 0, 3: None}).flatten().tolist()
+    [1.0, 3.0, 1.0, 2.0]
+    >>> _grown(torch.tensor([[1.0, 3.0]]), 2, 3, {2: 1}).tolist()  # a bias that a file has as a matrix of one row
+    [[1.0, 3.0, 3.0]]
+    """
+    if tensor.shape[:2] == (1, size):
+        return _grown(tensor[0], size, new_size, origins)[None]
+    if not tensor.dim() or len(tensor) != size:
+        return tensor.clone()
+    grown = torch.cat([tensor, tensor.new_zeros(new_size - size, *tensor.shape[1:])])
+    mean = tensor[: min([size, *origins])].float().mean(0).to(tensor.dtype)
+    for row, origin in origins.items():
+        grown[row] = mean if origin is None else tensor[origin]
+    return grown
+
+
+def _add_pieces(folder: Path, pieces: list[str]) -> dict[str, int]:
+    """Add them to the files of the vocabulary; `UserError` for a kind that knows no others than its own."""
+    whole, listed = folder / "tokenizer.json", folder / "vocab.json"
+    if whole.is_file():
+        tokenizer = tokenizers.Tokenizer.from_file(str(whole))
+        tokenizer.add_special_tokens([tokenizers.AddedToken(piece, normalized=False) for piece in pieces])
+        tokenizer.save(str(whole))
+        ids = {piece: tokenizer.token_to_id(piece) for piece in pieces}
+    elif (folder / "source.spm").is_file() and all(re.fullmatch(r">>\w+<<", piece) for piece in pieces):
+        known = read_json(listed)
+        ids = {piece: i for i, piece in enumerate(pieces, max(known.values()) + 1)}
+        listed.write_text(json.dumps(known | ids, ensure_ascii=False, indent=1), encoding="utf-8")
+    else:
+        raise UserError(
+            f"--special {pieces[0]}: pieces can be added to a tokenizer.json, or >>codes<< to a Marian's vocab.json; "
+            "save the tokenizer with transformers first"
+        )
+    for name in (SETTINGS, "special_tokens_map.json"):
+        _tell(folder / name, ids)
+    return ids
+
+
+def _tell(path: Path, ids: Mapping[str, int]) -> None:
+    """Name new pieces in a file that lists those of the others."""
+    values = read_json(path) if path.is_file() else {}
+    for name in LISTS:
+        if isinstance(values.get(name), list):
+            values[name] = [*values[name], *ids]
+    if isinstance(values.get("added_tokens_decoder"), dict):
+        plain = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+        values["added_tokens_decoder"] |= {str(i): {"content": piece, **plain} for piece, i in ids.items()}
+    if values:
+        write_json(path, values)

@@ -1,0 +1,99 @@
+"""A published model learns more pieces, such as the code of a language: `train --init FOLDER --special NEW=COPY_OF`."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_families import write_tiny
+
+import sightline
+
+Cli = Callable[..., Any]
+QUICK = ["train.max_steps=10", "train.validate_every=10", "train.checkpoint_every=5", "train.log_every=10",
+         "train.learning_rate=0.01", "train.warmup_steps=2", "train.validate_bleu=2", "train.threads=1"]  # fmt: skip
+LANGUAGES = ["--source-language=de", "--target-language=new_Latn"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    for side, text in (("en", "A dog runs {} .\n"), ("de", "Ein Hund rennt {} .\n")):
+        (tmp_path / f"a.{side}").write_text("".join(text.format(i) for i in range(20)), encoding="utf-8")
+    both = [str(tmp_path / f"a.{side}") for side in ("en", "de")]
+    return ["--train", *both, "--valid", *both]
+
+
+def test_a_new_language(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    write_tiny(tmp_path / "base", "m2m", {}, {"max_length": 12}, additional_special_tokens=["__de__"])
+    out, start = tmp_path / "out", tmp_path / "out" / "base-grown" / "model.safetensors"
+    command = ["train", "--init", tmp_path / "base", *files, "--out", out, "--special", "new_Latn=__fr__", "other",
+               *LANGUAGES, "--set", *QUICK]  # fmt: skip
+    ran = cli(*command, "train.max_steps=5")
+    assert ran.code == 0, ran.err
+    assert "added to the vocabulary: new_Latn (265, begun as __fr__), other (266, begun as the mean)" in ran.err
+    before, grown = (load_file(path)["model.shared.weight"] for path in (tmp_path / "base/model.safetensors", start))
+    assert torch.equal(grown[:265], before) and torch.equal(grown[265], before[6])
+    torch.testing.assert_close(grown[266], before.mean(0))
+    written = start.stat().st_mtime_ns
+    ran = cli(*command, "--resume")
+    assert ran.code == 0 and "resuming after step 5" in ran.err, ran.err
+    assert start.stat().st_mtime_ns == written
+    assert json.loads((out / "config.json").read_text())["vocab_size"] == 267
+    assert json.loads((out / "tokenizer_config.json").read_text())["additional_special_tokens"][1:] == [
+        "new_Latn",
+        "other",
+    ]
+    assert cli("translate", out, files[1], *LANGUAGES).code == 0
+    without = [one for one in command if one != "other"]
+    without[without.index("new_Latn=__fr__")] = "third"
+    assert "--special third: the run in" in cli(*without, "--resume").complaint
+
+
+def test_transformers_loads_it(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        transformers = pytest.importorskip("transformers")
+    write_tiny(tmp_path / "base", "marian", {}, {"max_length": 12})
+    ran = cli("train", "--init", tmp_path / "base", *files, "--out", tmp_path / "out", "--special", "<term>=a", "--set",
+              *QUICK, "train.lora_rank=2")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert cli("export", tmp_path / "out", "--to", "hf", tmp_path / "whole").code == 0
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "whole")
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "whole")
+    ids = tokenizer("a <term> b").input_ids
+    assert 265 in ids and theirs.config.vocab_size == 266 and theirs.final_logits_bias.shape == (1, 266)
+    ours = sightline.load(tmp_path / "out", "cpu")
+    assert ours.tokenizer.encode("a <term> b") == ids
+    src = torch.tensor([ids])
+    logits = theirs(input_ids=src, decoder_input_ids=src).logits
+    found = ours.network.logits(ours.network.states(src, src, torch.ones_like(src, dtype=torch.bool)))
+    torch.testing.assert_close(found, logits, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("special", "expected"),
+    [
+        ("__de__=a", "--special __de__: "),
+        ("<new>=nowhere", "has no piece nowhere to begin with"),
+    ],
+)
+def test_what_is_refused(cli: Cli, files: list[str], tmp_path: Path, special: str, expected: str) -> None:
+    write_tiny(tmp_path / "base", "marian")
+    refused = cli("train", "--init", tmp_path / "base", *files, "--out", tmp_path / "out", "--special", special)
+    assert refused.code == 2 and expected in refused.complaint
+
+
+def test_a_vocabulary_that_knows_no_others(tmp_path: Path) -> None:
+    from sightline.checkpoint.growing import _add_pieces
+    from sightline.errors import UserError
+
+    (tmp_path / "source.spm").touch()
+    (tmp_path / "vocab.json").write_text('{"a": 0, "<pad>": 1}')
+    assert _add_pieces(tmp_path, [">>new<<"]) == {">>new<<": 2}
+    assert json.loads((tmp_path / "vocab.json").read_text()) == {"a": 0, "<pad>": 1, ">>new<<": 2}
+    with pytest.raises(UserError, match="pieces can be added to"):
+        _add_pieces(tmp_path, ["word"])
