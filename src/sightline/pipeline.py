@@ -66,8 +66,7 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch
     if published and request.special:
         from sightline.tasks.growing import with_pieces  # which a first training does without
 
-        request = with_pieces(request)
-        config = _config(request)
+        request, config = with_pieces(request)
     row = TASKS[config.model.task]
     make: MakeJob = resolve_name(row.start).job if published else resolve_name(row.job)
     job = make(request, config, folder)

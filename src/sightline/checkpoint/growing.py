@@ -91,7 +91,7 @@ def _add_pieces(folder: Path, pieces: list[str]) -> dict[str, int]:
         tokenizer = tokenizers.Tokenizer.from_file(str(whole))
         tokenizer.add_special_tokens([tokenizers.AddedToken(piece, normalized=False) for piece in pieces])
         tokenizer.save(str(whole))
-        ids = {piece: tokenizer.token_to_id(piece) for piece in pieces}
+        ids = {piece: i for piece in pieces if (i := tokenizer.token_to_id(piece)) is not None}
     elif (folder / "source.spm").is_file() and all(re.fullmatch(r">>\w+<<", piece) for piece in pieces):
         known = read_json(listed)
         ids = {piece: i for i, piece in enumerate(pieces, max(known.values()) + 1)}

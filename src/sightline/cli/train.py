@@ -17,24 +17,20 @@ def add(commands: Any) -> None:
     parser.add_argument("--recipe", default="", help=recipe)
     files = "; ".join(f"{name}: {task.files}" for name, task in TASKS.items())
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=f"{files}; several; also .gz")
-    valid = "the same, to validate on; or a part of the training files, 1%% or 500pairs, which is taken out of them; "
-    valid += "without it a forecaster keeps back the latest rows of its training files"
+    valid = "the same, to validate on; or 1%% or 500pairs, taken out of the training files; of a series the latest rows"
     parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help=valid)
     parser.add_argument("--out", required=True, metavar="DIR", help="model directory to write")
     setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
-    init = "start from this model's weights and tokenizer: fine-tuning, or a second stage of training; also a "
     able = ", ".join(name for name, task in TASKS.items() if task.start)
-    init += f"published model in the Hugging Face layout ({able})"
+    init = f"start from this model: its weights and tokenizer; also from a published one, for {able}"
     parser.add_argument("--init", default="", metavar="MODEL", help=init)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="short for --set train.seed=N")
-    special = "string that is one piece wherever a text contains it, for example '<2de>'; of a published model also "
-    special += "'new_Latn=deu_Latn', which begins as another piece (default: as the mean of all)"
+    special = "string that is one piece wherever a text has it ('<2de>'); of a published model also NEW=COPY_OF"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
-    links = "word links of the training pairs (i-j, a line each), for a head that learns to align: see "
-    links += "train.alignment_weight"
+    links = "word links of the training pairs (i-j, a line each), for a head that learns them (train.alignment_weight)"
     parser.add_argument("--alignments", default="", metavar="FILE", help=links)
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard logs into --out as well")
     language_options(parser)

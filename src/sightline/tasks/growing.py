@@ -6,12 +6,15 @@ from pathlib import Path
 from sightline.checkpoint.growing import write_grown
 from sightline.checkpoint.layout import CONFIG, adapters_in, read_json
 from sightline.checkpoint.vocabulary import read_vocabulary
+from sightline.config import RunConfig, check
 from sightline.errors import UserError
 from sightline.tasks.job import TrainRequest, say
+from sightline.tasks.starting import starting
 
 
-def with_pieces(request: TrainRequest) -> TrainRequest:
-    """The request with the model to start from in a folder of the run, where it has the pieces of `request.special`.
+def with_pieces(request: TrainRequest) -> tuple[TrainRequest, RunConfig]:
+    """The request with the model to start from in a folder of the run, where it has the pieces of `request.special`,
+    and the configuration of that.
 
     There it stays: a run that goes on, and adapters, begin with it again.
     """
@@ -27,7 +30,8 @@ def with_pieces(request: TrainRequest) -> TrainRequest:
         ids = write_grown(base, pieces, out)
         rows = ", ".join(f"{piece} ({ids[piece]}, begun as {pieces[piece] or 'the mean'})" for piece in pieces)
         say(request, f"added to the vocabulary: {rows}")
-    return replace(request, init=str(out), special=())
+    request = replace(request, init=str(out), special=())
+    return request, check(starting(request))
 
 
 def _check(out: Path, pieces: dict[str, str]) -> None:

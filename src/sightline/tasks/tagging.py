@@ -21,7 +21,6 @@ from sightline.data.amount import parse_amount
 from sightline.data.labelled import parted
 from sightline.data.prepared import digest
 from sightline.data.tagged import IGNORED, ReadTags, TaggedWords, check_tags, count_tags, read_tagged
-from sightline.errors import UserError
 from sightline.evaluate.entities import tag_report
 from sightline.generation.models import ReadingModel
 from sightline.generation.reading import TextReader
@@ -61,8 +60,6 @@ class TaggingJob(LabellingJob):
 
 def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
     """Read, check and tokenise everything that a published encoder learns tags from."""
-    if request.special:
-        raise UserError(f"--special {request.special[0]}: cannot be added to the vocabulary of --init {request.init}")
     check_length(config)
     base: ReadingModel = START.read(request.init)
     train, valid, held = _files(request)
