@@ -121,9 +121,7 @@ class ModelConfig:
     max_len: int = setting(1024, "longest sequence learned positions address, pieces", POSITIVE, only_for=PARALLEL)
     tied_embeddings: str = choice(("all", "target", "none"), "target: all but the source's", task="writes")
     cell: str = choice(("gru", "lstm", "rnn"), "of the layers; rnn has a tanh alone", only_for=RECURRENT)
-    attention: str = choice(
-        ("additive", "dot", "general", "none"), "additive: Bahdanau", only_for=RECURRENT, task="decoder"
-    )
+    attention: str = choice(("additive", "dot", "general", "none"), "Bahdanau's", only_for=RECURRENT, task="decoder")
     bidirectional: bool = setting(True, "the encoder reads in both directions", only_for=RECURRENT)
     input_feeding: bool = setting(False, "the last attention joins the next input", only_for=RECURRENT, task="decoder")
     reverse_source: bool = setting(False, "the encoder reads back to front", only_for=RECURRENT, task="decoder")
@@ -135,9 +133,7 @@ class DataConfig:
     """From files to token ids."""
 
     tokenizer: str = setting("", 'path of a tokenizer.json; "" = learn one on the training text', task="text")
-    subword: str = choice(
-        ("bpe", "unigram", "characters"), "how pieces are learnt; characters: of running text", task="text"
-    )
+    subword: str = choice(("bpe", "unigram", "characters"), "of learning pieces; the last: running text", task="text")
     vocab_size: int = setting(8000, "pieces to learn at most, both languages together", POSITIVE, task="text")
     normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", task="text")
     lowercase: bool = setting(False, "fold case before anything else", task="text")
@@ -152,6 +148,8 @@ class DataConfig:
     bpe_dropout_sides: str = choice(("both", "source"), "of a pair, that are cut otherwise", task="decoder")
     source_dropout: float = setting(0.0, "chance that a source piece is read as unknown", RATE, task="translate")
     both_directions: float = setting(0.0, "the first share of updates, both ways: BiT", RATE, task="translate")
+    mix: str = setting("", "files of general pairs between the own, against forgetting", task="translate")
+    mix_share: float = setting(0.5, "of batches, that are of data.mix", RATE, task="translate")
     target: str = setting("", 'the column to forecast; "" = the last', task="forecast")
     window: int = setting(96, "rows the network reads", POSITIVE, task="forecast")
     horizon: int = setting(24, "rows ahead", POSITIVE, task="forecast")
@@ -182,12 +180,8 @@ class TrainConfig:
     lora_dropout: float = setting(0.0, "of what adapters read", RATE)
     lora_layers: str = setting("q_proj,v_proj", "that have adapters: ends of names, ours or those of the file")
     r_drop: float = setting(0.0, "weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off", task="decoder")
-    alignment_weight: float = setting(
-        0.0, "of links (arXiv:1909.02074); 0 = off", only_for=TRANSFORMER, task="translate"
-    )
-    alignment_layer: int = setting(
-        0, "whose first head learns them; 0 = last but one", only_for=TRANSFORMER, task="translate"
-    )
+    alignment_weight: float = setting(0.0, "of links (arXiv:1909.02074)", only_for=TRANSFORMER, task="translate")
+    alignment_layer: int = setting(0, "with the head; 0 = last but one", only_for=TRANSFORMER, task="translate")
     ema: float = setting(0.0, "decay of an exponential moving average of the parameters; 0 = off", RATE)
     average: int = setting(5, "checkpoints averaged into the final model (6.1); 1 = the last alone", POSITIVE)
     precision: str = choice(("auto", "float32", "bf16"), "auto: bf16 on CUDA and where a CPU is faster by it")

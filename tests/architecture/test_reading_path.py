@@ -35,6 +35,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.data.image",
     "sightline.data.labelled",
     "sightline.data.links",
+    "sightline.data.mixing",
     "sightline.data.noise",
     "sightline.data.pictures",
     "sightline.data.series",

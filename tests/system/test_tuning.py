@@ -192,3 +192,29 @@ def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Pat
     settings = model.settings(beam_size=1, max_new_tokens=8)
     own = rewrite(model.network, [[20, 21, 2]], settings)[0][0]
     assert json.loads(ran.stdout)[1 : 1 + len(own.tokens)] == own.tokens
+
+
+def test_general_pairs_between_the_own(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """They are learnt, too, at the stated share; a run goes on exactly, and not with other files."""
+    write(tmp_path / "model", "marian", dropout=0.1)
+    general = tmp_path / "general.tsv"
+    general.write_text("".join(f"The cat {i}\tDie Katze {i}\n" for i in range(40)), encoding="utf-8")
+    start, settings = ["train", "--init", tmp_path / "model", *files], [*QUICK, "train.schedule=constant"]
+    mix = [f"data.mix={general}", "data.mix_share=0.5"]
+    assert cli(*start, "--out", tmp_path / "whole", "--set", *settings, *mix).code == 0
+    assert cli(*start, "--out", tmp_path / "parts", "--set", *settings, *mix, "train.max_steps=20").code == 0
+    ran = cli(*start, "--out", tmp_path / "parts", "--set", *settings, *mix, "--resume")
+    assert ran.code == 0 and "resuming after step 20" in ran.err, ran.err
+    assert cli(*start, "--out", tmp_path / "plain", "--set", *settings).code == 0
+    whole, parts = (load_file(tmp_path / one / "model.safetensors") for one in ("whole", "parts"))
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+    sources, targets = tmp_path / "g.src", tmp_path / "g.tgt"
+    sources.write_text("The cat 3\nThe cat 7\n"), targets.write_text("Die Katze 3\nDie Katze 7\n")
+    scored = [cli("score", tmp_path / one, "--source", sources, "--target", targets).out for one in ("whole", "plain")]
+    mixed, alone = (sum(json.loads(line)["log_prob"] for line in out.splitlines()) for out in scored)
+    assert mixed > alone + 10
+    with general.open("a", encoding="utf-8") as file:
+        file.write("A bird\tEin Vogel\n")
+    more = [*settings, *mix, "train.max_steps=60"]
+    refused = cli(*start, "--out", tmp_path / "parts", "--set", *more, "--resume")
+    assert "the files are not those the run was started with" in refused.complaint

@@ -86,6 +86,10 @@ class TranslationJob:
         """Pairs as they are; for the first `data.both_directions` of the updates also the other way round."""
         train, share = self.config.train, self.config.data.both_directions
         one_way = partial(self._read, self.train, pin)
+        if self.config.data.mix:
+            from sightline.tasks.mixing import mixed  # which a plain training does without
+
+            return mixed(self.config, self.tokenizer, partial(self._read, pin=pin), self.train, state)
         if not share:
             return one_way(state)
         from sightline.data.directions import BothDirections, TwoStages  # which a plain training does without
