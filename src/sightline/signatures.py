@@ -201,7 +201,14 @@ class Verbs:
         ...
 
     def transcribe(
-        self, sound: str | Path, language: str = "", task: str = "transcribe", timestamps: bool = True, **settings: Any
+        self,
+        sound: str | Path,
+        language: str = "",
+        task: str = "transcribe",
+        timestamps: bool = True,
+        fallback: bool = False,
+        condition: bool = False,
+        **settings: Any,
     ) -> Transcript:
         """What is said in a sound file of any length."""
         ...

@@ -17,6 +17,7 @@ import sightline
 from sightline.decode.contract import SearchOptions
 from sightline.decode.sampling import draw, stream_uniforms
 from sightline.generation.embed import embed, unit
+from sightline.generation.fallback import hear_once, no_speech_probability
 from sightline.generation.fill import fill
 from sightline.generation.rewrite import rewrite
 from sightline.generation.settings import GenerationSettings
@@ -305,6 +306,40 @@ def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, beams: int) -> No
         tokens = hear(whisper.ours.network, mel, [13, 14], marks, settings, timestamps=True).tokens
         assert tokens == until(theirs[0, 2:].tolist(), (END_OF_TEXT,))
         assert any(token >= FIRST_TIME for token in tokens)
+
+
+@pytest.mark.parametrize("timestamps", [True, False])
+def test_how_sure_whisper_is_of_what_it_writes(whisper: Pair, timestamps: bool) -> None:
+    """The mean log-probability among what its rules allow, and the probability that nobody speaks."""
+    from transformers.generation import LogitsProcessorList, SuppressTokensLogitsProcessor
+    from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
+
+    marks = Marks(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
+    settings = GenerationSettings(max_new_tokens=20, end_ids=(END_OF_TEXT,), suppressed=(3, 14, 15))
+    chosen = transformers.GenerationConfig(
+        no_timestamps_token_id=NO_TIMES, eos_token_id=END_OF_TEXT, max_initial_timestamp_index=4
+    )
+    rules = [SuppressTokensLogitsProcessor([3, 14, 15])]
+    rules += [WhisperTimeStampLogitsProcessor(chosen, begin_index=3)] if timestamps else []
+    for mel in torch.randn(3, 5, 20, generator=torch.Generator().manual_seed(8)):
+        given = torch.tensor([[9, 13, 14]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = transformers.GenerationMixin.generate(
+                whisper.theirs, mel[None], decoder_input_ids=given, logits_processor=LogitsProcessorList(rules),
+                max_new_tokens=20, eos_token_id=END_OF_TEXT, pad_token_id=PAD, do_sample=False,
+                output_scores=True, return_dict_in_generate=True,
+            )  # fmt: skip
+        written = until(theirs.sequences[0, 3:].tolist(), (END_OF_TEXT,))
+        told = theirs.sequences[0, 3:]
+        sums = sum(score[0].log_softmax(-1)[token].item() for score, token in zip(theirs.scores, told, strict=True))
+        memory = whisper.ours.network.encode(mel[None])
+        tokens, mean = hear_once(whisper.ours.network, memory, [9, 13, 14], marks, settings, timestamps, None)
+        assert tokens == written and mean == pytest.approx(sums / (len(written) + 1), abs=1e-4)
+        with torch.no_grad():
+            first = whisper.theirs(mel[None], decoder_input_ids=given[:, :2]).logits[0, -1].softmax(-1)
+        found = no_speech_probability(whisper.ours.network, memory, [9, 13, 14], 13, 6)
+        assert found == pytest.approx(first[6].item(), abs=1e-5)
 
 
 # --- Encoders alone ---

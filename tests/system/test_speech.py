@@ -139,3 +139,23 @@ def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_
     assert (language_of(model, ""), language_of(model, "en")) == ("zh", "en")
     decoded = [model.tokenizer.decode(pieces_of_text(model, code)("a b")) for code in ("en", "zh")]
     assert decoded == [" a b", "a b"]  # a blank in front where words have blanks between them
+
+
+def test_masks_of_spectrograms_are_refused(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    write_tiny(tmp_path / "model", "whisper", {"max_source_positions": 20, "apply_spec_augment": True}, HEARING)
+    (tmp_path / "model" / "preprocessor_config.json").write_text('{"feature_size": 8}')
+    asked = [str(tmp_path / "model") if word == str(folder / "model") else word for word in command(folder)]
+    ran = cli(*asked, "--out", tmp_path / "out")
+    assert "config.json has apply_spec_augment, masks of spectrograms, which are not made here" in ran.complaint
+
+
+def test_what_comes_out_wrong_is_drawn_again(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    """A model of random numbers is never sure: all temperatures are tried, and the last is the same every time."""
+    marks = [f"<m{i}>" for i in range(56)] + ["<|startofprev|>", "<|nospeech|>"]
+    write_tiny(tmp_path, "whisper", {"max_source_positions": 20, "vocab_size": 323}, HEARING, marks)
+    (tmp_path / "preprocessor_config.json").write_text('{"feature_size": 8}')
+    sound = ["transcribe", tmp_path, folder / "ab.wav", "--timestamps", "--format", "jsonl"]
+    plain, again = cli(*sound), cli(*sound, "--fallback", "--condition")
+    assert plain.code == again.code == 0, again.err
+    assert again.out == cli(*sound, "--fallback", "--condition").out != plain.out
+    assert "has no <|startofprev|>" in cli("transcribe", folder / "model", folder / "ab.wav", "--condition").complaint

@@ -289,6 +289,9 @@ def _transcribe_options(commands: Any) -> None:
     parser.add_argument("--task", choices=tasks, default=tasks[0], help="translate: into English")
     parser.add_argument("--timestamps", action="store_true", help="say when: a line for each segment")
     parser.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept; 1 is greedy")
+    again = "draw again, hotter, what repeats itself or is unlikely, and skip silence"
+    parser.add_argument("--fallback", action="store_true", help=again)
+    parser.add_argument("--condition", action="store_true", help="go by what was understood in earlier windows")
     parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="jsonl has all segments")
     parser.set_defaults(run=run_transcribe)
 
@@ -298,7 +301,8 @@ def run_transcribe(options: argparse.Namespace) -> None:
     from dataclasses import asdict
 
     model = family_model(options, "transcribe", "transcribe sound")
-    settings = {} if options.beam_size is None else {"beam_size": options.beam_size}
+    settings: dict[str, Any] = {"fallback": options.fallback, "condition": options.condition}
+    settings |= {} if options.beam_size is None else {"beam_size": options.beam_size}
     found = model.transcribe(options.sound, options.language, options.task, options.timestamps, **settings)
     if options.format == "jsonl":
         print(json.dumps(asdict(found), ensure_ascii=False))

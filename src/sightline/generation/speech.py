@@ -5,10 +5,12 @@ Not here: its decoding rules (`transcribe.py`), sound files (`sightline.data.aud
 """
 
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from sightline.checkpoint.layout import read_json
@@ -16,9 +18,18 @@ from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.speech import Recording, read_recordings
 from sightline.errors import UserError
 from sightline.evaluate.transcripts import TranscriptReport, check_jiwer, transcript_report
+from sightline.generation.fallback import (
+    Attempt,
+    Listener,
+    compression_ratio,
+    hear_once,
+    no_speech_probability,
+    prompted,
+)
 from sightline.generation.models import Writer
 from sightline.generation.reading import longest_text
 from sightline.generation.settings import FILE as SETTINGS_FILE
+from sightline.generation.settings import GenerationSettings
 from sightline.generation.transcribe import (
     FRAMES,
     Marks,
@@ -46,7 +57,14 @@ class SpeechModel(LookVerbs, Writer):
     usual_task = "transcribe"
 
     def transcribe(
-        self, sound: str | Path, language: str = "", task: str = "transcribe", timestamps: bool = True, **settings: Any
+        self,
+        sound: str | Path,
+        language: str = "",
+        task: str = "transcribe",
+        timestamps: bool = True,
+        fallback: bool = False,
+        condition: bool = False,
+        **settings: Any,
     ) -> Transcript:
         """What is said in a sound file of any length.
 
@@ -56,6 +74,8 @@ class SpeechModel(LookVerbs, Writer):
             task: "transcribe", or "translate" into English.
             timestamps: say when what was said; without, a recording longer than a window is heard with them all the
                 same, for they say where the next window begins.
+            fallback: a window whose text repeats itself or is unlikely is drawn again, hotter, and silence is skipped.
+            condition: what was understood goes before the next window.
             **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=5`.
 
         Raises:
@@ -70,15 +90,48 @@ class SpeechModel(LookVerbs, Writer):
         in_segments = timestamps or frames > size
         beginning = beginning_of(self.marks, language, task, in_segments)
 
-        def listen(window: Tensor) -> list[int]:
-            return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
-
+        if fallback or condition:
+            listen = self._listener(beginning, chosen, in_segments, fallback, condition)
+        else:
+            listen = partial(self._listen, beginning, chosen, in_segments)
         if in_segments:
             heard = windows(listen, mel, frames, size, self.marks.first_timestamp)
         else:
             heard = [(0.0, frames * HOP / RATE, listen(mel[:, :size]))]
         segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
         return Transcript(" ".join(segment.text for segment in segments), language, segments)
+
+    def _listen(
+        self, beginning: Sequence[int], chosen: GenerationSettings, in_segments: bool, window: Tensor
+    ) -> list[int]:
+        return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
+
+    def _listener(
+        self, beginning: Sequence[int], chosen: GenerationSettings, in_segments: bool, fallback: bool, condition: bool
+    ) -> Listener:
+        """What hears as the reference does where a window comes out wrong."""
+        previous, silence = (self._mark(*names) for names in (("<|startofprev|>",), ("<|nospeech|>", "<|nocaptions|>")))
+        if condition and previous is None:
+            raise UserError(
+                f"{self.path}: its vocabulary has no <|startofprev|>, behind which earlier text would stand"
+            )
+
+        def listen(window: Tensor, before: Sequence[int], temperature: float) -> Attempt:
+            with torch.inference_mode():
+                memory = self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
+            prompt = prompted(before, beginning, previous, self.max_len)
+            drawn = {"sample": True, "beam_size": 1, "temperature": temperature, "top_k": 0} if temperature else {}
+            settings = replace(chosen, **drawn)
+            tokens, log_prob = hear_once(self.network, memory, prompt, self.marks, settings, in_segments, self.max_len)
+            begun = self.network, memory, prompt, self.marks.start
+            silent = 0.0 if silence is None else no_speech_probability(*begun, silence)
+            ratio = compression_ratio(self.tokenizer.decode(tokens).strip())
+            return Attempt(tokens, log_prob, ratio, silent, temperature)
+
+        return Listener(listen, self.marks.first_timestamp, fallback, condition)
+
+    def _mark(self, *names: str) -> int | None:
+        return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)
 
     def evaluate(self, paths: Sequence[str], language: str = "") -> TranscriptReport:
         """How well recordings are written down, which files list with their transcripts; each is heard on its own."""

@@ -2,8 +2,8 @@
 
 A decoder begins with marks for the language, the task and whether to write timestamps. Those come in pairs around what
 was said, in steps of 20 ms, and never go back. A recording longer than the encoder's window is heard in windows, each
-from where the last one has understood everything. Not here: sound files (`sightline.data.audio`); drawing again where
-an output looks wrong, skipping silence, and going by what was said in earlier windows, all of them heuristics of 4.5.
+from where the last one has understood everything. Not here: sound files (`sightline.data.audio`), and what is done
+where an output looks wrong (`fallback`).
 """
 
 import re
@@ -165,13 +165,15 @@ def write_down(
     settings: GenerationSettings,
     timestamps: bool,
     max_len: int | None = None,
+    normalised: bool = False,
 ) -> list[Hypothesis]:
-    """`hear` for windows that the encoder has read."""
+    """`hear` for windows that the encoder has read; `normalised`: probabilities are among what may be written."""
     prompts = torch.tensor([list(beginning)] * len(memory), device=memory.device)
     begun = begin(step_of(network), network.start_cache(memory), prompts)
     room = None if max_len is None else max_len - len(beginning) + 1
     rules = [never(settings.suppressed)]
     rules += [timestamp_rule(marks)] if timestamps else []
+    rules += [lambda log_probs, history: log_probs.log_softmax(-1)] if normalised else []
     options = replace(settings, suppressed=()).options(rules=tuple(rules))
     limits, streams = limits_of([room] * len(memory), settings, memory.device), [0] * len(memory)
     return [ranked[0] for ranked in search(step_of(network), begun, limits, options, settings, streams)]

@@ -4,7 +4,8 @@ The decoder is given what transcripts begin with (start, language, task, no time
 mark: the loss of `WhisperForConditionalGeneration` with labels of -100 for what is given. A text begins with a blank,
 as OpenAI's model writes it, but for languages without blanks. The encoder's sinusoids stay as they are, as in
 `transformers`; everything is dropped that config.json has dropped. What comes out is a folder in the layout it came in.
-Not here: files and windows (`sightline.data.speech`), and masks of spectrograms (`apply_spec_augment`).
+A folder that asks for masks of spectrograms (`apply_spec_augment`) is refused. Not here: files and windows
+(`sightline.data.speech`).
 """
 
 import math
@@ -132,6 +133,11 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     _refuse_strays(request)
     check_jiwer()
     model: SpeechModel = START.read(request.init)
+    if model.hf_config.get("apply_spec_augment"):
+        raise UserError(
+            f"--init {request.init}: config.json has apply_spec_augment, masks of spectrograms, which are not made "
+            "here; write false to train without them"
+        )
     language = language_of(model, request.source_language)
     train, valid = (_corpus(model, language, files) for files in (request.train, request.valid))
     minutes = f"{train.seconds / 60:,.1f} minutes"

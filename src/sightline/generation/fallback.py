@@ -1,0 +1,136 @@
+"""What Whisper does where a window comes out wrong (arXiv:2212.04356, section 4.5; `transcribe.py` of openai/whisper).
+
+A text that repeats itself (it can be compressed to less than 1 / 2.4) or that the model finds unlikely (on average less
+than -1.0 a token) is drawn again at a temperature of 0.2, 0.4 ... 1.0, until one is neither. Where the model says that
+nobody speaks, with more than 0.6, and finds what it wrote unlikely as well, the window is silence and skipped. What was
+understood goes before the next window, unless it had to be drawn at more than 0.5. Not here: the search itself, and
+windows (`transcribe`).
+
+Deviation: one text is drawn at a temperature, not the best of five.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from sightline.generation.settings import GenerationSettings
+from sightline.generation.transcribe import Marks, write_down
+from sightline.network.transformer import Transformer
+
+TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+COMPRESSION, LOG_PROB, NO_SPEECH = 2.4, -1.0, 0.6  # beyond which a text repeats itself, is unlikely, is silence
+FORGETS = 0.5  # a temperature above which what was written does not go before the next window
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What was written for a window at one temperature."""
+
+    tokens: list[int]
+    log_prob: float  # natural log, mean over tokens and end mark
+    compression: float  # bytes of the text over bytes of it compressed
+    no_speech: float  # probability that nobody speaks; 0 where the model has no mark for it
+    temperature: float = 0.0
+
+    @property
+    def is_silence(self) -> bool:
+        """Whether nobody speaks, so that nothing is to be written."""
+        return self.no_speech > NO_SPEECH and self.log_prob < LOG_PROB
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is drawn again."""
+        return not self.is_silence and (self.compression > COMPRESSION or self.log_prob < LOG_PROB)
+
+
+def compression_ratio(text: str) -> float:
+    """Bytes of a text over bytes of it compressed by zlib.
+
+    >>> compression_ratio("ha " * 40) > COMPRESSION > compression_ratio("A dog runs in the park.")
+    True
+    """
+    raw = text.encode()
+    return len(raw) / len(zlib.compress(raw))
+
+
+HearAt = Callable[[float], Attempt]  # of a temperature
+
+
+def attempt(hear_at: HearAt, temperatures: Sequence[float] = TEMPERATURES) -> Attempt:
+    """The first that is not wrong, or the last."""
+    found = hear_at(temperatures[0])
+    for temperature in temperatures[1:]:
+        if not found.is_wrong:
+            return found
+        found = hear_at(temperature)
+    return found
+
+
+@dataclass
+class Listener:
+    """Hears the windows of a recording one after the other; `listen` hears one, at a temperature, after a prompt."""
+
+    listen: Callable[[Tensor, Sequence[int], float], Attempt]
+    first_timestamp: int
+    fallback: bool  # again at other temperatures, and silence skipped
+    condition: bool  # what was understood goes before the next window
+    before: list[int] = field(default_factory=list)
+
+    def __call__(self, window: Tensor) -> list[int]:
+        """What is written for it; nothing for silence."""
+        temperatures = TEMPERATURES if self.fallback else TEMPERATURES[:1]
+        found = attempt(lambda temperature: self.listen(window, self.before, temperature), temperatures)
+        if self.fallback and found.is_silence:
+            return []
+        keeps = self.condition and found.temperature <= FORGETS
+        self.before = [*self.before, *understood(found.tokens, self.first_timestamp)] if keeps else []
+        return found.tokens
+
+
+def understood(tokens: Sequence[int], first_timestamp: int) -> Sequence[int]:
+    """What will not be heard again: all, or up to the last segment that is complete.
+
+    >>> understood([100, 7, 110, 110, 9], 100), understood([100, 7, 110], 100)
+    ([100, 7, 110], [100, 7, 110])
+    """
+    is_time = [token >= first_timestamp for token in tokens]
+    cuts = [i for i in range(1, len(tokens)) if is_time[i - 1] and is_time[i]]
+    return tokens if not cuts or is_time[-2:] == [False, True] else tokens[: cuts[-1]]
+
+
+def prompted(before: Sequence[int], beginning: Sequence[int], previous: int | None, max_len: int | None) -> list[int]:
+    """What the decoder begins with behind earlier text, of which as much is kept as leaves half the room.
+
+    >>> prompted([5, 6, 7, 8], [1, 2], previous=9, max_len=8)
+    [9, 6, 7, 8, 1, 2]
+    """
+    if not before or previous is None:
+        return list(beginning)
+    room = len(before) if max_len is None else max_len // 2 - 1
+    return [previous, *before[-room:], *beginning] if room > 0 else list(beginning)
+
+
+@torch.inference_mode()
+def hear_once(
+    network: Transformer,
+    memory: Tensor,
+    prompt: Sequence[int],
+    marks: Marks,
+    settings: GenerationSettings,
+    timestamps: bool,
+    max_len: int | None,
+) -> tuple[list[int], float]:
+    """What is written for a window that the encoder has read, and its mean log-probability of what may be written."""
+    found = write_down(network, memory, prompt, marks, settings, timestamps, max_len, normalised=True)[0]
+    return found.tokens, found.log_prob / (len(found.tokens) + 1)
+
+
+@torch.inference_mode()
+def no_speech_probability(network: Transformer, memory: Tensor, prompt: Sequence[int], start: int, mark: int) -> float:
+    """How likely it is that nobody speaks: what the model would write behind its start mark."""
+    begun = list(prompt[: prompt.index(start) + 1])
+    logits = network.logits(network.decode(torch.tensor([begun], device=memory.device), memory))[0, -1]
+    return logits.float().softmax(-1)[mark].item()

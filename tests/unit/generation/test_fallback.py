@@ -1,0 +1,85 @@
+"""Whisper's second attempts: when, at which temperatures, what is silence, and what goes before the next window."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from sightline.generation.fallback import TEMPERATURES, Attempt, Listener, attempt, prompted, understood
+
+WINDOW = torch.zeros(1, 4)
+
+
+def found(
+    log_prob: float = -0.2, compression: float = 1.5, no_speech: float = 0.0, temperature: float = 0.0
+) -> Attempt:
+    return Attempt([7], log_prob, compression, no_speech, temperature)
+
+
+@pytest.mark.parametrize(
+    ("one", "wrong", "silence"),
+    [
+        (found(), False, False),
+        (found(compression=2.41), True, False),
+        (found(log_prob=-1.01), True, False),
+        (found(log_prob=-1.0, compression=2.4), False, False),  # the thresholds themselves are well
+        (found(log_prob=-1.01, no_speech=0.61), False, True),
+        (found(log_prob=-1.01, compression=9.0, no_speech=0.61), False, True),
+        (found(no_speech=0.99), False, False),  # it is sure of what it wrote
+        (found(compression=2.41, no_speech=0.99), True, False),
+        (found(log_prob=-1.01, no_speech=0.6), True, False),
+    ],
+)
+def test_what_is_wrong_and_what_is_silence(one: Attempt, wrong: bool, silence: bool) -> None:
+    assert (one.is_wrong, one.is_silence) == (wrong, silence)
+
+
+def test_temperatures_rise_until_one_is_not_wrong() -> None:
+    heard: list[float] = []
+
+    def hear_at(temperature: float, well: float) -> Attempt:
+        heard.append(temperature)
+        return found(-0.5 if temperature >= well else -3.0, temperature=temperature)
+
+    assert attempt(lambda t: hear_at(t, 0.4)).temperature == 0.4 and heard == [0.0, 0.2, 0.4]
+    heard.clear()
+    assert attempt(lambda t: hear_at(t, 9.0)).temperature == 1.0 and heard == list(TEMPERATURES)
+    heard.clear()
+    assert attempt(lambda t: hear_at(t, 0.0)).temperature == 0.0 and heard == [0.0]
+
+
+def listener(script: Sequence[Attempt], fallback: bool, condition: bool) -> tuple[Listener, list[list[int]]]:
+    """One that hears what is written there, and the texts that went before."""
+    told, said = list(script), list[list[int]]()
+
+    def listen(window: torch.Tensor, before: Sequence[int], temperature: float) -> Attempt:
+        said.append(list(before))
+        return told.pop(0)
+
+    return Listener(listen, 100, fallback, condition), said
+
+
+def test_what_was_understood_goes_before_the_next_window() -> None:
+    cut = Attempt([100, 7, 110, 110, 9], -0.1, 1.0, 0.0)
+    hot = Attempt([100, 8, 120], -0.1, 1.0, 0.0, temperature=0.6)
+    last = Attempt([5], -0.1, 1.0, 0.0)
+    hearing, said = listener([cut, last, hot, last], fallback=False, condition=True)
+    assert [hearing(WINDOW) for _ in range(4)] == [cut.tokens, [5], hot.tokens, [5]]
+    assert said == [[], [100, 7, 110], [100, 7, 110, 5], []]  # what was drawn hot is forgotten, and what was before it
+    hearing, said = listener([cut, last], fallback=False, condition=False)
+    assert hearing(WINDOW) and hearing(WINDOW) and said == [[], []]
+
+
+def test_silence_is_skipped_and_changes_nothing() -> None:
+    silent, well = found(log_prob=-2.0, no_speech=0.9), found()
+    hearing, said = listener([well, silent, well], fallback=True, condition=True)
+    assert [hearing(WINDOW) for _ in range(3)] == [[7], [], [7]] and said == [[], [7], [7]]
+    hearing, _ = listener([silent], fallback=False, condition=False)
+    assert hearing(WINDOW) == [7]
+
+
+def test_prompts_leave_half_of_the_room() -> None:
+    assert prompted([], [1, 2], 9, 8) == prompted([5], [1, 2], None, 8) == [1, 2]
+    assert prompted(range(50), [1], 9, None) == [9, *range(50), 1]
+    assert prompted([5, 6], [1], 9, 8) == [9, 5, 6, 1]
+    assert understood([7, 8], 100) == [7, 8]
