@@ -25,6 +25,7 @@ TRANSFORMER: OnlyFor = {"architecture": ("transformer",)}
 RECURRENT: OnlyFor = {"architecture": ("recurrent",)}
 CONV: OnlyFor = {"architecture": ("conv",)}
 PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
+_METRICS = {metric for task in TASKS.values() for metric in task.metrics}  # what only some tasks have
 WITH_DECODER = those("decoder")  # what a denoiser itself leaves unread it keeps for the next stage
 
 
@@ -138,6 +139,7 @@ class DataConfig:
     normalization: str = choice(("nfc", "nfkc", "none"), "of Unicode", task="text")
     lowercase: bool = setting(False, "fold case before anything else", task="text")
     max_length: int = setting(256, "longer training pairs are dropped, pieces with end mark", POSITIVE, task="lines")
+    overlap: int = setting(128, "tokens that two passages of a long context share", task="answer")
     block_length: int = setting(256, "tokens read at once of running text", POSITIVE, task="blocks")
     mask_share: float = setting(0.15, "of the pieces of a block, that are to be told", SHARE, task="masks")
     whole_words: bool = setting(False, "words are masked, not pieces of them", task="masks")
@@ -193,7 +195,7 @@ class TrainConfig:
     validate_bleu: int = setting(1000, "validation sentences decoded for BLEU; 0 = loss only", task="decoder")
     checkpoint_every: int = setting(1000, "updates", POSITIVE)
     keep_last: int = setting(5, "checkpoints kept on disk beside the best; at least average", POSITIVE)
-    best_metric: str = choice(("loss", "bleu", "accuracy", "macro_f1", "f1", "wer"), "what 'best' and patience look at")
+    best_metric: str = choice(("loss", *sorted(_METRICS)), "what 'best' and patience look at")
     patience: int = setting(0, "validations without a better best_metric before the run ends early; 0 = never")
 
 
@@ -253,7 +255,6 @@ def _settings() -> Iterator[tuple[str, Setting]]:
 
 
 SETTINGS = dict(_settings())  # by "section.key", in the order of declaration
-_METRICS = {metric for task in TASKS.values() for metric in task.metrics}  # what only some tasks have
 
 
 def check(config: RunConfig) -> RunConfig:

@@ -16,8 +16,8 @@ else:
 
 VERBS = (
     *("translate", "translate_lines", "generate", "stream", "restore", "score", "perplexity", "align", "rank_heads"),
-    *("attend", "attribute", "trace", "look_inside", "walk", "mask_heads", "head_importance", "prune"),
-    *("fill_mask", "embed", "label", "classify", "tag", "transcribe", "forecast", "evaluate", "between", "info"),
+    *("attend", "attribute", "trace", "look_inside", "walk", "mask_heads", "head_importance", "prune", "between"),
+    *("fill_mask", "embed", "label", "classify", "tag", "answer", "transcribe", "forecast", "evaluate", "info"),
 )
 
 

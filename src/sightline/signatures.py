@@ -16,12 +16,14 @@ from sightline.data.links import GoldLinks, Links
 from sightline.decode.contract import Draft
 from sightline.decode.translator import Translation
 from sightline.evaluate.alignment import AlignmentScore
+from sightline.evaluate.answers import AnswerReport
 from sightline.evaluate.classes import LabelReport
 from sightline.evaluate.entities import TagReport
 from sightline.evaluate.forecasts import ForecastReport
 from sightline.evaluate.language import LanguageReport, MaskedReport
 from sightline.evaluate.score import PairScore
 from sightline.evaluate.transcripts import TranscriptReport
+from sightline.generation.answer import Answer
 from sightline.generation.fill import Filling
 from sightline.generation.label import Label
 from sightline.generation.models import Output
@@ -196,6 +198,10 @@ class Verbs:
         """What the words of each text are, and what they mark with its characters; a text may be a list of words."""
         ...
 
+    def answer(self, questions: Sequence[tuple[str, str]], unanswerable: bool = False) -> list[Answer]:
+        """The stretch of a text that answers each question, given with that text."""
+        ...
+
     def label(self, picture: str | Path, top: int = 5) -> list[Label]:
         """The likeliest labels of an image file, the likeliest first."""
         ...
@@ -219,6 +225,6 @@ class Verbs:
 
     def evaluate(
         self, paths: Sequence[str]
-    ) -> LabelReport | TagReport | ForecastReport | LanguageReport | MaskedReport | TranscriptReport:
+    ) -> LabelReport | TagReport | AnswerReport | ForecastReport | LanguageReport | MaskedReport | TranscriptReport:
         """How good the model is on labelled files, on files of a series, on text that it predicts, or on recordings."""
         ...

@@ -32,6 +32,7 @@ VERBS = {  # of the models of families: the commands
     "embed": "embed",
     "label": "label, evaluate",
     "tag": "tag, evaluate",
+    "answer": "answer, evaluate",
     "transcribe": "transcribe",
 }
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors: ours

@@ -65,6 +65,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "device",
             "model",
             "drafting",
+            "evaluate.answers",
             "evaluate.classes",
             "evaluate.entities",
             "evaluate.language",
@@ -130,6 +131,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.adapting": frozenset({"config", "checkpoint", "families.table", "network"}),
     "tasks.heads": frozenset({"checkpoint", "families.registry", "generation", "network"}),
     "tasks.labelling": frozenset({"config", "checkpoint", "data", "generation", "network", "training"}),
+    "tasks.answering": frozenset(
+        {"config", "checkpoint", "data", "evaluate.answers", "generation", "network", "training"}
+    ),
     "tasks.tagging": frozenset({"config", "checkpoint", "data", "evaluate.entities", "generation", "network"}),
     "tasks.pictures": frozenset(
         {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "network", "training"}

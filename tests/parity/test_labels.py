@@ -1,5 +1,5 @@
-"""Labels of texts and of words are learnt as `transformers` learns them: the same loss, gradients and dropouts, and
-fifty updates of AdamW.
+"""Labels of texts, tags of words and ends of answers are learnt as `transformers` learns them: the same loss, gradients
+and dropouts, and fifty updates of AdamW.
 
 Tiny random networks that `transformers` saves; where curves are compared dropout is off, for each program draws its own
 masks.
@@ -27,6 +27,7 @@ from sightline.generation.reading import text_reader
 from sightline.generation.tag import read_words
 from sightline.network.dropout import Dropout
 from sightline.network.halves import EncoderOnly
+from sightline.tasks.answering import span_objective
 from sightline.tasks.classification import classification_objective
 from sightline.tasks.heads import headed, known_head, with_head
 from sightline.tasks.labelling import START
@@ -51,9 +52,9 @@ KINDS: dict[str, dict[str, Any]] = {
 OFF = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SEEN = {"initializer_range": 0.25}  # with the usual 0.02 what attention adds is too small for its dropout to be seen
 QUIET = {kind: OFF for kind in KINDS} | {
-    "DistilBert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}
+    "DistilBert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0, "qa_dropout": 0.0}
 }
-HEADS = {"SequenceClassification": "text_class", "TokenClassification": "token_class"}
+HEADS = {"SequenceClassification": "text_class", "TokenClassification": "token_class", "QuestionAnswering": "span"}
 SETTINGS = ["train.max_steps=50", "train.learning_rate=0.01", "train.warmup_steps=5"]
 TRAIN = apply_settings(load_recipe("tune-labels"), SETTINGS).train
 SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 11, 12, PAD, PAD], [13, 14, 15, 16, PAD]])
@@ -64,12 +65,19 @@ def made(kind: str, head: str, folder: Path, **changes: Any) -> tuple[Any, Any]:
     """A model in transformers with biases that are not zero, and ours made of the folder that it saves."""
     model_class = getattr(transformers, f"{kind}For{head}")
     torch.manual_seed(3)
-    drawn = model_class(model_class.config_class(**KINDS[kind] | changes))
+    values = KINDS[kind] | changes | ({"num_labels": 2} if head == "QuestionAnswering" else {})
+    drawn = model_class(model_class.config_class(**values))
     for parameter in drawn.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter) * (parameter.dim() == 1)
     drawn.save_pretrained(folder)
     theirs = model_class.from_pretrained(folder, attn_implementation="eager")
     return theirs.train(), read_folder(folder, dtype="float32")
+
+
+def logits_of(theirs: Any, src: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Those of the ends of answers side by side."""
+    found = theirs(input_ids=src, attention_mask=mask.long())
+    return torch.stack([found.start_logits, found.end_logits], -1) if hasattr(found, "end_logits") else found.logits
 
 
 def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
@@ -91,7 +99,7 @@ def test_everything_is_dropped_that_transformers_drops(
     """Rates that all differ; without `named` those of a config.json that says nothing of them."""
     rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2, "classifier_dropout": 0.3}
     if kind == "DistilBert":
-        rates = {"dropout": 0.1, "attention_dropout": 0.2, "seq_classif_dropout": 0.3}
+        rates = {"dropout": 0.1, "attention_dropout": 0.2, "seq_classif_dropout": 0.3, "qa_dropout": 0.4}
     theirs, model = made(kind, head, tmp_path, **SEEN, **rates if named else {})
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
     monkeypatch.setattr(Dropout, "forward", own_scaled)
@@ -99,9 +107,9 @@ def test_everything_is_dropped_that_transformers_drops(
     more = head_dropout(more_dropout(said, 0.1), model.config, said, 0.1)
     own = trainable(model.network, 0.1, more).train()
     mask = SRC != PAD
-    expected = theirs(input_ids=SRC, attention_mask=mask.long()).logits
+    expected = logits_of(theirs, SRC, mask)
     found = own(SRC, mask)
-    real = mask if head.startswith("Token") else slice(None)
+    real = slice(None) if head.startswith("Sequence") else mask
     torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
 
 
@@ -110,24 +118,34 @@ def test_everything_is_dropped_that_transformers_drops(
 
 def batches(n: int, typed: bool, head: str) -> Iterator[LabelledBatch]:
     """Texts, every third with a second one behind it, whose class is that of their first token; or tokens that have
-    classes of their own, but for the first and the last.
+    classes of their own, but for the first and the last; or first and last token of an answer, and no padding, for in
+    `transformers` an answer may begin there.
     """
     generator = np.random.default_rng(0)
     for _ in range(n):
         rows, labels = [], []
         for i in range(6):
-            ids = generator.integers(3, VOCAB, generator.integers(4, 12)).tolist()
+            ids = generator.integers(3, VOCAB, 9 if head.startswith("Question") else generator.integers(4, 12)).tolist()
             rows.append(MarkedTexts(ids, 3 if i % 3 == 0 else len(ids)))
             labels.append([IGNORED, *(i % 3 for i in ids[1:-1]), IGNORED])
         if head == "TokenClassification":
             yield collate_tagged(rows, labels, PAD, typed)
+        elif head == "QuestionAnswering":
+            yield collate_marked(rows, [sorted((row.ids[0] % 9, row.ids[1] % 9)) for row in rows], PAD, typed)
         else:
             yield collate_marked(rows, [row.ids[0] % 3 for row in rows], PAD, typed)
 
 
 def loss_of(theirs: Any, batch: LabelledBatch) -> torch.Tensor:
     typed = {} if batch.types is None else {"token_type_ids": batch.types}
-    return theirs(input_ids=batch.src, attention_mask=batch.src_mask.long(), labels=batch.labels, **typed).loss
+    labels = {"labels": batch.labels}
+    if batch.labels.shape == (len(batch.src), 2):
+        labels = {"start_positions": batch.labels[:, 0], "end_positions": batch.labels[:, 1]}
+    return theirs(input_ids=batch.src, attention_mask=batch.src_mask.long(), **labels, **typed).loss
+
+
+def objective_of(own: EncoderOnly, head: str) -> Any:
+    return span_objective(own) if head == "QuestionAnswering" else classification_objective(own, TRAIN)
 
 
 def in_file(network: EncoderOnly, model: Any, gradients: bool = False) -> dict[str, torch.Tensor]:
@@ -145,7 +163,7 @@ def test_loss_and_gradients(kind: str, head: str, tmp_path: Path) -> None:
     batch = next(batches(1, typed, head))
     loss = loss_of(theirs, batch)
     loss.backward()
-    found = classification_objective(own, TRAIN)(batch)
+    found = objective_of(own, head)(batch)
     (found.objective / batch.n_targets).backward()
     torch.testing.assert_close(found.objective / batch.n_targets, loss, atol=1e-5, rtol=1e-5)
     expected = {name: value.grad for name, value in theirs.named_parameters()}
@@ -163,13 +181,16 @@ def test_fifty_updates(kind: str, head: str, tmp_path: Path) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, model = made(kind, head, tmp_path, **QUIET[kind])
     own, typed = trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
-    objective = classification_objective(own, TRAIN)
+    objective = objective_of(own, head)
     found = curves(theirs, own, TRAIN, objective, batches(50, typed, head), lambda batch: loss_of(theirs, batch))
     assert found[1] == pytest.approx(found[0], abs=1e-4)
     assert sum(found[0][-5:]) < sum(found[0][:5]) - 0.5
     expected = dict(theirs.named_parameters())
+    seen = [key for key, value in expected.items() if value.grad.abs().max() > 1e-5]
+    assert len(seen) > 0.7 * len(expected)  # of others, such as biases of keys, AdamW follows what sums round
     for key, value in in_file(own, model).items():
-        torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)
+        if key in seen:
+            torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "XLMRoberta", "Camembert"])
@@ -183,7 +204,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
     saved = model_class(model_class.config_class(**values))
     saved.save_pretrained(tmp_path / "in")
     base = START.read(str(tmp_path / "in"))
-    model = with_head(base, HEADS[head], ["a", "b", "c", "d"])
+    model = with_head(base, HEADS[head], [] if HEADS[head] == "span" else ["a", "b", "c", "d"])
     known = known_head(base, model)
     assert (len(known) == 2) == (kind == "Bert" and before == "Model" and head == "SequenceClassification")
     own = headed(base, model, known, 0.0).eval()
@@ -194,10 +215,11 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
         tmp_path / "out", output_loading_info=True
     )
     assert not report["missing_keys"] and not report["unexpected_keys"]
-    assert theirs.config.id2label == {0: "a", 1: "b", 2: "c", 3: "d"} and theirs.config.num_labels == 4
+    if HEADS[head] != "span":
+        assert theirs.config.id2label == {0: "a", 1: "b", 2: "c", 3: "d"} and theirs.config.num_labels == 4
     mask = SRC != PAD
-    real = mask if head.startswith("Token") else slice(None)
-    expected = theirs.eval()(input_ids=SRC, attention_mask=mask.long()).logits[real]
+    real = slice(None) if head.startswith("Sequence") else mask
+    expected = logits_of(theirs.eval(), SRC, mask)[real]
     torch.testing.assert_close(own(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
     if known:
         torch.testing.assert_close(theirs.bert.pooler.dense.weight, saved.pooler.dense.weight)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 from tiny_families import HEARING, write_tiny
 
 import sightline
@@ -51,6 +52,7 @@ SHORT = {  # appended to `train`, by task
     "rtd": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "denoise": [*SMALL, *TRANSLATING[1:], "model.d_ff=32", "data.vocab_size=300"],
     "tag": SMALL,
+    "answer": SMALL,
 }
 SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 
@@ -91,6 +93,14 @@ def tagged(path: Path) -> None:
     )
 
 
+def squad(path: Path) -> None:
+    paragraphs = []
+    for i, line in enumerate(sentences(20)):
+        asked = {"id": str(i), "question": "Who?", "answers": [{"text": line, "answer_start": 0}]}
+        paragraphs.append({"context": f"{line} and {i}", "qas": [asked]})
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+
+
 def labelled_pairs(path: Path) -> None:
     write(path, [f"{line}\t{line[:9]}\t{'long' if len(line) > 20 else 'short'}" for line in sentences(60)])
 
@@ -121,6 +131,15 @@ def model(recipe: str, *settings: str) -> Callable[[Path], None]:
 
 def checkpoint(kind: str, changes: dict[str, Any] | None = None, **rest: Any) -> Callable[[Path], None]:
     return lambda path: write_tiny(path, kind, changes, **rest)
+
+
+def encoder(path: Path) -> None:
+    """With marks around a text, or two."""
+    write_tiny(path, "bert", marks=["[MASK]"], mask_token="[MASK]")
+    text = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
+    marks = [("<s>", 0), ("</s>", 2)]
+    text.post_processor = tokenizers.processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", marks)
+    text.save(str(path / "tokenizer.json"))
 
 
 def picture(path: Path) -> None:
@@ -154,6 +173,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "check.tsv": labelled,
     "pairs.tsv": labelled_pairs,
     "names.conll": tagged,
+    "squad.json": squad,
     "load.csv": series,
     **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/large")},
     **{f"runs/{name}{seed}": model("tiny", f"train.seed={seed}") for name in ("tiny-", "seed") for seed in (1, 2, 3)},
@@ -167,7 +187,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "path/to/opus-mt": checkpoint("marian"),
     "path/to/nllb": checkpoint("m2m", marks=["eng_Latn", "deu_Latn"]),
     "path/to/llama": checkpoint("llama"),
-    "path/to/bert": checkpoint("bert", marks=["[MASK]"], mask_token="[MASK]"),
+    "path/to/bert": encoder,
     "path/to/vit": checkpoint("vit"),
     "path/to/whisper": checkpoint("whisper", {"max_source_positions": 150}, generation=HEARING),
     "picture.jpg": picture,
@@ -238,7 +258,13 @@ def inspected(words: list[str], out: str) -> bool:
 
 
 def evaluated(words: list[str], out: str) -> bool:
-    of_folder = {"runs/books": "perplexity", "runs/labels": "accuracy", "runs/masked": "accuracy", "runs/names": "F1"}
+    of_folder = {
+        "runs/books": "perplexity",
+        "runs/labels": "accuracy",
+        "runs/masked": "accuracy",
+        "runs/names": "F1",
+        "runs/answers": "F1",
+    }
     score = "WER" if "held.tsv" in words else of_folder.get(words[1], "BLEU")
     return ("AER" if "--alignments" in words else score) in out
 
@@ -268,6 +294,9 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "inspect": inspected,
     "explore": lambda words, out: True,  # `asked_once` has seen its page
     "classify": lines_like(r"(long|short)\t[01]\.\d{4}", 8),
+    "answer": lambda words, out: (
+        len(json.loads(written(words, out))) == 20 if "squad" in words else len(out.split("\t")) == 4
+    ),
     "tag": lines_like(r"|\d\t\d+\t\d+\tX\t[01]\.\d{4}\t.+"),
     "forecast": lines_like(r"step,load|\d+,[\d.e+-]+", 5),
     "generate": lambda words, out: bool(out),
@@ -362,7 +391,7 @@ def named_inputs(words: list[str]) -> list[str]:
 def shortened(words: list[str]) -> list[str]:
     """Flags behind the line, so that it takes seconds and an untrained model will do."""
     if words[0] == "train":
-        tasks = ("classify", "tag", "forecast", "lm", "label", "mlm", "rtd", "plm", "transcribe", "denoise")
+        tasks = ("classify", "tag", "answer", "forecast", "lm", "label", "mlm", "rtd", "plm", "transcribe", "denoise")
         task = next((task for task in tasks if task in words), "")
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]

@@ -293,7 +293,11 @@ def test_a_header_of_texts_and_labels_is_mentioned(cli: Callable[..., Any], tmp_
 @pytest.mark.parametrize(
     ("recipe", "more", "expected"),
     [
-        ("forecast", ["--init", "x"], "--init is for --task translate, denoise, classify, tag, lm, mlm, transcribe"),
+        (
+            "forecast",
+            ["--init", "x"],
+            "--init is for --task translate, denoise, classify, tag, answer, lm, mlm, transcribe",
+        ),
         ("forecast", ["--special", "<a>"], "--init and --special are for texts"),
         ("forecast", ["--set", "data.target=c"], "unknown column in data.target 'c'"),
         (

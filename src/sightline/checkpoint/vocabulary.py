@@ -39,9 +39,11 @@ class Vocabulary:
     piece_of: Callable[[int], str | None] = str  # by its id, as the file has it; None where there is none
     written: "Vocabulary | None" = None  # of what the model writes, where that is another one
     encode_two: "EncodeTwo | None" = None  # where the family reads two texts at once
+    encode_at: "EncodeAt | None" = None  # where it is known which characters of a text a token is
 
 
 EncodeTwo = Callable[[str, str], tuple[list[int], list[int]]]  # ids with all marks; which of the texts each belongs to
+EncodeAt = Callable[[str], tuple[list[int], list[tuple[int, int]]]]  # as `encode`; first character and behind the last
 VocabularyReader = Callable[[Path, Mapping[str, Any]], Vocabulary]  # of a folder, and its config.json
 
 
@@ -135,11 +137,16 @@ def _of_library(tokenizer: Any) -> Vocabulary:
         tokenizer.get_vocab,
         tokenizer.id_to_token,
         encode_two=lambda first, second: _two(tokenizer.encode(first, second)),
+        encode_at=lambda text: _placed(tokenizer.encode(text)),
     )
 
 
 def _two(found: Any) -> tuple[list[int], list[int]]:
     return found.ids, found.type_ids
+
+
+def _placed(found: Any) -> tuple[list[int], list[tuple[int, int]]]:
+    return found.ids, found.offsets
 
 
 def _word_pieces(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
@@ -346,12 +353,17 @@ def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         found = [*encode(first), ids["</s>"], *encode(second)[1:]]
         return found, [0] * len(found)
 
+    def encode_at(text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        found = [(piece.begin, piece.end) for piece in model.encode(text, out_type="immutable_proto").pieces]
+        return encode(text), [(0, 0), *found, (0, 0)]
+
     return Vocabulary(
         encode,
         lambda tokens: model.decode([pieces[i] for i in tokens if i in pieces]),
         ids.get,
         piece_of=names.get,
         encode_two=encode_two if before else None,
+        encode_at=encode_at if before else None,
     )
 
 

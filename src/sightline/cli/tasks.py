@@ -1,4 +1,4 @@
-"""`sightline classify`, `sightline tag` and `sightline forecast`: models of other tasks at work."""
+"""`sightline classify`, `sightline tag`, `sightline answer` and `sightline forecast`: models of other tasks at work."""
 
 import argparse
 import json
@@ -10,6 +10,7 @@ from sightline.cli.generate import compute_option, family_model
 from sightline.cli.options import EITHER, FAMILY, input_option, model_options, output_option
 
 if TYPE_CHECKING:
+    from sightline.generation.answer import Answer
     from sightline.generation.tag import Tagging
 
 
@@ -17,6 +18,7 @@ def add(commands: Any) -> None:
     """Register the commands."""
     _classify_options(commands)
     _tag_options(commands)
+    _answer_options(commands)
     _forecast_options(commands)
 
 
@@ -77,6 +79,51 @@ def format_tags(found: "Tagging", number: int, style: str) -> str:
         return "".join(f"{word}\t{tag}\n" for word, tag in zip(found.words, found.tags, strict=True)) + "\n"
     rows = ((number, s.start, s.end, s.label, f"{s.probability:.4f}", " ".join(s.text.split())) for s in found.spans)
     return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+
+
+def _answer_options(commands: Any) -> None:
+    parser = commands.add_parser("answer", help="find the answer to a question in a text, or those of a SQuAD file")
+    model_options(parser, what=FAMILY)
+    compute_option(parser)
+    parser.add_argument(
+        "input", type=in_file, metavar="FILE", help="questions as SQuAD has them; or the text to look in"
+    )
+    parser.add_argument("--question", default="", metavar="TEXT", help="what is asked of the text in FILE")
+    parser.add_argument("--unanswerable", action="store_true", help="where more speaks for it, the answer is none")
+    output_option(parser)
+    style = "text: the question's id in a file, answer, probability, first character and the one behind the last, with "
+    style += "tabs; jsonl; squad: the answer of each id, for SQuAD's own script (default: %(default)s)"
+    parser.add_argument("--format", choices=("text", "jsonl", "squad"), default="text", help=style)
+    parser.set_defaults(run=run_answer)
+
+
+def run_answer(options: argparse.Namespace) -> None:
+    """Questions in, stretches of their texts out."""
+    from sightline.data.corpus import read_lines
+    from sightline.data.questions import Question, read_questions
+
+    model = family_model(options, "answer", "answer questions; train --task answer teaches it")
+    if options.question:
+        asked = [Question("", options.question, "\n".join(read_lines(options.input)))]
+    else:
+        asked = read_questions(options.input, answered=False)
+    found = model.answer([(one.question, one.context) for one in asked], unanswerable=options.unanswerable)
+    with output(options.output) as file:
+        if options.format == "squad":
+            answers = {one.id: answer.text for one, answer in zip(asked, found, strict=True)}
+            file.write(json.dumps(answers, ensure_ascii=False, indent=2) + "\n")
+            return
+        for one, answer in zip(asked, found, strict=True):
+            file.write(format_answer(one.id, answer, options.format) + "\n")
+
+
+def format_answer(name: str, answer: "Answer", style: str) -> str:
+    """One answer as a line; `name` is its question's, "" where there is none."""
+    named = {"id": name} if name else {}
+    if style == "jsonl":
+        return json.dumps(named | answer.as_record(), ensure_ascii=False)
+    places = ("" if place is None else str(place) for place in (answer.start, answer.end))
+    return "\t".join([*named.values(), " ".join(answer.text.split()), f"{answer.probability:.4f}", *places])
 
 
 def _forecast_options(commands: Any) -> None:

@@ -212,8 +212,10 @@ class MarkedTexts:
         return len(self.ids)
 
 
-def collate_marked(rows: Sequence[MarkedTexts], labels: Sequence[int], pad_id: int, typed: bool) -> LabelledBatch:
-    """Tensors of such texts and their classes; `typed`: the network is told which of two texts a token belongs to.
+def collate_marked(rows: Sequence[MarkedTexts], labels: Sequence[Any], pad_id: int, typed: bool) -> LabelledBatch:
+    """Tensors of such texts and their classes, one each or several.
+
+    `typed`: the network is told which of two texts a token belongs to.
 
     >>> batch = collate_marked([MarkedTexts([8, 5, 2, 6, 2], 3), MarkedTexts([8, 5, 2], 3)], [1, 0], 0, typed=True)
     >>> batch.src.tolist(), batch.types.tolist()

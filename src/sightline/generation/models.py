@@ -501,6 +501,10 @@ def kind_of(c: NetworkConfig) -> type[FamilyModel]:
         from sightline.generation.tag import TaggingModel  # as above
 
         return TaggingModel
+    if c.decoder is None and c.head == "span":
+        from sightline.generation.answer import AnsweringModel
+
+        return AnsweringModel
     if c.decoder is None:
         return ReadingModel
     if c.encoder is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sightline.checkpoint.vocabulary import Vocabulary, fingerprint, marks_around
+from sightline.checkpoint.vocabulary import EncodeAt, Vocabulary, fingerprint, marks_around
 from sightline.data.labelled import MarkedTexts
 from sightline.data.side import Side
 from sightline.errors import UserError
@@ -49,6 +49,7 @@ class TextReader:
     behind: tuple[int, ...]
     typed: bool  # the network is told which of two texts a token belongs to
     longest: int  # that the network reads, in tokens, marks included; 0 = any
+    placed: EncodeAt | None = None  # a text without marks; None: the vocabulary does not say where tokens stand
 
     def read(self, given: Sequence[OneOrTwo], longest: int = 0) -> list[MarkedTexts]:
         """Texts, or pairs of them, of at most `longest` tokens, marks included; 0 = what the network reads.
@@ -99,6 +100,12 @@ def text_reader(
         ids = vocabulary.encode(text)
         return ids[before : len(ids) - behind]
 
+    def placed(text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        assert vocabulary.encode_at
+        ids, places = vocabulary.encode_at(text)
+        return ids[before : len(ids) - behind], places[before : len(ids) - behind]
+
     start, end = (marks[0] if before else -1), (marks[-1] if behind else -1)
     side = FamilySide(vocabulary, bare, pad_id, start, end, fingerprint=fingerprint(folder), vocab_size=size)
-    return TextReader(side, tuple(marks[:before]), between, tuple(marks[before:]), told and types > 1, max_len or 0)
+    at = placed if vocabulary.encode_at else None
+    return TextReader(side, tuple(marks[:before]), between, tuple(marks[before:]), told and types > 1, max_len or 0, at)

@@ -2,7 +2,7 @@
 
 A folder with such a head, for as many classes, is trained on with it. Any other gets the head that `transformers` has
 for its family, drawn as there; of what the folder holds, a pooler is its beginning (BERT), and other heads are left
-behind. Not here: what is learnt (`labelling`, `tagging`).
+behind. Not here: what is learnt (`labelling`, `tagging`, `answering`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,21 +34,25 @@ NETWORKS = {  # how transformers calls the networks of a family, without what sa
 ENDINGS = {  # and what says it
     "text_class": "ForSequenceClassification",
     "token_class": "ForTokenClassification",
+    "span": "ForQuestionAnswering",
 }
 
 
 def with_head(model: ReadingModel, head: str, labels: Sequence[str]) -> ReadingModel:
-    """The model as its config.json would have it with a head for these classes; the network is still without."""
+    """The model as its config.json would have it with a head for these classes, none for the ends of answers; the
+    network is still without.
+    """
     kind = str(model.hf_config.get("model_type"))
     if kind not in NETWORKS:
         raise UserError(f"{model.path}: no head for classes is known for {kind}, only for {', '.join(NETWORKS)}")
-    others = ("num_labels", "problem_type")
-    values = {key: value for key, value in model.hf_config.items() if key not in others} | {
-        "architectures": [NETWORKS[kind] + ENDINGS[head]],
-        "id2label": {str(i): label for i, label in enumerate(labels)},
-        "label2id": {label: i for i, label in enumerate(labels)},
-        **({"problem_type": "single_label_classification"} if head == "text_class" else {}),
-    }
+    others = ("num_labels", "problem_type", "id2label", "label2id")
+    values = {key: value for key, value in model.hf_config.items() if key not in others}
+    values["architectures"] = [NETWORKS[kind] + ENDINGS[head]]
+    if labels:
+        values["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        values["label2id"] = {label: i for i, label in enumerate(labels)}
+    if head == "text_class":
+        values["problem_type"] = "single_label_classification"
     return replace(model, config=FAMILIES[kind].config_from_hf(values), hf_config=values)
 
 
@@ -97,14 +101,14 @@ def headed(base: ReadingModel, model: ReadingModel, known: Mapping[str, Tensor],
     return trainable(network, dropout, rates)
 
 
-def said_of_head(model: ReadingModel, labels: Sequence[str], known: Mapping[str, Tensor]) -> str:
-    """What is said of the head."""
+def said_of_head(model: ReadingModel, what: str, known: Mapping[str, Tensor]) -> str:
+    """What is said of the head, which is for `what`."""
     name = model.path.absolute().name
     if "head.classes.weight" in known:
-        return f"going on with the head of {name} for {len(labels)} classes"
+        return f"going on with the head of {name} for {what}"
     pooled = ", behind the pooler that was there" if "head.pool.weight" in known else ""
     left = "" if model.config.head == "none" else f", in the place of the one that it had ({model.config.head})"
-    return f"a new head for {len(labels)} classes on {name}{pooled}{left}"
+    return f"a new head for {what} on {name}{pooled}{left}"
 
 
 def network_rows(model: ReadingModel, dropout: float) -> dict[str, str]:

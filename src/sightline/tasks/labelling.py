@@ -76,7 +76,7 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     what = "pairs of texts" if n_texts == 2 else "texts"
     say(request, f"training on {len(training):,} {what} with {len(labels)} labels")
     known = known_head(base, model)
-    say(request, said_of_head(base, labels, known))
+    say(request, said_of_head(base, f"{len(labels)} classes", known))
     about = {
         "corpus": {
             "train": file_names(request.train),

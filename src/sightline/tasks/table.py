@@ -38,6 +38,8 @@ TASKS = {
         "sightline.tasks.labelling:START", ("accuracy", "macro_f1")),
     "tag": Task("tagging", "words with tags, CoNLL's columns or .jsonl", "encoder lines pieces classes",
         start="sightline.tasks.tagging:START", metrics=("accuracy", "f1")),
+    "answer": Task("answering", "questions as SQuAD has them, .json", "encoder lines",
+        start="sightline.tasks.answering:START", metrics=("exact_match", "f1")),
     "forecast": Task("forecasting", ".csv", "encoder classes pooled",
         "sightline.tasks.forecasting:forecast_job", "sightline.tasks.forecasting:Forecaster"),
     "lm": Task("language", "text or .jsonl", "writes running blocks text pieces",

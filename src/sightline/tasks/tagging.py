@@ -73,7 +73,7 @@ def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> Ta
     amount = f"{len(train):,} sentences of {sum(counts.values()):,} words"
     say(request, f"training on {amount} with {len(labels)} tags, validating on {len(valid):,}")
     known = known_head(base, model)
-    say(request, said_of_head(base, labels, known))
+    say(request, said_of_head(base, f"{len(labels)} classes", known))
     about = {
         "corpus": {
             "train": file_names(request.train),

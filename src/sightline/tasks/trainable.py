@@ -78,6 +78,8 @@ def head_dropout(
 ) -> DropoutRates:
     """The same with what a head for classes drops: its own rate where config.json names one, otherwise the paper's."""
     of_texts = config.head == "text_class"
+    if config.head == "span":
+        return replace(rates, classes=float(hf_config.get("qa_dropout", 0.1)) if config.family == "distilbert" else 0.0)
     named = hf_config.get("classifier_dropout")
     if config.family == "distilbert":
         named = hf_config.get("seq_classif_dropout", 0.2) if of_texts else None

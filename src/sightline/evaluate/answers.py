@@ -1,0 +1,96 @@
+"""How good answers are: exact match and F1 of words, as the script of SQuAD 2.0 has them (arXiv:1806.03822).
+
+Both compare words without case, punctuation and English articles, with the best of the answers that were written down.
+Where there is none, only saying nothing is right.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalised(text: str) -> str:
+    """What is compared of an answer.
+
+    >>> normalised("The  U.S. dollar, an-d a cent!")
+    'us dollar and cent'
+    """
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+
+
+def exact_match(answer: str, gold: str) -> bool:
+    """Whether they are the same.
+
+    >>> exact_match("the Rhine", "Rhine."), exact_match("", "Rhine")
+    (True, False)
+    """
+    return normalised(answer) == normalised(gold)
+
+
+def f1_of_words(answer: str, gold: str) -> float:
+    """The harmonic mean of precision and recall of words, each as often as it stands there.
+
+    >>> round(f1_of_words("the river Rhine", "Rhine"), 3)
+    0.667
+    """
+    words, wanted = normalised(answer).split(), normalised(gold).split()
+    if not words or not wanted:
+        return float(words == wanted)
+    same = sum((Counter(words) & Counter(wanted)).values())
+    return 2 * same / (len(words) + len(wanted))
+
+
+@dataclass(frozen=True)
+class AnswerReport:
+    """Scores of a test set, shares of its questions."""
+
+    exact_match: float
+    f1: float
+    questions: int
+    without: int = 0  # that have no answer
+    f1_with: float = 0.0  # of those that have one
+    right_without: float = 0.0  # of those that have none, to which nothing is said
+
+    def as_json(self) -> dict[str, float]:
+        """The fields; what is said of questions without an answer where there are some."""
+        apart = ("without", "f1_with", "right_without")
+        return {name: value for name, value in vars(self).items() if self.without or name not in apart}
+
+    def render(self) -> str:
+        """A line for people, and a second where there are questions without an answer."""
+        lines = [f"exact match {self.exact_match:.2%}, F1 {self.f1:.2%} over {self.questions:,} questions"]
+        if self.without:
+            lines.append(
+                f"F1 {self.f1_with:.2%} where there is an answer; {self.right_without:.2%} of {self.without:,} "
+                "questions without one are left unanswered"
+            )
+        return "\n".join(lines)
+
+
+def answer_report(answers: Sequence[str], gold: Sequence[Sequence[str]]) -> AnswerReport:
+    """Scores of answers, each with all that were written down for its question; none of them: it has no answer.
+
+    >>> answer_report(["Rhine", ""], [["the Rhine", "Rhine river"], []])
+    AnswerReport(exact_match=1.0, f1=1.0, questions=2, without=1, f1_with=1.0, right_without=1.0)
+    """
+    assert len(answers) == len(gold) > 0
+    rows = [_scores(answer, texts) for answer, texts in zip(answers, gold, strict=True)]
+    there, none = ([row for row, texts in zip(rows, gold, strict=True) if bool(texts) == wanted] for wanted in (1, 0))
+    return AnswerReport(
+        _mean([exact for exact, _ in rows]), _mean([f1 for _, f1 in rows]), len(rows),
+        len(none), _mean([f1 for _, f1 in there]), _mean([f1 for _, f1 in none]),
+    )  # fmt: skip
+
+
+def _scores(answer: str, texts: Sequence[str]) -> tuple[float, float]:
+    wanted = [text for text in texts if normalised(text)] or [""]
+    return float(max(exact_match(answer, text) for text in wanted)), max(f1_of_words(answer, text) for text in wanted)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,171 @@
+"""Answers that stand in a text, learnt by a published encoder from files of questions (SQuAD's extractive answering).
+
+What is learnt is where the first of a question's answers begins and ends in each passage of its context, and the first
+token where it is not in it (BERT, arXiv:1810.04805, section 4.2 and 4.3). Deviation from `transformers`: padding is no
+place where an answer may begin, so that a batch's other rows change nothing. Not here: the head (`heads`), files
+(`sightline.data.questions`), passages and the best span of them (`sightline.generation.answer`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.checkpoint.trained import RUN
+from sightline.checkpoint.tuned import SameLayout
+from sightline.config import RunConfig
+from sightline.data.amount import parse_amount
+from sightline.data.labelled import LabelledBatch, ReadTexts, parted
+from sightline.data.prepared import digest
+from sightline.data.questions import Question, read_questions
+from sightline.errors import UserError
+from sightline.evaluate.answers import answer_report
+from sightline.generation.answer import Passage, answers_in, passage_logits, read_passages
+from sightline.generation.models import ReadingModel
+from sightline.generation.reading import TextReader
+from sightline.network.halves import EncoderOnly
+from sightline.tasks.classification import check_length
+from sightline.tasks.heads import ENCODERS, headed, known_head, network_rows, said_of_head, with_head
+from sightline.tasks.job import TrainRequest, file_names, say
+from sightline.tasks.labelling import LabellingJob
+from sightline.tasks.trainable import StartingPoint
+from sightline.tasks.translation import decided
+from sightline.training.loss import Loss
+from sightline.training.packed_encoder import packed_forward
+from sightline.training.step import Objective
+
+
+@dataclass(frozen=True)
+class AnsweringJob(LabellingJob):
+    """See `sightline.tasks.job.Job`."""
+
+    reader: TextReader = field(kw_only=True)
+    asked: Sequence[Question] = field(kw_only=True)  # the questions of `valid`
+    passages: Sequence[Passage] = field(kw_only=True)  # of them
+
+    @property
+    def chance(self) -> float:
+        return math.log(sum(map(len, self.train.rows)) / len(self.train))  # type: ignore[union-attr]
+
+    def objective(self, network: nn.Module) -> Objective:
+        compiled = self.config.train.compile
+        return span_objective(torch.compile(network) if compiled else packed_forward(network))
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Cross-entropy of a passage, and exact match and F1 of the answers to all questions."""
+        given = [(one.question, one.context) for one in self.asked]
+        gold = [[answer.text for answer in one.answers or ()] for one in self.asked]
+
+        def validate() -> dict[str, float]:
+            logits = passage_logits(network, self.reader, self.passages, device)
+            parts = zip(logits, self.valid.classes, strict=True)  # type: ignore[union-attr]
+            loss = sum(span_loss(one[None], torch.tensor([span])).objective.item() for one, span in parts)
+            answers = answers_in(given, self.passages, logits, nothing=not all(gold))
+            report = answer_report([one.text for one in answers], gold)
+            return {"loss": loss / len(logits), "exact_match": report.exact_match, "f1": report.f1}
+
+        return validate
+
+
+def span_objective(forward: Callable[..., Tensor]) -> Objective:
+    """Mean of the cross-entropies of a passage's first and last token of the answer."""
+
+    def objective(batch: LabelledBatch) -> Loss:
+        return span_loss(forward(*batch.inputs), batch.labels, batch.src_mask)
+
+    return objective
+
+
+def span_loss(
+    logits: Float[Tensor, "batch length 2"],
+    spans: Int[Tensor, "batch 2"],
+    mask: Bool[Tensor, "batch length"] | None = None,
+) -> Loss:
+    """That of some passages in nats, and of how many the likeliest ends are right; `mask` is True on real tokens."""
+    logits = logits.float()
+    if mask is not None:
+        logits = logits.masked_fill(~mask[..., None], -float("inf"))
+    right = (logits.argmax(1) == spans).all(1).sum()
+    return Loss(F.cross_entropy(logits, spans, reduction="sum") / 2, {"accuracy": right.float()})
+
+
+def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
+    """Read, check and tokenise everything that a published encoder learns answers from."""
+    check_length(config)
+    base: ReadingModel = START.read(request.init)
+    train, valid, held = _files(request)
+    model = with_head(base, "span", [])
+    reader = model.reader
+    passages, checked = (_passages(reader, questions, config) for questions in (train, valid))
+    without = sum(not one.answers for one in train)
+    amount = f"{len(train):,} questions in {len(passages):,} passages"
+    say(request, f"training on {amount}" + (f", {without:,} without an answer" if without else ""))
+    known = known_head(base, model)
+    say(request, said_of_head(base, "the ends of answers", known))
+    about = {
+        "corpus": {
+            "train": file_names(request.train),
+            "valid": file_names(request.train if held else request.valid),
+            "questions": len(train),
+            "key": _key(train, reader),
+            "valid_key": _key(valid, reader),
+            **held,
+        },
+        "material": {"training data": f"{', '.join(file_names(request.train))}: {amount}"},
+        "network": network_rows(model, config.model.dropout),
+        "settings": RUN,
+    }
+
+    def make() -> EncoderOnly:
+        return headed(base, model, known, config.model.dropout)
+
+    config = replace(config, train=replace(config.train, precision=decided(request, config, folder).precision))
+    read, reading = (_read(*one, reader) for one in ((train, passages), (valid, checked)))
+    return AnsweringJob(
+        config, reader.side, about, read, reading, layout=SameLayout(model), make=make,
+        reader=reader, asked=valid, passages=checked,
+    )  # fmt: skip
+
+
+START = StartingPoint(tuned_answers_job, ReadingModel, ENCODERS, "tune-answers", "max_length")
+
+
+def _files(request: TrainRequest) -> tuple[list[Question], list[Question], dict[str, Any]]:
+    """Questions to train and to validate on, and what config.json says of a part held out: whole contexts."""
+    train = list(chain.from_iterable(map(read_questions, request.train)))
+    if not (amount := parse_amount(request.valid)):
+        return train, list(chain.from_iterable(map(read_questions, request.valid))), {}
+    contexts = list(dict.fromkeys(one.context for one in train))
+    share = amount.of(len(train)) / len(train)
+    if len(contexts) < 2:
+        raise UserError(f"--valid {amount.text}: all questions are on one context; name a file to validate on")
+    _, taken = parted(contexts, min(len(contexts) - 1, max(1, round(share * len(contexts)))))
+    there = {*taken}
+    valid = [one for one in train if one.context in there]
+    return [one for one in train if one.context not in there], valid, {"held_out": {"taken": len(valid), "dropped": 0}}
+
+
+def _passages(reader: TextReader, questions: Sequence[Question], config: RunConfig) -> list[Passage]:
+    given = [(one.question, one.context) for one in questions]
+    return read_passages(reader, given, config.data.max_length, config.data.overlap)
+
+
+def _read(questions: Sequence[Question], passages: Sequence[Passage], reader: TextReader) -> ReadTexts:
+    """Passages with the first and the last token of the answer in each."""
+    answers = [questions[one.question].answers for one in passages]
+    spans = [
+        list(one.tokens_of(found[0].start, found[0].end)) if found else [0, 0]
+        for one, found in zip(passages, answers, strict=True)
+    ]
+    return ReadTexts([one.read for one in passages], spans, (), reader.typed)
+
+
+def _key(questions: Sequence[Question], reader: TextReader) -> str:
+    return digest(reader.side.fingerprint, [astuple(one) for one in questions])

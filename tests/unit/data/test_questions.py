@@ -1,0 +1,73 @@
+"""Files of questions as SQuAD has them."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sightline.data.questions import AnswerSpan, Question, read_questions
+from sightline.errors import UserError
+
+CONTEXT = "The Rhine flows through Basel."
+
+
+def written(folder: Path, *asked: dict[str, Any], context: Any = CONTEXT, name: str = "q.json") -> str:
+    content = {"version": "1.1", "data": [{"title": "Rhine", "paragraphs": [{"context": context, "qas": list(asked)}]}]}
+    path, text = folder / name, json.dumps(content).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return str(path)
+
+
+def asks(answer: Any = "Basel", start: Any = 24, **more: Any) -> dict[str, Any]:
+    return {"id": "a", "question": "Where?", "answers": [{"text": answer, "answer_start": start}], **more}
+
+
+@pytest.mark.parametrize("name", ["q.json", "q.json.gz"])
+def test_questions(tmp_path: Path, name: str) -> None:
+    none = {"id": "b", "question": "Why?", "answers": [], "is_impossible": True, "plausible_answers": [{"text": "x"}]}
+    assert read_questions(written(tmp_path, asks(), none, name=name)) == [
+        Question("a", "Where?", CONTEXT, (AnswerSpan("Basel", 24),)),
+        Question("b", "Why?", CONTEXT, ()),
+    ]
+    bare = written(tmp_path, {"id": "c", "question": "Who?"})
+    assert read_questions(bare, answered=False) == [Question("c", "Who?", CONTEXT, None)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (asks(start=23), "q.json: data[0].paragraphs[0].qas[0]: the answer 'Basel' does not stand at character 23 of"),
+        (asks(start=-6), "does not stand at character -6"),
+        (asks(start=999), "does not stand at character 999 of its context; it stands at 24"),
+        (asks("Bern"), "the answer 'Bern' does not stand at character 24 of its context, nor anywhere else in it"),
+        (asks(""), "the answer '' does not stand"),
+        (asks(start="24"), "\"answer_start\" must be a number of characters, not '24'"),
+        (asks(7), 'has no text "text"'),
+        ({"id": "c", "question": "Who?"}, 'question c has no "answers", and no "is_impossible": true either'),
+        ({"id": "c", "question": "Who?", "answers": []}, 'question c has no "answers"'),
+        ({"id": "c"}, 'qas[0]: has no text "question"'),
+    ],
+)  # fmt: skip
+def test_bad_questions(tmp_path: Path, asked: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_questions(written(tmp_path, asked))
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "q.json: is not JSON"),
+        ("[1]", 'q.json: has no list "data" of objects; write {"data": [{"paragraphs"'),
+        ('{"data": []}', "q.json: has no question"),
+        ('{"data": [{"paragraphs": 3}]}', 'q.json: data[0]: has no list "paragraphs"'),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', 'data[0].paragraphs[0]: has no text "context"'),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "q.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        read_questions(str(tmp_path / "q.json"))
+    assert expected in str(caught.value)
