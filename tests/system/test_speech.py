@@ -159,3 +159,11 @@ def test_what_comes_out_wrong_is_drawn_again(cli: Cli, folder: Path, tmp_path: P
     assert plain.code == again.code == 0, again.err
     assert again.out == cli(*sound, "--fallback", "--condition").out != plain.out
     assert "has no <|startofprev|>" in cli("transcribe", folder / "model", folder / "ab.wav", "--condition").complaint
+
+
+def test_only_transcripts_have_a_normaliser(cli: Cli, folder: Path, model_path: Path) -> None:
+    pairs = ["--source", folder / "train.tsv", "--reference", folder / "train.tsv"]
+    assert "--normalizer is for transcripts" in cli("evaluate", model_path, *pairs, "--normalizer", "english").complaint
+    pytest.importorskip("whisper_normalizer")
+    report = cli("evaluate", folder / "model", "--source", folder / "train.tsv", "--normalizer", "english", "--json")
+    assert json.loads(report.out)["normalizer"] == "english", report.err

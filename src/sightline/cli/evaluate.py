@@ -103,6 +103,8 @@ def _evaluate_options(commands: Any) -> None:
     parser.add_argument("--tune", choices=["length_penalty"], help=tune)
     save = "keep the translations; with --tune, and without FILE, keep the best value in MODEL"
     parser.add_argument("--save", type=out_file, nargs="?", const=IN_MODEL, metavar="FILE", help=save)
+    normalizer = "of transcripts: english also makes numbers and spellings one (default: basic)"
+    parser.add_argument("--normalizer", choices=("basic", "english"), help=normalizer)
     _alignment_options(parser)
     language_options(parser)
     decode_options(parser, without=("n_best", "draft_length"))
@@ -134,11 +136,14 @@ def run_evaluate(options: argparse.Namespace) -> None:
     if not (options.model and options.source):
         raise UserError("MODEL and --source are required, or --hypothesis")
     model = load_models(options) if options.ensemble else load_as_asked(options)
+    hears = getattr(model, "reads", "") == "sound"
+    if options.normalizer and not hears:
+        raise UserError(f"--normalizer is for transcripts, and {options.model} hears no speech")
     if not hasattr(model, "evaluate"):
         _evaluate_translator(options, model)
         return
-    said = {"language": options.source_language} if getattr(model, "reads", "") == "sound" else {}
-    known = ("model", "source", "device", "json", *(["source_language"] if said else []))
+    said = {"language": options.source_language, "normalizer": options.normalizer or "basic"} if hears else {}
+    known = ("model", "source", "device", "json", *(["source_language", "normalizer"] if said else []))
     stray = [flag for name, flag in options.flags.items() if name not in known]
     if stray:
         raise UserError(f"{stray[0]} is for translation models; {options.model} needs --source alone")

@@ -2,18 +2,20 @@
 
 Both are edits over the length of the reference, all texts together: (substitutions + deletions + insertions) / words.
 Case, punctuation and what stands in brackets do not count: texts are normalised as Whisper's report says (arXiv:
-2212.04356, appendix C) for all languages but English, whose numbers and spellings it also makes one; here they are not.
+2212.04356, appendix C) for all languages but English. Its numbers and spellings, which the report also makes one, are
+made so by OpenAI's own rules where "english" is asked for (package `whisper-normalizer`).
 """
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sightline.errors import UserError
+from sightline.errors import UserError, unknown
 
 INSTALL = "pip install 'sightline[speech]'"
+BASIC, ENGLISH = NORMALIZERS = ("basic", "english")
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class TranscriptReport:
     insertions: int
     words: int  # of the references, normalised
     recordings: int
+    normalizer: str = BASIC  # one of NORMALIZERS
 
     def as_json(self) -> dict[str, Any]:
         """The figures, and what they are over."""
@@ -37,10 +40,11 @@ class TranscriptReport:
         """One line for people."""
         edits = f"{self.substitutions} substituted, {self.deletions} deleted, {self.insertions} inserted"
         rates = f"WER {self.wer:.2%} ({edits}; {self.wer_as_written:.2%} as written), CER {self.cer:.2%}"
+        rates += ", English normalised" * (self.normalizer == ENGLISH)
         return f"{rates} over {self.words:,} words of {self.recordings:,} recordings"
 
 
-def transcript_report(said: Sequence[str], written: Sequence[str]) -> TranscriptReport:
+def transcript_report(said: Sequence[str], written: Sequence[str], normalizer: str = BASIC) -> TranscriptReport:
     """Of the references `said` and of what a model has `written`.
 
     >>> report = transcript_report(["Four, five.", "six"], ["four nine", "Six [laughs]"])
@@ -48,13 +52,13 @@ def transcript_report(said: Sequence[str], written: Sequence[str]) -> Transcript
     (0.333, 1, 1.333)
 
     Raises:
-        UserError: `jiwer` is not installed, or a reference has no word.
+        UserError: `jiwer` or the normaliser is not installed, or a reference has no word.
     """
-    jiwer = check_jiwer()
-    plain = [normalised(text) for text in said]
+    jiwer, normalise = check_jiwer(), normalizer_of(normalizer)
+    plain = [normalise(text) for text in said]
     if not all(plain):
         raise UserError(f"a transcript has no word left to compare: {said[plain.index('')]!r}; remove that recording")
-    heard = [normalised(text) for text in written]
+    heard = [normalise(text) for text in written]
     words, raw = jiwer.process_words(plain, heard), jiwer.process_words(list(said), list(written))
     return TranscriptReport(
         words.wer,
@@ -65,6 +69,7 @@ def transcript_report(said: Sequence[str], written: Sequence[str]) -> Transcript
         words.insertions,
         words.hits + words.substitutions + words.deletions,
         len(said),
+        normalizer,
     )
 
 
@@ -75,6 +80,21 @@ def check_jiwer() -> Any:
     except ImportError:
         raise UserError(f"word error rates are counted by jiwer: {INSTALL}") from None
     return jiwer
+
+
+def normalizer_of(name: str) -> Callable[[str], str]:
+    """What makes texts comparable; `UserError` where there is none of that name, or it is not installed."""
+    if name == BASIC:
+        return normalised
+    if name != ENGLISH:
+        raise unknown("normalizer", name, NORMALIZERS)
+    try:
+        from whisper_normalizer.english import EnglishTextNormalizer
+    except ImportError:
+        raise UserError(
+            "English numbers and spellings are made one by whisper-normalizer: pip install 'sightline[speech-english]'"
+        ) from None
+    return EnglishTextNormalizer()
 
 
 def normalised(text: str) -> str:

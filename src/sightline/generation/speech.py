@@ -17,7 +17,7 @@ from sightline.checkpoint.layout import read_json
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.speech import Recording, read_recordings
 from sightline.errors import UserError
-from sightline.evaluate.transcripts import TranscriptReport, check_jiwer, transcript_report
+from sightline.evaluate.transcripts import TranscriptReport, check_jiwer, normalizer_of, transcript_report
 from sightline.generation.fallback import (
     Attempt,
     Listener,
@@ -133,12 +133,16 @@ class SpeechModel(LookVerbs, Writer):
     def _mark(self, *names: str) -> int | None:
         return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)
 
-    def evaluate(self, paths: Sequence[str], language: str = "") -> TranscriptReport:
-        """How well recordings are written down, which files list with their transcripts; each is heard on its own."""
+    def evaluate(self, paths: Sequence[str], language: str = "", normalizer: str = "basic") -> TranscriptReport:
+        """How well recordings are written down, which files list with their transcripts; each is heard on its own.
+
+        `normalizer` is what makes texts comparable: "basic", or "english", where "7" is seven.
+        """
         check_jiwer()
+        normalizer_of(normalizer)
         recordings = [recording for path in paths for recording in read_recordings(path)]
         written = [self._heard(recording, language) for recording in recordings]
-        return transcript_report([recording.text for recording in recordings], written)
+        return transcript_report([recording.text for recording in recordings], written, normalizer)
 
     def _heard(self, recording: Recording, language: str) -> str:
         try:

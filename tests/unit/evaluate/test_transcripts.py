@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from sightline.errors import UserError
-from sightline.evaluate.transcripts import transcript_report
+from sightline.evaluate.transcripts import normalizer_of, transcript_report
 
 
 def test_errors_by_hand() -> None:
@@ -30,3 +30,20 @@ def test_without_jiwer_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "jiwer", None)
     with pytest.raises(UserError, match=r"counted by jiwer: pip install 'sightline\[speech\]'"):
         transcript_report(["a"], ["a"])
+
+
+def test_english_makes_numbers_and_spellings_one() -> None:
+    pytest.importorskip("jiwer")
+    pytest.importorskip("whisper_normalizer")
+    report = transcript_report(["Seven colours, won't it?"], ["7 colors will not it"], "english")
+    assert report.wer == 0 and report.as_json()["normalizer"] == "english"
+    assert report.render().split(" over ")[0].endswith("English normalised")
+    assert transcript_report(["Seven colours"], ["7 colors"]).wer == 1
+
+
+def test_a_normaliser_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "whisper_normalizer.english", None)
+    with pytest.raises(UserError, match=r"by whisper-normalizer: pip install 'sightline\[speech-english\]'"):
+        normalizer_of("english")
+    with pytest.raises(UserError, match="normalizer"):
+        normalizer_of("french")
