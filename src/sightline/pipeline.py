@@ -93,6 +93,8 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch
             say(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
         reason = trainer.run()
     say(request, _farewell(reason, trainer.progress, folder))
+    if published and not reason.startswith("SIG") and (report := resolve_name(row.start).report):
+        report(request, job)
     return reason
 
 

@@ -5,6 +5,7 @@ The models are tiny and random. What they learn is a few dozen pairs by heart; t
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -218,3 +219,21 @@ def test_general_pairs_between_the_own(cli: Cli, files: list[str], tmp_path: Pat
     more = [*settings, *mix, "train.max_steps=60"]
     refused = cli(*start, "--out", tmp_path / "parts", "--set", *more, "--resume")
     assert "the files are not those the run was started with" in refused.complaint
+
+
+def test_what_has_changed_is_said_at_the_end(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """BLEU and chrF++ of what the run began with and of what it made, on what it validates on; whether by chance."""
+    write(tmp_path / "model", "marian")
+    start = ["train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", "--set", *QUICK]
+    start += ["train.schedule=constant", "train.validate_every=100"]
+    ran = cli(*start, "train.max_steps=300", "train.validate_bleu=8")
+    assert ran.code == 0, ran.err
+    found = re.search(r"before and after, on 8 pairs validated on: BLEU (\S+) and (\S+) \(p (\S+)\), chrF", ran.err)
+    assert found
+    before, after, p = (float(one) for one in found.groups())
+    rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
+    assert before == pytest.approx(rows[0]["bleu"], abs=0.01)
+    assert after == pytest.approx([row["bleu"] for row in rows if row["best"]][-1], abs=0.01)
+    assert after > before + 10 and p < 0.05
+    ran = cli(*start, "train.max_steps=301", "train.validate_bleu=0", "--resume")
+    assert ran.code == 0 and "before and after" not in ran.err, ran.err

@@ -27,7 +27,7 @@ from sightline.config import (
 from sightline.errors import UserError
 from sightline.model_card import USAGE
 
-ANOTHER_VALUE = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v / 2 + 0.25, str: lambda v: v + "x"}
+ANOTHER_VALUE = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v / 2 + 0.2, str: lambda v: v + "x"}
 
 
 def value_of(config: RunConfig, key: str) -> Any:

@@ -20,11 +20,13 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.corpus import Pair
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
+from sightline.evaluate.significance import paired_bootstrap
 from sightline.generation.models import RewritingModel
 from sightline.network.more_dropout import without
-from sightline.tasks.job import TrainRequest
+from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.translation import TranslationJob, decided, prepare_both, read_files
+from sightline.tasks.validation import shown
 
 CHUNK = 50  # texts translated between two looks at the clock
 
@@ -51,12 +53,18 @@ class PublishedJob(TranslationJob):
 
     def bleu(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> float:
         """Searched as the model's generation_config.json says."""
-        now, texts = replace(self.model, network=network), list[str]()
-        for start in range(0, len(pairs), CHUNK):
-            chunk = pairs[start : start + CHUNK]
-            texts += [" ".join(written.text.split()) for written in now.translate([src for src, _ in chunk])]
-            done(len(chunk))
+        texts = written(replace(self.model, network=network), [src for src, _ in pairs], done)
         return corpus_scores(texts, [tgt for _, tgt in pairs], metrics=["BLEU"])["BLEU"].score
+
+
+def written(model: RewritingModel, sources: Sequence[str], done: Callable[[int], Any]) -> list[str]:
+    """What the model makes of each source, a line each; `done` is told of each few texts."""
+    texts = list[str]()
+    for start in range(0, len(sources), CHUNK):
+        chunk = sources[start : start + CHUNK]
+        texts += [" ".join(one.text.split()) for one in model.translate(chunk)]
+        done(len(chunk))
+    return texts
 
 
 def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:
@@ -79,7 +87,27 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     )  # fmt: skip
 
 
-START = StartingPoint(published_job, RewritingModel, "one that reads a text and writes another", "tune", "max_length")
+def before_and_after(request: TrainRequest, job: Any) -> None:
+    """Say what the run has changed: the validation pairs that are searched, by the model it began with and by its own.
+
+    The difference is judged by a paired bootstrap (Koehn 2004); these pairs have chosen the best model, which makes it
+    look better than other pairs would.
+    """
+    pairs = [job.searched(row) for row in range(min(len(job.valid), job.config.train.validate_bleu))]
+    if not pairs:
+        return
+    between, sources = (request.source_language, request.target_language), [src for src, _ in pairs]
+    with shown(2 * len(pairs), request.show) as done:
+        models = (START.read(path).between(*between) for path in (request.init, request.out))
+        before, after = [written(model, sources, done) for model in models]
+    compared = paired_bootstrap(before, after, [tgt for _, tgt in pairs], metrics=["BLEU", "chrF++"])
+    figures = (f"{one.name} {one.a.score:.2f} and {one.b.score:.2f} (p {one.p_value:.3f})" for one in compared.values())
+    say(request, f"before and after, on {len(pairs):,} pairs validated on: {', '.join(figures)}")
+
+
+START = StartingPoint(
+    published_job, RewritingModel, "one that reads a text and writes another", "tune", "max_length", before_and_after
+)
 
 
 def network_rows(model: RewritingModel, dropout: float) -> dict[str, str]:

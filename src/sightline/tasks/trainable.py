@@ -96,6 +96,7 @@ class StartingPoint:
     folders: str  # the same in words
     recipe: str  # whose settings count where none is named
     longest: str = ""  # the setting of [data] that says how much is read at once
+    report: Callable[[TrainRequest, Any], None] | None = None  # of a job that has ended: what it has changed
 
     def read(self, path: str) -> Any:
         """The model in a folder, its weights in float32; `UserError` where it is none to start from."""
