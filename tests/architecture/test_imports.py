@@ -136,7 +136,7 @@ GRAPH: dict[str, frozenset[str]] = {
     ),
     "tasks.tagging": frozenset({"config", "checkpoint", "data", "evaluate.entities", "generation", "network"}),
     "tasks.pictures": frozenset(
-        {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "network", "training"}
+        {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "generation", "network", "training"}
     ),
     "tasks.language_modelling": frozenset(
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}

@@ -17,13 +17,16 @@ from side_by_side import curves
 
 from sightline.checkpoint.begun import BegunPictures
 from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig, apply_settings, load_recipe
 from sightline.data.image import Preprocessing
 from sightline.data.pictures import PictureBatch, PictureSet, read_pictures
 from sightline.families.pictures import picture_axes
 from sightline.network.build import build
-from sightline.tasks.pictures import picture_objective
+from sightline.network.dropout import Dropout
+from sightline.tasks.heads import headed, known_head, with_head
+from sightline.tasks.pictures import START, picture_objective
 from sightline.tasks.trainable import trainable
 
 with warnings.catch_warnings():
@@ -112,6 +115,62 @@ def test_fifty_updates(both: tuple[Any, Any, Any], tmp_path: Path) -> None:
     )
     assert found[1] == pytest.approx(found[0], abs=1e-4)
     assert found[0][-1] < found[0][0] - 0.5
+
+
+@pytest.mark.parametrize("kind", ["ViT", "DeiT"])
+@pytest.mark.parametrize("head", ["ForImageClassification", "Model", "ForImageClassificationWithTeacher"])
+def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, head: str, tmp_path: Path) -> None:
+    """A new head, or the one that there is, saved: `AutoModelForImageClassification` computes the same."""
+    if not hasattr(transformers, f"{kind}{head}"):
+        pytest.skip("ViT has no teacher")
+    torch.manual_seed(3)
+    saved = getattr(transformers, f"{kind}{head}")(getattr(transformers, f"{kind}Config")(**SHAPE))
+    saved.save_pretrained(tmp_path / "in")
+    base = START.read(str(tmp_path / "in"))
+    model = with_head(base, "image_class", ["a", "b", "c"])
+    known = known_head(base, model)
+    assert bool(known) == (head != "Model")
+    own = headed(base, model, known, 0.0).eval()
+    layout = SameLayout(model)
+    layout.write_companions(tmp_path / "out")
+    layout.write_weights(tmp_path / "out", dict(own.named_parameters()), "")
+    theirs, report = transformers.AutoModelForImageClassification.from_pretrained(
+        tmp_path / "out", output_loading_info=True
+    )
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert theirs.config.id2label == {0: "a", 1: "b", 2: "c"}
+    pixels = torch.randn(2, 3, 8, 8)
+    torch.testing.assert_close(own(pixels), theirs.eval()(pixel_values=pixels).logits, atol=1e-5, rtol=1e-5)
+    if head == "ForImageClassification":
+        torch.testing.assert_close(own(pixels), saved.eval()(pixel_values=pixels).logits, atol=1e-5, rtol=1e-5)
+
+
+def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    return x * (1 - p / 2) if training else x
+
+
+def own_scaled(self: Dropout, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+    x = scaled(x, self.p, self.training)
+    return x if residual is None else residual + x
+
+
+@pytest.mark.parametrize("kind", ["ViT", "DeiT"])
+def test_everything_is_dropped_that_transformers_drops(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the place of masks stand factors by which a wrong rate, or one too few, would be seen."""
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2, "initializer_range": 0.25}
+    torch.manual_seed(3)
+    theirs = getattr(transformers, f"{kind}ForImageClassification")(
+        getattr(transformers, f"{kind}Config")(**SHAPE | rates, attn_implementation="eager")
+    ).train()
+    theirs.save_pretrained(tmp_path)
+    base = START.read(str(tmp_path))
+    own = headed(base, base, known_head(base, base), 0.1).train()
+    monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
+    monkeypatch.setattr(Dropout, "forward", own_scaled)
+    pixels = torch.randn(2, 3, 8, 8)
+    torch.testing.assert_close(own(pixels), theirs(pixel_values=pixels).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_what_begins_here_is_read_by_transformers(tmp_path: Path) -> None:

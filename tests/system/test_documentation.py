@@ -264,6 +264,7 @@ def evaluated(words: list[str], out: str) -> bool:
         "runs/masked": "accuracy",
         "runs/names": "F1",
         "runs/answers": "F1",
+        "runs/pictures": "accuracy",
     }
     score = "WER" if "held.tsv" in words else of_folder.get(words[1], "BLEU")
     return ("AER" if "--alignments" in words else score) in out

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_families import write_tiny
 
 from sightline.data.image import Preprocessing
 from sightline.data.pictures import Augmentation, PictureSet, read_pictures
@@ -151,3 +152,47 @@ def test_an_axis_that_vit_cannot_have_is_refused(pictures: Path, tmp_path: Path,
     assert "is kept in the layout of vit, which cannot have norm = 'rms'" in failed
     failed = cli(*command(pictures, tmp_path / "out", "model.positions=sinusoidal")).complaint
     assert "patches have learned positions" in failed
+
+
+# --- From a published network
+
+
+@pytest.mark.parametrize("kind", ["vit", "deit"])
+def test_a_published_network_learns_labels(pictures: Path, cli: Cli, tmp_path: Path, kind: str) -> None:
+    """It sees pictures as its folder says, and stays such a folder; names of classes that it had are said."""
+    start, out = tmp_path / "model", tmp_path / "out"
+    write_tiny(start, kind, {"id2label": {"0": "cat", "1": "dog", "2": "owl"}})
+    how = {"image_mean": [0.3, 0.3, 0.3], "image_std": [0.2, 0.2, 0.2], "size": {"height": 8, "width": 8}}
+    (start / "preprocessor_config.json").write_text(json.dumps(how))
+    settings = [setting for setting in SMALL if setting.startswith("train.")]
+    ran = cli("train", "--task", "label", "--init", start, "--train", pictures / "all", "--valid", "20%", "--out", out,
+              "--device", "cpu", "--set", *settings)  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "the classes cat, dog, owl of" in ran.err and "are called blue, green, red from now on" in ran.err
+    assert "going on with the head of model for 3 classes" in ran.err
+    validated = records(out, "validation.jsonl")
+    assert [row["step"] for row in validated] == [0, 30, 60] and validated[-1]["accuracy"] > 0.9
+    assert (out / "preprocessor_config.json").read_bytes() == (start / "preprocessor_config.json").read_bytes()
+    values = json.loads((out / "config.json").read_text())
+    assert values["architectures"] == [{"vit": "ViT", "deit": "DeiT"}[kind] + "ForImageClassification"]
+    report = json.loads(cli("evaluate", out, "--source", pictures / "six.tsv", "--json").out)
+    assert report["accuracy"] > 0.8
+    ran = cli("train", "--init", out, "--train", pictures / "all", "--valid", "20%", "--out", tmp_path / "again",
+              "--device", "cpu", "--set", *settings, "train.max_steps=1")  # fmt: skip
+    assert ran.code == 0 and "going on with the head of out" in ran.err, ran.err
+
+
+def test_a_label_that_one_picture_has_is_said_and_other_networks_are_refused(
+    pictures: Path, cli: Cli, tmp_path: Path
+) -> None:
+    rows = (pictures / "six.tsv").read_text(encoding="utf-8") + "all/red/3.png\tviolet\n"
+    (pictures / "rare.tsv").write_text(rows, encoding="utf-8")
+    write_tiny(tmp_path / "vit", "vit")
+    files = ["--train", pictures / "rare.tsv", "--valid", pictures / "six.tsv", "--out", tmp_path / "out"]
+    ran = cli("train", "--task", "label", "--init", tmp_path / "vit", *files, "--set", "train.max_steps=1")
+    assert ran.code == 0, ran.err
+    assert "seen once in training, which is too little to learn: label 'violet'" in ran.err
+    assert "a new head for 4 classes on vit, in the place of the one that it had (image_class)" in ran.err
+    write_tiny(tmp_path / "bert", "bert")
+    ran = cli("train", "--task", "label", "--init", tmp_path / "bert", *files[:4], "--out", tmp_path / "no")
+    assert "this task needs a network for pictures (ViT, DeiT)" in ran.complaint

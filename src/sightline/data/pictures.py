@@ -5,6 +5,7 @@ training (`Augmentation`) is drawn from (seed, epoch, its number): a stream goes
 what a file becomes (`image.py`), and what is learnt from it (`sightline.tasks.pictures`).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -74,12 +75,12 @@ def _of_table(path: str) -> list[Picture]:
     return found
 
 
-def labels_of(pictures: Sequence[Picture], origin: str) -> list[str]:
-    """The labels there are, sorted; two at least."""
-    labels = sorted({picture.label for picture in pictures})
-    if len(labels) < 2:
-        raise UserError(f"{origin}: every picture has the label '{labels[0]}'; a classifier needs two labels")
-    return labels
+def count_pictures(pictures: Sequence[Picture], origin: str) -> dict[str, int]:
+    """The labels there are, sorted, and how many pictures have each; two labels at least."""
+    counts = Counter(picture.label for picture in pictures)
+    if len(counts) < 2:
+        raise UserError(f"{origin}: every picture has the label '{next(iter(counts))}'; a classifier needs two labels")
+    return dict(sorted(counts.items()))
 
 
 def check_known(pictures: Sequence[Picture], labels: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ class PictureModel(LookVerbs, FamilyModel):
     reads = "picture"
     network: EncoderOnly
     does = "reads pictures"
+    usual_task = "label"
 
     def label(self, picture: str | Path, top: int = 5) -> list[Label]:
         """The likeliest labels of an image file, the likeliest first.

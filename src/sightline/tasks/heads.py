@@ -1,12 +1,13 @@
-"""The head of a published encoder that learns what a head is for: classes of texts, of tokens, and ends of answers.
+"""The head of a published encoder that learns what a head is for: classes of texts, tokens, pictures; ends of answers.
 
 A folder with such a head, for as many classes, is trained on with it. Any other gets the head that `transformers` has
 for its family, drawn as there; of what the folder holds, a pooler is its beginning (BERT), and other heads are left
-behind. Not here: what is learnt (`labelling`, `tagging`, `answering`).
+behind. Not here: what is learnt (`labelling`, `tagging`, `answering`, `pictures`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,8 +15,8 @@ from torch import Tensor
 from sightline.checkpoint.published import unread_tensors
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
+from sightline.generation.family_model import FamilyModel
 from sightline.generation.label import class_names
-from sightline.generation.models import ReadingModel
 from sightline.network.halves import EncoderOnly
 from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled, replace_parameter
@@ -23,22 +24,26 @@ from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.trainable import head_dropout, more_dropout, trainable
 
 ENCODERS = "an encoder alone (BERT or one of its relatives)"  # that get such heads
+Kind = TypeVar("Kind", bound=FamilyModel)
 NETWORKS = {  # how transformers calls the networks of a family, without what says their head
     "bert": "Bert",
     "camembert": "Camembert",
+    "deit": "DeiT",
     "distilbert": "DistilBert",
     "electra": "Electra",
     "roberta": "Roberta",
+    "vit": "ViT",
     "xlm-roberta": "XLMRoberta",
 }
 ENDINGS = {  # and what says it
     "text_class": "ForSequenceClassification",
     "token_class": "ForTokenClassification",
     "span": "ForQuestionAnswering",
+    "image_class": "ForImageClassification",
 }
 
 
-def with_head(model: ReadingModel, head: str, labels: Sequence[str]) -> ReadingModel:
+def with_head(model: Kind, head: str, labels: Sequence[str]) -> Kind:
     """The model as its config.json would have it with a head for these classes, none for the ends of answers; the
     network is still without.
     """
@@ -56,7 +61,7 @@ def with_head(model: ReadingModel, head: str, labels: Sequence[str]) -> ReadingM
     return replace(model, config=FAMILIES[kind].config_from_hf(values), hf_config=values)
 
 
-def in_order(request: TrainRequest, model: ReadingModel, head: str, names: Sequence[str]) -> list[str]:
+def in_order(request: TrainRequest, model: FamilyModel, head: str, names: Sequence[str]) -> list[str]:
     """The labels, in the order of the head's classes where it knows them all; what else becomes of them is said."""
     if model.config.head != head or model.config.n_classes != len(names):
         return list(names)
@@ -67,7 +72,7 @@ def in_order(request: TrainRequest, model: ReadingModel, head: str, names: Seque
     return list(names)
 
 
-def known_head(base: ReadingModel, model: ReadingModel) -> dict[str, Tensor]:
+def known_head(base: FamilyModel, model: FamilyModel) -> dict[str, Tensor]:
     """The parameters of the head that the folder has: of one for the same those of the same shape, and a pooler."""
     unread, table = unread_tensors(base.path), FAMILIES[str(model.hf_config["model_type"])].table(model.config)
     found = {
@@ -79,10 +84,10 @@ def known_head(base: ReadingModel, model: ReadingModel) -> dict[str, Tensor]:
     if base.config.head == model.config.head:
         found |= {name: value for name, value in parameters_of(base.network).items() if name.startswith("head.")}
     shapes = {name: value.shape for name, value in build_unfilled(model.config).named_parameters()}
-    return {name: value for name, value in found.items() if value.shape == shapes[name]}
+    return {name: value for name, value in found.items() if value.shape == shapes.get(name)}
 
 
-def headed(base: ReadingModel, model: ReadingModel, known: Mapping[str, Tensor], dropout: float) -> EncoderOnly:
+def headed(base: FamilyModel, model: FamilyModel, known: Mapping[str, Tensor], dropout: float) -> EncoderOnly:
     """The body of `base` with the head of `model`, to be trained: of the head what is known, the rest drawn.
 
     As in `transformers`: normal with `initializer_range` (0.02), biases of zero.
@@ -101,17 +106,17 @@ def headed(base: ReadingModel, model: ReadingModel, known: Mapping[str, Tensor],
     return trainable(network, dropout, rates)
 
 
-def said_of_head(model: ReadingModel, what: str, known: Mapping[str, Tensor]) -> str:
+def said_of_head(model: FamilyModel, what: str, known: Mapping[str, Tensor]) -> str:
     """What is said of the head, which is for `what`."""
     name = model.path.absolute().name
-    if "head.classes.weight" in known:
+    if {"head.classes.weight", "head.outputs.0.weight"} & known.keys():
         return f"going on with the head of {name} for {what}"
     pooled = ", behind the pooler that was there" if "head.pool.weight" in known else ""
     left = "" if model.config.head == "none" else f", in the place of the one that it had ({model.config.head})"
     return f"a new head for {what} on {name}{pooled}{left}"
 
 
-def network_rows(model: ReadingModel, dropout: float) -> dict[str, str]:
+def network_rows(model: FamilyModel, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
     config, stack = model.config, model.config.encoder
     assert stack
@@ -120,6 +125,10 @@ def network_rows(model: ReadingModel, dropout: float) -> dict[str, str]:
     shape = f"d_model {stack.d_model}, d_ff {stack.d_ff}, {stack.n_heads} heads"
     return {
         "architecture": f"{config.family}: {stack.n_layers} layer{'s' * (stack.n_layers > 1)}, {shape}",
-        "vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`",
+        **(
+            {"vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`"}
+            if config.vocab_size
+            else {}
+        ),
         **({"dropout": f"beside {dropout}: {said}"} if said else {}),
     }

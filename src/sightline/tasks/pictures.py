@@ -1,4 +1,4 @@
-"""Pictures to labels (ViT): from scratch by a recipe, kept in ViT's layout from the first validation on.
+"""Pictures to labels: from scratch by a recipe, kept in ViT's layout, or by a published ViT or DeiT, kept in its own.
 
 Every command for such folders takes what comes out (`label`, `evaluate`, `inspect`, `explore`), and so does
 `transformers`. Not here: files and what is changed in them for training (`data/pictures.py`).
@@ -15,6 +15,7 @@ from torch import nn
 
 from sightline.checkpoint.begun import BegunPictures
 from sightline.checkpoint.trained import RUN
+from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig, TrainConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
@@ -26,17 +27,20 @@ from sightline.data.pictures import (
     PictureBatch,
     PictureSet,
     check_known,
+    count_pictures,
     key_of,
-    labels_of,
     read_pictures,
 )
 from sightline.errors import UserError
 from sightline.evaluate.classes import label_report
 from sightline.families.pictures import picture_axes
+from sightline.generation.pictures import PictureModel
 from sightline.network.build import build
 from sightline.network.fronts import PatchFront
-from sightline.tasks.classification import label_loss
+from sightline.tasks.classification import label_loss, say_seen_once
+from sightline.tasks.heads import headed, in_order, known_head, network_rows, said_of_head, with_head
 from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
+from sightline.tasks.trainable import StartingPoint
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
@@ -108,17 +112,47 @@ def picture_objective(network: nn.Module, train: TrainConfig) -> Objective:
 
 
 def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
-    """Find, look at and check everything that a network for pictures is trained on."""
+    """Find, look at and check everything that a network for pictures is trained on from scratch."""
     BegunPictures(picture_axes(replace(config.model, n_outputs=2)), ()).check()
-    train, valid = _files(request)
-    labels = labels_of(train, ", ".join(request.train))
-    check_known(valid, labels)
+    files, labels = _files(request)
+    axes, side = picture_axes(replace(config.model, n_outputs=len(labels))), config.model.image_size
+    layout, how = BegunPictures(axes, labels), Preprocessing(size=(side, side))
+    return _job(request, config, files, labels, how, layout, lambda: _begun(build(axes)))
+
+
+def tuned_picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
+    """The same for a published network, which sees pictures as its folder says."""
+    base: PictureModel = START.read(request.init)
+    files, names = _files(request)
+    labels = in_order(request, base, "image_class", names)
+    model = with_head(base, "image_class", labels)
+    known, dropout = known_head(base, model), config.model.dropout
+    say(request, said_of_head(base, f"{len(labels)} classes", known))
+
+    def make() -> nn.Module:
+        return headed(base, model, known, dropout)
+
+    job = _job(request, config, files, labels, base.preprocessing, SameLayout(model), make)
+    return replace(job, about={**job.about, "network": network_rows(model, dropout)})
+
+
+START = StartingPoint(tuned_picture_job, PictureModel, "a network for pictures (ViT, DeiT)", "tune-pictures")
+
+
+def _job(
+    request: TrainRequest,
+    config: RunConfig,
+    files: tuple[Sequence[Picture], Sequence[Picture]],
+    labels: Sequence[str],
+    how: Preprocessing,
+    layout: FolderLayout,
+    make: Callable[[], nn.Module],
+) -> PictureJob:
+    train, valid = files
     say(request, f"training on {len(train):,} pictures with {len(labels)} labels, validating on {len(valid):,}")
     config = replace(config, model=replace(config.model, n_outputs=len(labels)))
-    axes, side = picture_axes(config.model), config.model.image_size
-    changed = Augmentation(config.data.flip, config.data.shift)
-    reads = Preprocessing(size=(side, side)), n_patches(config), changed
-    training, validating = (PictureSet(files, tuple(labels), *reads) for files in (train, valid))
+    reads = how, n_patches(config), Augmentation(config.data.flip, config.data.shift)
+    training, validating = (PictureSet(some, tuple(labels), *reads) for some in files)
     about = {
         "corpus": {
             "train": file_names(request.train),
@@ -128,12 +162,11 @@ def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pictu
             "valid_key": key_of(valid),
             **({"held_out": {"taken": len(valid), "dropped": 0}} if parse_amount(request.valid) else {}),
         },
-        "labels": labels,
+        "labels": [*labels],
         "material": _material(request, config, train, labels),
         "settings": RUN,
     }
-    layout = BegunPictures(axes, labels)
-    return PictureJob(config, about, training, validating, layout, lambda: _begun(build(axes)))
+    return PictureJob(config, about, training, validating, layout, make)
 
 
 def _material(
@@ -145,7 +178,16 @@ def _material(
     return {"labels": ", ".join(labels), "training data": f"{files}: {len(train):,} pictures, {size}"}
 
 
-def _files(request: TrainRequest) -> tuple[Sequence[Picture], Sequence[Picture]]:
+def _files(request: TrainRequest) -> tuple[tuple[Sequence[Picture], Sequence[Picture]], list[str]]:
+    """Pictures to train and to validate on, and the labels of the former."""
+    files = _pictures(request)
+    counts = count_pictures(files[0], ", ".join(request.train))
+    say_seen_once(request, counts)
+    check_known(files[1], [*counts])
+    return files, [*counts]
+
+
+def _pictures(request: TrainRequest) -> tuple[Sequence[Picture], Sequence[Picture]]:
     train, amount = read_pictures(request.train), parse_amount(request.valid)
     if not amount:
         return train, read_pictures(request.valid)

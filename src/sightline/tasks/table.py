@@ -3,7 +3,7 @@
 A new task is one module beside this one, one row here and one page in `cards/`. What its words stand for:
 
 - encoder, decoder, writes: its network has an encoder, an encoder and a decoder of ours, layers that write
-- text: it learns a tokenizer from text; pieces: it predicts pieces
+- text: it learns a tokenizer from text; pieces: it predicts pieces, or classes
 - lines, blocks: it reads texts line by line, or in blocks; running: nothing but blocks; masks: some of them hidden
 - pictures: it reads pictures; classes: its head has outputs that follow from the data; pooled: of one state
 - the name of a task: settings that are its alone
@@ -51,9 +51,9 @@ TASKS = {
         "sightline.tasks.replaced_modelling:replaced_job", metrics=("accuracy",)),
     "plm": Task("permutation language", "text or .jsonl", "encoder running blocks text pieces",
         "sightline.tasks.permutation_modelling:permutation_job", metrics=("accuracy",)),
-    "label": Task(
-        "picture", "a folder of pictures for each label, or .tsv of pictures and labels", "encoder pictures classes",
-        "sightline.tasks.pictures:picture_job", metrics=("accuracy", "macro_f1")),
+    "label": Task("picture", "a folder of pictures for each label, or .tsv of pictures and labels",
+        "encoder pictures pieces classes", "sightline.tasks.pictures:picture_job",
+        start="sightline.tasks.pictures:START", metrics=("accuracy", "macro_f1")),
     "transcribe": Task("speech", ".tsv of sounds and texts", "encoder writes pieces",
         start="sightline.tasks.transcription:START", metrics=("wer",)),
 }  # fmt: skip

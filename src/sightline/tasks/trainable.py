@@ -18,7 +18,7 @@ from sightline.checkpoint.folder import read_folder
 from sightline.config import ModelConfig, RunConfig
 from sightline.errors import UserError
 from sightline.generation.family_model import FamilyModel
-from sightline.generation.models import ReadingModel, with_verbs
+from sightline.generation.models import with_verbs
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly, EncoderOnly
@@ -43,7 +43,17 @@ USUAL = {  # where config.json says nothing
     "distilbert": {"attention_dropout": 0.1},
     **{name: {"attention_probs_dropout_prob": 0.1} for name in BERTS},
 }
-NONE_BY_DEFAULT = ("gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")  # the paper's dropout
+NONE_BY_DEFAULT = (
+    "vit",
+    "deit",
+    "gpt_neox",
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "gemma2",
+)  # the paper's dropout
 
 Kind = TypeVar("Kind", Transformer, DecoderOnly, EncoderOnly)
 
@@ -78,6 +88,8 @@ def head_dropout(
 ) -> DropoutRates:
     """The same with what a head for classes drops: its own rate where config.json names one, otherwise the paper's."""
     of_texts = config.head == "text_class"
+    if config.head == "image_class":
+        return rates
     if config.head == "span":
         return replace(rates, classes=float(hf_config.get("qa_dropout", 0.1)) if config.family == "distilbert" else 0.0)
     named = hf_config.get("classifier_dropout")
@@ -130,9 +142,7 @@ def _described(model: Any, task: str) -> ModelConfig:
     stack = encoder or decoder
     assert stack
     tied = "all" if config.share_embeddings or not (encoder and decoder) else "target"
-    pad_id = (
-        int(model.hf_config.get("pad_token_id") or 0) if isinstance(model, ReadingModel) else model.generation.pad_id
-    )
+    pad_id = model.generation.pad_id if decoder else int(model.hf_config.get("pad_token_id") or 0)
     return ModelConfig(
         task=task,
         vocab_size=config.tgt_vocab_size or config.vocab_size,
@@ -150,10 +160,20 @@ def _described(model: Any, task: str) -> ModelConfig:
         activation=stack.activation.partition("_")[0],
         gated=stack.gated,
         biases=stack.ffn_bias,
-        positions=_positions(stack),
+        positions=_positions(stack) if config.front != "patches" else "learned",
+        **_of_pictures(config),
         max_len=stack.max_len or ModelConfig().max_len,
         tied_embeddings=tied if config.tie_head or not decoder else "none",
     )
+
+
+def _of_pictures(config: NetworkConfig) -> dict[str, Any]:
+    if config.front != "patches":
+        return {}
+    height, width = config.image_size
+    if height != width:
+        raise UserError(f"--init: reads pictures of {height} x {width} pixels; squares alone are trained on")
+    return {"image_size": height, "patch_size": config.patch_size}
 
 
 def _dropout(hf_config: Mapping[str, Any]) -> float:
