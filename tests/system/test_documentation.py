@@ -394,7 +394,9 @@ def shortened(words: list[str]) -> list[str]:
     if words[0] == "train":
         tasks = ("classify", "tag", "answer", "forecast", "lm", "label", "mlm", "rtd", "plm", "transcribe", "denoise")
         task = next((task for task in tasks if task in words), "")
+        start = words[words.index("--init") + 1] if "--init" in words else ""
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
+        published = published or start.startswith("runs/my-")
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]
         return ["--set", *settings, "--device", "cpu"]
     if words[0] == "backtranslate":  # what a model of two updates likes best is one piece again and again

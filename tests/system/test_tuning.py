@@ -147,7 +147,7 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
         (["--special", "<s>"], "has this piece already; leave it out"),
         (
             ["--task", "forecast"],
-            "--init is for --task translate, classify, lm, mlm, transcribe, and the task is forecast",
+            ", and the task is forecast: leave one of the two out",
         ),
         (
             ["--task", "classify"],

@@ -89,7 +89,7 @@ def normalizer_of(name: str) -> Callable[[str], str]:
     if name != ENGLISH:
         raise unknown("normalizer", name, NORMALIZERS)
     try:
-        from whisper_normalizer.english import EnglishTextNormalizer
+        from whisper_normalizer.english import EnglishTextNormalizer  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UserError(
             "English numbers and spellings are made one by whisper-normalizer: pip install 'sightline[speech-english]'"
