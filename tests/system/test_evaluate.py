@@ -158,3 +158,13 @@ def test_info_has_everything_where_it_is_asked_for(model_path: Path, cli: Any) -
         assert any(line.startswith(expected) for line in lines)
     idle = ("cell", "kernel_width", "pooling", "horizon", "n_inputs")  # what other architectures and tasks are set by
     assert not any(line.startswith(idle) for line in lines)
+
+
+def test_summaries_are_scored_by_what_is_asked_for(cli: Any, tmp_path: Path) -> None:
+    pytest.importorskip("rouge_score")
+    (tmp_path / "said").write_text("the cat sat on a mat\ndogs barked\n")
+    (tmp_path / "real").write_text("the cat was on the mat\na dog barks loudly\n")
+    files = ["--hypothesis", tmp_path / "said", "--reference", tmp_path / "real"]
+    found = json.loads(cli("evaluate", *files, "--metric", "ROUGE-L", "chrF++", "--json").out)
+    assert found["ROUGE-L"]["score"] == pytest.approx(200 / 3) and "chrF++" in found and "BLEU" not in found
+    assert "ROUGE-1" in cli("evaluate", *files, "--metric", "ROUGE1").complaint

@@ -99,6 +99,8 @@ def _evaluate_options(commands: Any) -> None:
     multi30k = "add the tokenised, lowercased BLEU of the Multi30k literature; LANG is the target language"
     parser.add_argument("--multi30k", metavar="LANG", help=multi30k)
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU (default: %(default)s)")
+    metric = "of BLEU, chrF++, TER, and for summaries in English ROUGE-1, ROUGE-2, ROUGE-L (default: BLEU chrF++ TER)"
+    parser.add_argument("--metric", nargs="+", default=["BLEU", "chrF++", "TER"], metavar="NAME", help=metric)
     tune = "search validation data (never a test set) with several values of a setting, and say the best"
     parser.add_argument("--tune", choices=["length_penalty"], help=tune)
     save = "keep the translations; with --tune, and without FILE, keep the best value in MODEL"
@@ -157,7 +159,9 @@ def _evaluate_hypotheses(options: argparse.Namespace) -> None:
     files = [*_references(options), *([options.against] if options.against else [])]
     hypotheses, *texts = aligned(options.hypothesis, *files)
     others = texts.pop() if options.against else None
-    _print_report(options, evaluate_text(hypotheses, texts, others, options.multi30k, options.tokenize))
+    _print_report(
+        options, evaluate_text(hypotheses, texts, others, options.multi30k, options.tokenize, metrics=options.metric)
+    )
 
 
 def _evaluate_translator(options: argparse.Namespace, model: "Model") -> None:
@@ -170,7 +174,9 @@ def _evaluate_translator(options: argparse.Namespace, model: "Model") -> None:
         _tune(options, model, sources, references)
         return
     other = load_model(options, options.against) if options.against else None
-    report = evaluate_model(model, sources, references, other, options.multi30k, options.tokenize, overrides)
+    report = evaluate_model(
+        model, sources, references, other, options.multi30k, options.tokenize, overrides, options.metric
+    )
     if options.save:
         with output(options.save) as file:
             file.writelines(f"{line}\n" for line in report.hypotheses)

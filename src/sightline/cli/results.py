@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--test", action="append", nargs="+", type=in_file, default=[], metavar=("NAME", "SOURCE REFERENCE"), help=test
     )
-    metric = "BLEU, chrF++ or TER, also several (default: BLEU chrF++)"
+    metric = "BLEU, chrF++, TER or ROUGE-1, -2 and -L, also several (default: BLEU chrF++)"
     parser.add_argument("--metric", nargs="+", default=["BLEU", "chrF++"], metavar="METRIC", help=metric)
     multi30k = "add the tokenised, lowercased BLEU of the Multi30k literature; LANG is the target language"
     parser.add_argument("--multi30k", default="", metavar="LANG", help=multi30k)

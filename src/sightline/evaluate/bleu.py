@@ -12,11 +12,11 @@ bootstrap (`significance.py`) differ in which lines are summed, in nothing else.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
 from jaxtyping import Float
-from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -26,6 +26,7 @@ from sightline.errors import UserError, unknown
 References = Sequence[str] | Sequence[Sequence[str]]
 
 METRICS = ("BLEU", "chrF++", "TER")
+ROUGE = ("ROUGE-1", "ROUGE-2", "ROUGE-L")  # of summaries
 TOKENIZER_PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}  # those of others: sentencepiece
 MULTI30K = "BLEU (Multi30k: tokenized, lowercased)"
 
@@ -60,10 +61,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric of sacreBLEU's, what is done to each line before it, and how the signature says so."""
+    """A metric of sacreBLEU's or `rouge.Rouge`, what is done to each line before it, and how the signature says so."""
 
     name: str
-    metric: Metric
+    metric: Any
     prepare: Callable[[str], str] = str
     steps: str = ""
 
@@ -108,10 +109,11 @@ def measures(
     """
     if tokenize not in BLEU.TOKENIZERS:
         raise unknown("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)
-    makers: dict[str, Callable[[], Metric]] = {
+    makers: dict[str, Callable[[], Any]] = {
         "BLEU": lambda: _bleu(tokenize, lowercase),
         "chrF++": lambda: CHRF(word_order=2, lowercase=lowercase),
         "TER": lambda: TER(),
+        **{name: partial(_rouge, name) for name in ROUGE},
     }
     for name in metrics:
         if name not in makers:
@@ -120,6 +122,12 @@ def measures(
     if multi30k:
         chosen.append(Measure(MULTI30K, BLEU(tokenize="none", smooth_method="none", force=True), *_moses(multi30k)))
     return chosen
+
+
+def _rouge(name: str) -> Any:
+    from sightline.evaluate.rouge import Rouge  # which translations do without
+
+    return Rouge(name)
 
 
 def _bleu(tokenize: str, lowercase: bool) -> BLEU:
@@ -168,11 +176,6 @@ def bleu_signature() -> str:
 def as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]]:
     """`{"BLEU": {"score": 41.02, "signature": "nrefs:1|..."}, ...}`, for machines."""
     return {name: {"score": score.score, "signature": score.signature} for name, score in scores.items()}
-
-
-def multi30k_tokenized_bleu(hypotheses: Sequence[str], references: References, language: str) -> Score:
-    """The tokenised, lowercased BLEU of the Multi30k literature; only for comparison with its tables (`measures`)."""
-    return corpus_scores(hypotheses, references, [], multi30k=language)[MULTI30K]
 
 
 def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[str]]:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from sightline.decode.contract import Written
-from sightline.evaluate.bleu import Score, as_json, corpus_scores, measures
+from sightline.evaluate.bleu import METRICS, Score, as_json, corpus_scores, measures
 from sightline.evaluate.significance import Comparison, comparison_as_json, paired_bootstrap
 
 
@@ -49,17 +49,19 @@ def evaluate_model(
     multi30k: str | None = None,
     tokenize: str = "13a",
     overrides: Mapping[str, Any] | None = None,
+    metrics: Sequence[str] = METRICS,
 ) -> TranslationReport:
     """Translate `sources` and score the output against one or several `references`, detokenised.
 
     `other` is compared by paired bootstrap; `multi30k` is the target language whose tokenised, lowercased figure is
-    wanted beside the others.
+    wanted beside `metrics`.
     """
-    measures(tokenize=tokenize, multi30k=multi30k or "")  # what they lack is said before anything is translated
+    measures(metrics, tokenize, multi30k=multi30k or "")  # what they lack is said before anything is translated
     settings = dict(overrides or {})
     others = hypotheses_of(other, sources, settings) if other else None
     decoding = model.settings(**settings)
-    return evaluate_text(hypotheses_of(model, sources, settings), references, others, multi30k, tokenize, decoding)
+    written = hypotheses_of(model, sources, settings)
+    return evaluate_text(written, references, others, multi30k, tokenize, decoding, metrics)
 
 
 def hypotheses_of(model: Translates, sources: Sequence[str], overrides: Mapping[str, Any]) -> list[str]:
@@ -74,11 +76,13 @@ def evaluate_text(
     multi30k: str | None = None,
     tokenize: str = "13a",
     decoding: Any = None,
+    metrics: Sequence[str] = METRICS,
 ) -> TranslationReport:
     """`evaluate_model` for translations that are there already, whoever made them, and `others` to compare with."""
     streams, language = [list(reference) for reference in references], multi30k or ""
-    scores = corpus_scores(hypotheses, streams, tokenize=tokenize, multi30k=language)
-    comparisons = paired_bootstrap(hypotheses, others, streams, tokenize=tokenize, multi30k=language) if others else {}
+    how: dict[str, Any] = {"metrics": metrics, "tokenize": tokenize, "multi30k": language}
+    scores = corpus_scores(hypotheses, streams, **how)
+    comparisons = paired_bootstrap(hypotheses, others, streams, **how) if others else {}
     return TranslationReport(scores, comparisons, decoding, len(hypotheses), list(hypotheses))
 
 

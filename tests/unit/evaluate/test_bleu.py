@@ -17,11 +17,11 @@ import pytest
 from sightline.config import DecodeConfig
 from sightline.errors import UserError
 from sightline.evaluate.bleu import (
+    MULTI30K,
     Length,
     Score,
     as_json,
     corpus_scores,
-    multi30k_tokenized_bleu,
 )
 from sightline.evaluate.report import evaluate_model
 from sightline.evaluate.significance import compare, comparison_as_json, paired_bootstrap
@@ -161,7 +161,8 @@ def test_unknown_names_get_the_nearest() -> None:
 
 def test_multi30k_figure_ignores_case_and_spacing_of_punctuation() -> None:
     pytest.importorskip("sacremoses")
-    score = multi30k_tokenized_bleu(["ein  Mann fährt „Rad“, Hund."], ['Ein Mann fährt "Rad" , Hund .'], "de")
+    said = ["ein  Mann fährt „Rad“, Hund."]
+    score = corpus_scores(said, ['Ein Mann fährt "Rad" , Hund .'], [], multi30k="de")[MULTI30K]
     assert score.score == pytest.approx(100.0)
     assert "Multi30k" in score.name and "tokenized, lowercased" in score.name
     for step in ("tok:none", "smooth:none", "prep:lc+norm+tok", "moses:de", "sacremoses:"):
@@ -171,7 +172,7 @@ def test_multi30k_figure_ignores_case_and_spacing_of_punctuation() -> None:
 def test_multi30k_figure_is_not_smoothed() -> None:
     """Without a common word sequence of four, `multi-bleu.perl` gives zero."""
     pytest.importorskip("sacremoses")
-    assert multi30k_tokenized_bleu(["a b c x e f"], ["a b c d e f"], "en").score == 0.0
+    assert corpus_scores(["a b c x e f"], ["a b c d e f"], [], multi30k="en")[MULTI30K].score == 0.0
     assert corpus_scores(["a b c x e f"], ["a b c d e f"], ["BLEU"])["BLEU"].score > 0.0
 
 
