@@ -21,6 +21,7 @@ from sightline.evaluate.classes import LabelReport
 from sightline.evaluate.entities import TagReport
 from sightline.evaluate.forecasts import ForecastReport
 from sightline.evaluate.language import LanguageReport, MaskedReport
+from sightline.evaluate.retrieval import RetrievalReport
 from sightline.evaluate.score import PairScore
 from sightline.evaluate.transcripts import TranscriptReport
 from sightline.generation.answer import Answer
@@ -225,6 +226,15 @@ class Verbs:
 
     def evaluate(
         self, paths: Sequence[str]
-    ) -> LabelReport | TagReport | AnswerReport | ForecastReport | LanguageReport | MaskedReport | TranscriptReport:
+    ) -> (
+        LabelReport
+        | TagReport
+        | AnswerReport
+        | RetrievalReport
+        | ForecastReport
+        | LanguageReport
+        | MaskedReport
+        | TranscriptReport
+    ):
         """How good the model is on labelled files, on files of a series, on text that it predicts, or on recordings."""
         ...

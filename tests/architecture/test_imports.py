@@ -66,6 +66,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "model",
             "drafting",
             "evaluate.answers",
+            "evaluate.retrieval",
             "evaluate.classes",
             "evaluate.entities",
             "evaluate.language",
@@ -133,6 +134,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.labelling": frozenset({"config", "checkpoint", "data", "generation", "network", "training"}),
     "tasks.answering": frozenset(
         {"config", "checkpoint", "data", "evaluate.answers", "generation", "network", "training"}
+    ),
+    "tasks.embedding": frozenset(
+        {"config", "checkpoint", "data", "evaluate.retrieval", "generation", "network", "training"}
     ),
     "tasks.tagging": frozenset({"config", "checkpoint", "data", "evaluate.entities", "generation", "network"}),
     "tasks.pictures": frozenset(

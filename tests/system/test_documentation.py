@@ -53,6 +53,7 @@ SHORT = {  # appended to `train`, by task
     "denoise": [*SMALL, *TRANSLATING[1:], "model.d_ff=32", "data.vocab_size=300"],
     "tag": SMALL,
     "answer": SMALL,
+    "embed": SMALL,
 }
 SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 
@@ -83,6 +84,10 @@ def recordings(path: Path) -> None:
 
 def labelled(path: Path) -> None:
     write(path, [f"{line}\t{'long' if len(line) > 20 else 'short'}" for line in sentences(60)])
+
+
+def related(path: Path) -> None:
+    write(path, [f"{line}\t{line} {i}" for i, line in enumerate(sentences(60))])
 
 
 def tagged(path: Path) -> None:
@@ -173,6 +178,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "check.tsv": labelled,
     "pairs.tsv": labelled_pairs,
     "names.conll": tagged,
+    "related.tsv": related,
     "squad.json": squad,
     "load.csv": series,
     **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/large")},
@@ -265,6 +271,7 @@ def evaluated(words: list[str], out: str) -> bool:
         "runs/names": "F1",
         "runs/answers": "F1",
         "runs/pictures": "accuracy",
+        "runs/vectors": "found first",
     }
     score = "WER" if "held.tsv" in words else of_folder.get(words[1], "BLEU")
     return ("AER" if "--alignments" in words else score) in out
@@ -392,8 +399,7 @@ def named_inputs(words: list[str]) -> list[str]:
 def shortened(words: list[str]) -> list[str]:
     """Flags behind the line, so that it takes seconds and an untrained model will do."""
     if words[0] == "train":
-        tasks = ("classify", "tag", "answer", "forecast", "lm", "label", "mlm", "rtd", "plm", "transcribe", "denoise")
-        task = next((task for task in tasks if task in words), "")
+        task = words[words.index("--task") + 1] if "--task" in words else ""
         start = words[words.index("--init") + 1] if "--init" in words else ""
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
         published = published or start.startswith("runs/my-")

@@ -306,6 +306,7 @@ COMPANIONS = {  # settings without which a choice has no meaning
     "train.best_metric=macro_f1": ["model.task=classify"],
     "train.best_metric=exact_match": ["model.task=answer"],
     "train.best_metric=f1": ["model.task=tag"],
+    "train.best_metric=mrr": ["model.task=embed"],
     "train.best_metric=wer": ["model.task=transcribe"],
 }
 

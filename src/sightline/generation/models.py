@@ -45,6 +45,8 @@ from sightline.network.transformer import Transformer
 from sightline.pairs import PairVerbs
 
 if TYPE_CHECKING:
+    from sightline.evaluate.classes import LabelReport
+    from sightline.evaluate.retrieval import RetrievalReport
     from sightline.generation.shown import Encoded, Example, ReadOn
 
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
@@ -438,6 +440,20 @@ class ReadingModel(LabelVerbs, LookVerbs, EmbeddingVerbs, FamilyModel):
         if self.config.head != "masked":
             raise UserError(f"{self.path}: was saved without its head for masked tokens; it can only embed")
         return fillings(lambda mask_id: self.network, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
+
+    def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, paths: Sequence[str]
+    ) -> "LabelReport | RetrievalReport":
+        """Without a head how often a text of a file finds, by its vector, the one that belongs to it (as `train --task
+        embed` reads files); with one for labels accuracy and F1.
+        """
+        if self.config.head != "none":
+            return super().evaluate(paths)
+        from sightline.data.related import read_related
+        from sightline.generation.vectors import retrieved
+
+        lines = read_related(paths)
+        return retrieved(self.embedder, [line[0] for line in lines], [line[1] for line in lines])
 
     def shown(self, given: str) -> "Encoded":
         """A text, for `attend`."""

@@ -16,11 +16,13 @@ from torch import Tensor, nn
 
 from sightline.checkpoint.vocabulary import Vocabulary, marks_around
 from sightline.errors import UserError
+from sightline.evaluate.retrieval import RetrievalReport, retrieval_report
 from sightline.generation.chat import refuse_single
 from sightline.generation.embed import TextEncoder, embed
 from sightline.generation.sentences import SentenceSettings, read_sentence_settings
 from sightline.network.halves import DecoderOnly
 
+BATCH = 32  # texts read at once to be looked for
 LISTED = 10  # texts that were cut; of more the number is said
 
 
@@ -50,7 +52,7 @@ class TextEmbedder:
         refuse_single(texts, "embed")
         chosen, encode = self.settings.changed(pooling, normalize), self.vocabulary.encode
         before, marks = chosen.prompt(prompt), encode("")
-        whole = [encode((before + text).lower() if chosen.lowercase else before + text) for text in texts]
+        whole = [self._whole(chosen.prompt(prompt), text) for text in texts]
         read = [shortened(ids, self.longest, marks) for ids in whole]
         cuts = [Cut(i, len(ids)) for i, ids in enumerate(whole) if len(read[i]) < len(ids)]
         begun = encode(before) if before and not chosen.pool_prompt else []
@@ -58,6 +60,22 @@ class TextEmbedder:
         width = chosen.width(self.d_model)
         found = embed(self.network, read, self.pad_id, chosen.poolings, chosen.steps, width, batch_size, skip)
         return found.numpy(), cuts
+
+    def ids(self, text: str) -> list[int]:
+        """What is read of a text, with the default prompt before it."""
+        whole = self._whole(self.settings.prompt(None), text)
+        return shortened(whole, self.longest, self.vocabulary.encode(""))
+
+    def _whole(self, before: str, text: str) -> list[int]:
+        return self.vocabulary.encode((before + text).lower() if self.settings.lowercase else before + text)
+
+
+def retrieved(embedder: TextEmbedder, queries: Sequence[str], texts: Sequence[str]) -> RetrievalReport:
+    """How often each query finds the text of its number, among all that differ."""
+    there = list(dict.fromkeys(texts))
+    numbers = {text: i for i, text in enumerate(there)}
+    found, among = (embedder(given, "", None, BATCH, None)[0] for given in (queries, there))
+    return retrieval_report(found, among, [numbers[text] for text in texts])
 
 
 def text_embedder(

@@ -36,6 +36,7 @@ NETWORKS = {  # how transformers calls the networks of a family, without what sa
     "xlm-roberta": "XLMRoberta",
 }
 ENDINGS = {  # and what says it
+    "none": "Model",
     "text_class": "ForSequenceClassification",
     "token_class": "ForTokenClassification",
     "span": "ForQuestionAnswering",
@@ -44,8 +45,8 @@ ENDINGS = {  # and what says it
 
 
 def with_head(model: Kind, head: str, labels: Sequence[str]) -> Kind:
-    """The model as its config.json would have it with a head for these classes, none for the ends of answers; the
-    network is still without.
+    """The model as its config.json would have it with a head for these classes; for the ends of answers, and where it
+    is to have no head, there are none. The network is still without.
     """
     kind = str(model.hf_config.get("model_type"))
     if kind not in NETWORKS:

@@ -26,10 +26,9 @@ class Task:
 
 
 TASKS = {
-    "translate": Task(
-        "translation", "two files, or one .tsv, .jsonl or hf:DATASET", "encoder decoder writes lines text pieces",
-        "sightline.tasks.translation:translation_job", "sightline.api:TrainedTranslator",
-        "sightline.tasks.published:START", ("bleu",)),
+    "translate": Task("translation", "two files, or one .tsv, .jsonl or hf:DATASET",
+        "encoder decoder writes lines text pieces", "sightline.tasks.translation:translation_job",
+        "sightline.api:TrainedTranslator", "sightline.tasks.published:START", ("bleu",)),
     "denoise": Task("denoising", "plain text", "encoder decoder writes lines blocks text pieces",
         "sightline.tasks.denoising:denoising_job", "sightline.tasks.denoising:Denoiser",
         "sightline.tasks.corruption:START", ("bleu",)),
@@ -40,6 +39,8 @@ TASKS = {
         start="sightline.tasks.tagging:START", metrics=("accuracy", "f1")),
     "answer": Task("answering", "questions as SQuAD has them, .json", "encoder lines",
         start="sightline.tasks.answering:START", metrics=("exact_match", "f1")),
+    "embed": Task("vector", ".tsv of texts that belong together, and perhaps one that does not", "encoder lines",
+        start="sightline.tasks.embedding:START", metrics=("accuracy", "mrr")),
     "forecast": Task("forecasting", ".csv", "encoder classes pooled",
         "sightline.tasks.forecasting:forecast_job", "sightline.tasks.forecasting:Forecaster"),
     "lm": Task("language", "text or .jsonl", "writes running blocks text pieces",

@@ -87,6 +87,8 @@ def head_dropout(
     rates: DropoutRates, config: NetworkConfig, hf_config: Mapping[str, Any], dropout: float
 ) -> DropoutRates:
     """The same with what a head for classes drops: its own rate where config.json names one, otherwise the paper's."""
+    if config.head == "none":
+        return rates
     of_texts = config.head == "text_class"
     if config.head == "image_class":
         return rates

@@ -23,11 +23,23 @@ def packed_forward(network: nn.Module) -> Callable[..., Tensor]:
     """What calls the network; padding is not computed where that is possible."""
 
     def forward(src: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-        if isinstance(network, EncoderOnly) and can_pack_encoder(network, mask):
-            return network.logits(packed_hidden(network, src, mask, types))
+        if isinstance(network, EncoderOnly):
+            return network.logits(states(src, mask, types))
         return network(src, mask, types)
 
+    states = packed_states_of(network)
     return forward
+
+
+def packed_states_of(network: Any) -> Callable[..., Tensor]:
+    """The same for its last hidden states; those of padding mean nothing."""
+
+    def encode(src: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+        if can_pack_encoder(network, mask):
+            return packed_hidden(network, src, mask, types)
+        return network.encode(src, mask, types)
+
+    return encode
 
 
 def packed_hidden(

@@ -1,0 +1,45 @@
+"""The folder of sentence-transformers: a network's own, and the modules that make one vector of its states."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from sightline.checkpoint.modules import LIBRARY, MODULES, READING
+from sightline.checkpoint.published import unread_tensors
+from sightline.checkpoint.trained import write_json, write_text
+from sightline.checkpoint.tuned import SameLayout
+from sightline.config import RunConfig
+
+# What a folder without modules becomes: means of all states, of length 1.
+MEAN = [
+    {"idx": i, "name": str(i), "path": path, "type": f"{LIBRARY}models.{path.partition('_')[2] or 'Transformer'}"}
+    for i, path in enumerate(("", "1_Pooling", "2_Normalize"))
+]
+
+
+@dataclass(frozen=True)
+class EmbedderLayout(SameLayout):
+    """The folder that an encoder came in, and its modules, which it may have had."""
+
+    longest: int  # text that is read, in tokens, marks included
+
+    def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
+        """Everything but the weights and the card."""
+        super().write_settings(folder, config, tokenizer, about)
+        if (folder / MODULES).is_file():
+            return
+        pooling = {"word_embedding_dimension": self.model.config.encoder.d_model, "pooling_mode_mean_tokens": True}
+        for part in MEAN[1:]:
+            (folder / str(part["path"])).mkdir(exist_ok=True)
+        write_json(folder / "1_Pooling" / "config.json", pooling)
+        write_json(folder / READING[0], {"max_seq_length": self.longest, "do_lower_case": False})
+        write_text(folder / MODULES, json.dumps(MEAN, indent=2))
+
+    def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """With a pooler that was there, which no vector needs and `transformers` looks for."""
+        poolers = {key: value for key, value in unread_tensors(self.model.path).items() if "pooler" in key}
+        return {**poolers, **super()._tensors(parameters)}

@@ -1,0 +1,167 @@
+"""Vectors of texts, learnt by a published encoder from texts that belong together.
+
+Of a batch each first text is to be nearer to its own second text than to all others (in-batch negatives,
+arXiv:1705.00652, section 4.4): cross-entropy over cosines times 20, as sentence-transformers'
+`MultipleNegativesRankingLoss` has it. A text that stands in a batch twice is no negative of itself. What comes out is a
+folder of sentence-transformers. Not here: pooling and what comes behind it (`sightline.generation.embed`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sightline.checkpoint.embedder import EmbedderLayout
+from sightline.checkpoint.trained import RUN
+from sightline.config import RunConfig
+from sightline.data.amount import parse_amount
+from sightline.data.batching import EndlessStream
+from sightline.data.labelled import parted
+from sightline.data.prepared import digest
+from sightline.data.related import RelatedBatch, RelatedTexts, Texts, read_related
+from sightline.data.side import Side
+from sightline.errors import UserError
+from sightline.evaluate.retrieval import RetrievalReport
+from sightline.generation.embed import POOLINGS, unit
+from sightline.generation.models import ReadingModel
+from sightline.generation.sentences import SentenceSettings
+from sightline.generation.vectors import TextEmbedder, retrieved
+from sightline.network.halves import EncoderOnly
+from sightline.tasks.classification import check_length
+from sightline.tasks.heads import ENCODERS, headed, network_rows, with_head
+from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
+from sightline.tasks.trainable import StartingPoint
+from sightline.tasks.translation import decided
+from sightline.training.loss import Loss
+from sightline.training.packed_encoder import packed_states_of
+from sightline.training.step import Objective
+
+SCALE = 20.0  # of cosines, sentence-transformers'
+
+
+@dataclass(frozen=True)
+class EmbeddingJob:
+    """See `sightline.tasks.job.Job`."""
+
+    config: RunConfig
+    tokenizer: Side | None
+    about: dict[str, Any]
+    train: RelatedTexts
+    valid: RelatedTexts
+    embedder: TextEmbedder
+    make: Callable[[], EncoderOnly]
+    layout: FolderLayout
+    signature: str = field(default="", init=False)
+    chance: float = field(default=math.inf, init=False)
+
+    def network(self) -> nn.Module:
+        return self.make()
+
+    def objective(self, network: nn.Module) -> Objective:
+        encode: Any = network.encode if self.config.train.compile else packed_states_of(network)
+        return lambda batch: related_loss(encode, self.embedder.settings, batch)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[RelatedBatch]:
+        return self.train.stream(self.config.train.tokens_per_batch, self.config.train.seed, state, pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """The loss within batches, and how often a text finds its own among all."""
+        encoder: Any = network
+        embedder, lines = replace(self.embedder, network=encoder), self.valid.lines
+
+        def validate() -> dict[str, float]:
+            with torch.inference_mode():
+                batches = (batch.to(device) for batch in self.valid.batches(self.config.train.tokens_per_batch))
+                losses = [related_loss(encoder.encode, embedder.settings, batch).objective.item() for batch in batches]
+            report: RetrievalReport = retrieved(embedder, [line[0] for line in lines], [line[1] for line in lines])
+            return {"loss": sum(losses) / len(lines), "accuracy": report.accuracy, "mrr": report.mrr}
+
+        return validate
+
+
+def related_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: RelatedBatch) -> Loss:
+    """That of a batch, in nats, summed over its lines, and how many first texts are nearest to their own."""
+    hidden = encode(batch.src, batch.src_mask).float()
+    vectors = torch.cat([POOLINGS[name](hidden, batch.src_mask) for name in settings.poolings], -1)
+    for step in settings.steps:
+        vectors = step(vectors)
+    return contrastive_loss(vectors[: batch.n_targets], vectors[batch.n_targets :], batch.same)
+
+
+def contrastive_loss(
+    queries: Float[Tensor, "lines width"], others: Float[Tensor, "others width"], same: Bool[Tensor, "lines others"]
+) -> Loss:
+    """Cross-entropy over 20 times the cosines; the other of line i is the i-th.
+
+    `same`: which of the others are word for word that of a line, and so no negatives of it.
+    """
+    own = torch.arange(len(queries), device=queries.device)
+    scores = SCALE * unit(queries) @ unit(others).T
+    twice = same.clone()
+    twice[own, own] = False
+    scores = scores.masked_fill(twice, -torch.inf)
+    right = (scores.argmax(1) == own).sum()
+    return Loss(F.cross_entropy(scores, own, reduction="sum"), {"accuracy": right.float()})
+
+
+def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) -> EmbeddingJob:
+    """Read, check and tokenise everything that a published encoder learns vectors from."""
+    check_length(config)
+    base: ReadingModel = START.read(request.init)
+    model, settings = with_head(base, "none", []), base.embedder.settings
+    if not settings.pool_prompt:
+        raise UserError(f"--init {request.init}: its vectors leave its prompt out of the pooling, which is not learnt")
+    longest = min(filter(None, (base.embedder.longest, config.data.max_length)))
+    embedder = replace(base.embedder, longest=longest)
+    train, valid, held = _files(request)
+    say(request, f"training on {len(train):,} lines of {len(train[0])} texts, validating on {len(valid):,}")
+    training, validating = (RelatedTexts(lines, _ids(embedder, lines), embedder.pad_id) for lines in (train, valid))
+    about = {
+        "corpus": {
+            "train": file_names(request.train),
+            "valid": file_names(request.train if held else request.valid),
+            "lines": len(train),
+            "key": digest(model.reader.side.fingerprint, train),
+            "valid_key": digest(model.reader.side.fingerprint, valid),
+            **held,
+        },
+        "material": {"training data": f"{', '.join(file_names(request.train))}: {len(train):,} lines of texts"},
+        "network": network_rows(model, config.model.dropout),
+        "settings": RUN,
+    }
+
+    def make() -> EncoderOnly:
+        return headed(base, model, {}, config.model.dropout)
+
+    config = replace(config, train=replace(config.train, precision=decided(request, config, folder).precision))
+    layout = EmbedderLayout(model, longest)
+    return EmbeddingJob(config, model.reader.side, about, training, validating, embedder, make, layout)
+
+
+START = StartingPoint(tuned_embedding_job, ReadingModel, ENCODERS, "tune-vectors", "max_length")
+
+
+def _files(request: TrainRequest) -> tuple[list[Texts], list[Texts], dict[str, Any]]:
+    """Lines to train and to validate on, and what config.json says of a part held out."""
+    train = read_related(request.train)
+    amount = parse_amount(request.valid)
+    if not amount:
+        valid = read_related(request.valid)
+        return train, valid, {}
+    rest, valid = parted(train, amount.of(len(train)))
+    there = {text for line in valid for text in line[:2]}
+    kept = [line for line in rest if not there & {*line[:2]}]
+    if not kept:
+        raise UserError(f"--valid {amount.text}: every other line shares a text with these; name a file to validate on")
+    return kept, valid, {"held_out": {"taken": len(valid), "dropped": len(rest) - len(kept)}}
+
+
+def _ids(embedder: TextEmbedder, lines: Sequence[Texts]) -> list[list[list[int]]]:
+    """Of every text, as `embed` reads it."""
+    return [[embedder.ids(text) for text in line] for line in lines]

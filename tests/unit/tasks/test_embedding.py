@@ -1,0 +1,71 @@
+"""What vectors are learnt by, on numbers small enough for paper."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sightline.data.related import RelatedTexts, read_related
+from sightline.errors import UserError
+from sightline.evaluate.retrieval import retrieval_report
+from sightline.tasks.embedding import contrastive_loss
+
+NONE = torch.eye(2, dtype=torch.bool)
+
+
+def test_loss_by_hand() -> None:
+    """Cosines of line 1: 1 and 0.6; of line 2: 0 and 0.8; times 20."""
+    queries = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    others = torch.tensor([[1.0, 0.0], [0.3, 0.4]])
+    loss = contrastive_loss(queries, others, NONE)
+    expected = math.log(1 + math.exp(12 - 20)) + math.log(1 + math.exp(0 - 16))
+    assert loss.objective.item() == pytest.approx(expected, rel=1e-5)
+    assert loss.figures["accuracy"] == 2
+
+
+def test_the_same_text_in_another_line_is_no_negative() -> None:
+    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    assert contrastive_loss(vectors, vectors, NONE).objective.item() == pytest.approx(2 * math.log(2))
+    assert contrastive_loss(vectors, vectors, torch.ones(2, 2, dtype=torch.bool)).objective.item() == 0.0
+
+
+def test_third_texts_are_negatives_of_every_line() -> None:
+    queries = torch.eye(2)
+    others = torch.cat([torch.eye(2), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])])
+    same = torch.cat([NONE, torch.zeros(2, 2, dtype=torch.bool)], 1)
+    expected = math.log(2 + math.exp(-20) + math.exp(-40)) + math.log(1 + 3 * math.exp(-20))
+    assert contrastive_loss(queries, others, same).objective.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_batch_has_columns_below_one_another() -> None:
+    lines = [("a", "b", "b"), ("c", "d", "e")]
+    texts = RelatedTexts(lines, [[[5, 6], [7], [7]], [[8], [9, 9, 9], [4]]], pad_id=0)
+    batch = texts.load(np.array([1, 0]))
+    assert batch.src.tolist() == [[8, 0, 0], [5, 6, 0], [9, 9, 9], [7, 0, 0], [4, 0, 0], [7, 0, 0]]
+    assert batch.src_mask.sum(1).tolist() == [1, 2, 3, 1, 1, 1]
+    assert batch.same.tolist() == [[True, False, False, False], [False, True, False, True]]
+    assert (batch.n_targets, batch.n_real, batch.n_cells) == (2, 9, 18)
+
+
+def test_texts_that_are_equally_near_count_as_the_last() -> None:
+    report = retrieval_report(np.ones((3, 2)), np.ones((3, 2)), [0, 1, 2])
+    assert (report.accuracy, report.recall_at_10, report.mrr) == (0.0, 1.0, pytest.approx(1 / 3))
+    assert retrieval_report(np.eye(3) * 5, np.eye(3), [0, 1, 2]).accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tb\nc\n", r"line 2 has 1 columns where the first has 2; write 'text TAB"),
+        ("a\n", r"line 1 has 1 columns; write"),
+        ("a\tb\tc\td\n", r"line 1 has 4 columns; write"),
+        ("a\tb\nc\t \n", r"line 2 has an empty column; write"),
+        ("", r"is empty|has no line"),
+    ],
+)
+def test_bad_lines(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.tsv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_related([str(tmp_path / "a.tsv")])
