@@ -285,7 +285,7 @@ def test_an_empty_file(cli: Cli, texts: Path, tmp_path: Path, text: str) -> None
         (
             "gpt2",
             ["--task", "denoise"],
-            "--init is for --task translate, classify, lm, mlm, transcribe, and the task is denoise",
+            "is a model of gpt2 that writes texts on; this task needs a T5, mT5, BART or mBART",
         ),
         ("gpt2", ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("gpt2", ["--set", "data.subword=characters"], "the tokenizer is that of --init"),

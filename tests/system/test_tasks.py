@@ -296,7 +296,7 @@ def test_a_header_of_texts_and_labels_is_mentioned(cli: Callable[..., Any], tmp_
         (
             "forecast",
             ["--init", "x"],
-            "--init is for --task translate, denoise, classify, tag, answer, lm, mlm, label, transcribe",
+            "and the task is forecast: leave one of the two out",
         ),
         ("forecast", ["--special", "<a>"], "--init and --special are for texts"),
         ("forecast", ["--set", "data.target=c"], "unknown column in data.target 'c'"),

@@ -96,9 +96,7 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
     return CorruptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, corrupted=corrupted)
 
 
-START = StartingPoint(
-    corruption_job, RewritingModel, "one that was trained so (T5, mT5, BART or mBART)", "tune-denoise", "block_length"
-)
+START = StartingPoint(corruption_job, RewritingModel, "a T5, mT5, BART or mBART", "tune-denoise", "block_length")
 
 
 def _check_settings(request: TrainRequest, config: RunConfig) -> None:
