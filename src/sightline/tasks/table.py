@@ -52,9 +52,8 @@ TASKS = {
         "sightline.tasks.replaced_modelling:replaced_job", metrics=("accuracy",)),
     "plm": Task("permutation language", "text or .jsonl", "encoder running blocks text pieces",
         "sightline.tasks.permutation_modelling:permutation_job", metrics=("accuracy",)),
-    "label": Task("picture", "a folder of pictures for each label, or .tsv of pictures and labels",
-        "encoder pictures pieces classes", "sightline.tasks.pictures:picture_job",
-        start="sightline.tasks.pictures:START", metrics=("accuracy", "macro_f1")),
+    "label": Task("picture", "folders of pictures, or .tsv of pictures and labels", "encoder pictures pieces classes",
+        "sightline.tasks.pictures:picture_job", "", "sightline.tasks.pictures:START", ("accuracy", "macro_f1")),
     "transcribe": Task("speech", ".tsv of sounds and texts", "encoder writes pieces",
         start="sightline.tasks.transcription:START", metrics=("wer",)),
 }  # fmt: skip
