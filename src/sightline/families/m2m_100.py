@@ -19,7 +19,7 @@ NAMES = {**bart.STACKS, "lm_head": "head.output"}
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """Our axes of a `config.json`; `UserError` for a key that is not understood."""
-    k = Keys(values)
+    k = Keys({"activation_function": "relu", "scale_embedding": True, **values})  # where a file says nothing
     pad_id = k.size("pad_token_id", default=1, least=0)
     encoder, decoder = (
         replace(

@@ -277,3 +277,12 @@ def test_weights_are_not_opened_for_a_configuration_that_is_refused(folder: Path
     with pytest.raises(UserError, match="hidden_size"):
         (folder / "config.json").write_text(json.dumps(CONFIGS["bert"] | {"hidden_size": 0}))
         read_checkpoint(folder)
+
+
+@pytest.mark.parametrize("kind", ["bart", "marian", "m2m_100", "mbart", "pegasus"])
+def test_what_a_file_does_not_say_is_as_transformers_has_it(kind: str) -> None:
+    """`M2M100Config` scales embeddings and has ReLU, the others neither."""
+    said = {"activation_function": "relu", "scale_embedding": True} if kind == "m2m_100" else {}
+    said = {"activation_function": "gelu", "scale_embedding": False} | said
+    silent = {key: value for key, value in CONFIGS[kind].items() if key not in said}
+    assert FAMILIES[kind].config_from_hf(silent) == FAMILIES[kind].config_from_hf(silent | said)
