@@ -4,16 +4,13 @@ The models are tiny and random. What they learn is an alphabet by heart.
 """
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from killing import killed_at
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
@@ -87,19 +84,7 @@ def test_killed_and_resumed_it_is_the_same_run(name: str, texts: Path, cli: Cli,
     write(tmp_path / "model", name, SENTINELS if name == "t5" else [])
     start, out = command(texts, tmp_path / "model", []), tmp_path / "parts"
     assert cli(*start, "--out", tmp_path / "whole").code == 0
-    program = subprocess.Popen(
-        [sys.executable, "-m", "sightline", *start, "--out", str(out)], stderr=subprocess.PIPE, text=True
-    )
-    try:
-        deadline = time.monotonic() + 240
-        while not (out / "checkpoints" / "step-00000010").exists():
-            assert program.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
-    finally:
-        program.kill()
-        assert program.wait() == -signal.SIGKILL
-        assert program.stderr
-        program.stderr.close()
+    killed_at(out / "checkpoints" / "step-00000010", [*start, "--out", out])
     ran = cli(*start, "--out", out, "--resume")
     assert ran.code == 0 and "resuming after step " in ran.err, ran.err
     losses = [

@@ -4,16 +4,13 @@ The networks are tiny. What they learn is which letter stands between two others
 """
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from killing import killed_at
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
@@ -93,18 +90,7 @@ def test_transformers_loads_it_and_computes_the_same(trained: Path) -> None:
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_run(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    arguments = [sys.executable, "-m", "sightline", *command(texts), "--out", str(out)]
-    program = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 240
-        while not (out / "checkpoints" / "step-00000010").exists():
-            assert program.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
-    finally:
-        program.kill()
-        assert program.wait() == -signal.SIGKILL
-        assert program.stderr
-        program.stderr.close()
+    killed_at(out / "checkpoints" / "step-00000010", [*command(texts), "--out", out])
     assert records(out, "metrics.jsonl")[-1]["step"] < 40
     ran = cli(*command(texts), "--out", out, "--resume")
     assert ran.code == 0 and "resuming after step " in ran.err, ran.err

@@ -1,16 +1,13 @@
 """An ELECTRA as its users meet it: `train --task rtd`, from scratch, and labels learnt from what comes out."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from killing import killed_at
 from safetensors.torch import load_file
 
 import sightline
@@ -74,18 +71,7 @@ def test_labels_are_learnt_from_it(trained: Path, cli: Cli, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_run(trained: Path, command: list[str], cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    arguments = [sys.executable, "-m", "sightline", *command, "--out", str(out)]
-    program = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 240
-        while not (out / "checkpoints" / "step-00000010").exists():
-            assert program.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
-    finally:
-        program.kill()
-        assert program.wait() == -signal.SIGKILL
-        assert program.stderr
-        program.stderr.close()
+    killed_at(out / "checkpoints" / "step-00000010", [*command, "--out", out])
     ran = cli(*command, "--out", out, "--resume")
     assert ran.code == 0 and "resuming after step " in ran.err, ran.err
     losses = [[(row["step"], row["loss"]) for row in records(path, "metrics.jsonl")] for path in (out, trained)]

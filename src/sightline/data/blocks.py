@@ -23,6 +23,34 @@ FIXED = 0, 0  # seed and epoch of the noise that a validation has
 
 
 @dataclass(frozen=True)
+class WholeBlocks(OnDevices):
+    """Blocks of running text of one length, all of which is read: nothing is padding."""
+
+    src: Int[Tensor, "blocks length"]  # what is read
+
+    @property
+    def n_tokens(self) -> int:
+        """What speed is counted in."""
+        return self.src.numel()
+
+    @property
+    def n_real(self) -> int:
+        """The same."""
+        return self.n_tokens
+
+    @property
+    def n_cells(self) -> int:
+        """The same."""
+        return self.n_tokens
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        blocks, length = self.src.shape
+        return f"{blocks} blocks of {length} tokens"
+
+
+@dataclass(frozen=True)
 class BlockBatch(OnDevices):
     """Blocks of running text."""
 

@@ -19,9 +19,8 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sightline.data.batch import OnDevices
 from sightline.data.batching import EndlessStream, Rows
-from sightline.data.blocks import fixed_blocks, noised_stream
+from sightline.data.blocks import WholeBlocks, fixed_blocks, noised_stream
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 
@@ -39,10 +38,9 @@ def mask_id(tokenizer: Tokenizer) -> int:
 
 
 @dataclass(frozen=True)
-class MaskedBatch(OnDevices):
+class MaskedBatch(WholeBlocks):
     """Blocks of running text of one length, with some pieces hidden."""
 
-    src: Int[Tensor, "blocks length"]  # what is read
     places: Int[Tensor, " chosen"]  # of what is to be told, in `src.flatten()`
     targets: Int[Tensor, " chosen"]  # what stood there
 
@@ -50,27 +48,6 @@ class MaskedBatch(OnDevices):
     def n_targets(self) -> int:
         """Pieces that are to be told."""
         return self.targets.numel()
-
-    @property
-    def n_tokens(self) -> int:
-        """What speed is counted in: all that is read."""
-        return self.src.numel()
-
-    @property
-    def n_real(self) -> int:
-        """All of it: nothing is padding."""
-        return self.n_tokens
-
-    @property
-    def n_cells(self) -> int:
-        """The same."""
-        return self.n_tokens
-
-    @property
-    def extent(self) -> str:
-        """How large it is, in words."""
-        blocks, length = self.src.shape
-        return f"{blocks} blocks of {length} tokens"
 
 
 @dataclass(frozen=True)

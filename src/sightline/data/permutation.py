@@ -19,19 +19,17 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sightline.data.batch import OnDevices
 from sightline.data.batching import EndlessStream, Rows
-from sightline.data.blocks import fixed_blocks, noised_stream
+from sightline.data.blocks import WholeBlocks, fixed_blocks, noised_stream
 
 K = 6  # tokens of a text for one that is predicted
 LONGEST_SPAN = 5
 
 
 @dataclass(frozen=True)
-class PermutedBatch(OnDevices):
+class PermutedBatch(WholeBlocks):
     """Blocks of running text of one length, with an order for some of their tokens."""
 
-    src: Int[Tensor, "blocks length"]
     rank: Int[Tensor, "blocks length"]  # when a token is predicted, from 0; -1 = never
     places: Int[Tensor, "blocks predictions"]  # of those that are
 
@@ -44,27 +42,6 @@ class PermutedBatch(OnDevices):
     def n_targets(self) -> int:
         """Tokens that are predicted."""
         return self.places.numel()
-
-    @property
-    def n_tokens(self) -> int:
-        """What speed is counted in: all that is read."""
-        return self.src.numel()
-
-    @property
-    def n_real(self) -> int:
-        """All of it: nothing is padding."""
-        return self.n_tokens
-
-    @property
-    def n_cells(self) -> int:
-        """The same."""
-        return self.n_tokens
-
-    @property
-    def extent(self) -> str:
-        """How large it is, in words."""
-        blocks, length = self.src.shape
-        return f"{blocks} blocks of {length} tokens"
 
 
 def choose_lengths(n: int, drawn: Iterable[int]) -> list[int]:

@@ -52,7 +52,7 @@ class TextEmbedder:
         refuse_single(texts, "embed")
         chosen, encode = self.settings.changed(pooling, normalize), self.vocabulary.encode
         before, marks = chosen.prompt(prompt), encode("")
-        whole = [self._whole(chosen.prompt(prompt), text) for text in texts]
+        whole = [self._whole(before, text) for text in texts]
         read = [shortened(ids, self.longest, marks) for ids in whole]
         cuts = [Cut(i, len(ids)) for i, ids in enumerate(whole) if len(read[i]) < len(ids)]
         begun = encode(before) if before and not chosen.pool_prompt else []
@@ -61,10 +61,10 @@ class TextEmbedder:
         found = embed(self.network, read, self.pad_id, chosen.poolings, chosen.steps, width, batch_size, skip)
         return found.numpy(), cuts
 
-    def ids(self, text: str) -> list[int]:
-        """What is read of a text, with the default prompt before it."""
-        whole = self._whole(self.settings.prompt(None), text)
-        return shortened(whole, self.longest, self.vocabulary.encode(""))
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """What is read of texts, with the default prompt before each."""
+        before, marks = self.settings.prompt(None), self.vocabulary.encode("")
+        return [shortened(self._whole(before, text), self.longest, marks) for text in texts]
 
     def _whole(self, before: str, text: str) -> list[int]:
         return self.vocabulary.encode((before + text).lower() if self.settings.lowercase else before + text)

@@ -164,4 +164,5 @@ def _files(request: TrainRequest) -> tuple[list[Texts], list[Texts], dict[str, A
 
 def _ids(embedder: TextEmbedder, lines: Sequence[Texts]) -> list[list[list[int]]]:
     """Of every text, as `embed` reads it."""
-    return [[embedder.ids(text) for text in line] for line in lines]
+    read = iter(embedder.ids([text for line in lines for text in line]))
+    return [[next(read) for _ in line] for line in lines]
