@@ -1,11 +1,15 @@
-"""A program that is killed in the middle of its work, as a power cut would."""
+"""A program that is killed in the middle of its work, as a power cut would, and goes on as if it had not been."""
 
+import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+CLOCK = ("seconds", "elapsed", "tokens_per_second", "data_wait", "seconds_left", "skipped")  # no part of a run
 
 
 def killed_at(path: Path, arguments: Sequence[object], seconds: float = 240) -> None:
@@ -22,3 +26,23 @@ def killed_at(path: Path, arguments: Sequence[object], seconds: float = 240) -> 
         assert program.wait() == -signal.SIGKILL
         assert program.stderr
         program.stderr.close()
+
+
+def killed_and_resumed(cli: Callable[..., Any], command: Sequence[object], step: int, out: Path, whole: Path) -> None:
+    """Kill a run into `out` behind the checkpoint of `step`, go on, and find all that the run in `whole` has left."""
+    killed_at(out / "checkpoints" / f"step-{step:08d}", [*command, "--out", out])
+    assert records(out, "metrics.jsonl")[-1]["step"] < records(whole, "metrics.jsonl")[-1]["step"]
+    ran = cli(*command, "--out", out, "--resume")
+    assert ran.code == 0 and "resuming after step " in ran.err, ran.err
+    for name in ("metrics.jsonl", "validation.jsonl"):
+        parts, expected = (
+            [{key: value for key, value in row.items() if key not in CLOCK} for row in records(path, name)]
+            for path in (out, whole)
+        )
+        assert parts == expected and "loss" in expected[0]
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def records(out: Path, name: str) -> list[dict[str, Any]]:
+    """The lines of a file that a run writes."""
+    return [json.loads(line) for line in (out / name).read_text(encoding="utf-8").splitlines()]

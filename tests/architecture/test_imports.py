@@ -125,7 +125,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.replaced_modelling": frozenset(
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
     ),
-    "tasks.permutation_modelling": frozenset({"config", "checkpoint", "data", "network", "relatives", "training"}),
+    "tasks.permutation_modelling": frozenset({"config", "checkpoint", "data", "generation", "relatives", "training"}),
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),

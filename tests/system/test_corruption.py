@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from killing import killed_at
+from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
@@ -48,10 +48,6 @@ def command(texts: Path, model: Path, languages: list[str]) -> list[str]:
     return [*start, "--device", "cpu", "--set", *QUICK]
 
 
-def records(out: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / name).read_text(encoding="utf-8").splitlines()]
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_a_folder_is_trained_and_comes_back_as_it_was(name: str, cli: Cli, texts: Path, tmp_path: Path) -> None:
     languages = write(tmp_path / "model", name, SENTINELS if name == "t5" else [])
@@ -82,16 +78,9 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(name: str, cli: Cli, texts
 @pytest.mark.parametrize("name", ["t5", "bart"])
 def test_killed_and_resumed_it_is_the_same_run(name: str, texts: Path, cli: Cli, tmp_path: Path) -> None:
     write(tmp_path / "model", name, SENTINELS if name == "t5" else [])
-    start, out = command(texts, tmp_path / "model", []), tmp_path / "parts"
+    start = command(texts, tmp_path / "model", [])
     assert cli(*start, "--out", tmp_path / "whole").code == 0
-    killed_at(out / "checkpoints" / "step-00000010", [*start, "--out", out])
-    ran = cli(*start, "--out", out, "--resume")
-    assert ran.code == 0 and "resuming after step " in ran.err, ran.err
-    losses = [
-        [(row["step"], row["loss"]) for row in records(path, "metrics.jsonl")] for path in (out, tmp_path / "whole")
-    ]
-    assert losses[0] == losses[1]
-    assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    killed_and_resumed(cli, start, 10, tmp_path / "parts", tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

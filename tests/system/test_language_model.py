@@ -5,16 +5,13 @@ The networks are tiny. What they learn is the alphabet by heart; that they do sh
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from killing import killed_and_resumed, records
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
@@ -55,10 +52,6 @@ def trained(texts: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> 
         ran = cli(*command(texts, recipe), "--out", folder / recipe)
         assert ran.code == 0, ran.err
     return folder
-
-
-def records(out: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / name).read_text(encoding="utf-8").splitlines()]
 
 
 # --- From scratch
@@ -167,27 +160,7 @@ def test_documents_of_jsonl_and_standard_input(cli: Cli, texts: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_run(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
-    out = tmp_path / "model"
-    arguments = [sys.executable, "-m", "sightline", *command(texts), "--out", str(out)]
-    program = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 240
-        while not (out / "checkpoints" / "step-00000020").exists():
-            assert program.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
-    finally:
-        program.kill()
-        assert program.wait() == -signal.SIGKILL
-        assert program.stderr
-        program.stderr.close()
-    steps = [record["step"] for record in records(out, "metrics.jsonl")]
-    assert steps[-1] < 60
-    ran = cli(*command(texts), "--out", out, "--resume")
-    assert ran.code == 0 and "resuming after step " in ran.err, ran.err
-    for name, keys in (("metrics.jsonl", ("step", "loss", "epoch")), ("validation.jsonl", ("step", "loss", "best"))):
-        lines = [[[record[key] for key in keys] for record in records(path, name)] for path in (out, trained / "gpt")]
-        assert lines[0] == lines[1]
-    assert (out / "model.safetensors").read_bytes() == (trained / "gpt" / "model.safetensors").read_bytes()
+    killed_and_resumed(cli, command(texts), 20, tmp_path / "model", trained / "gpt")
 
 
 def test_another_text_or_setting_is_another_run(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from killing import killed_at
+from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
@@ -50,10 +50,6 @@ def trained(texts: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> 
     return out
 
 
-def records(out: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / name).read_text(encoding="utf-8").splitlines()]
-
-
 # --- From scratch
 
 
@@ -89,18 +85,7 @@ def test_transformers_loads_it_and_computes_the_same(trained: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_run(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
-    out = tmp_path / "model"
-    killed_at(out / "checkpoints" / "step-00000010", [*command(texts), "--out", out])
-    assert records(out, "metrics.jsonl")[-1]["step"] < 40
-    ran = cli(*command(texts), "--out", out, "--resume")
-    assert ran.code == 0 and "resuming after step " in ran.err, ran.err
-    for name, keys in (
-        ("metrics.jsonl", ("step", "loss", "epoch")),
-        ("validation.jsonl", ("step", "loss", "accuracy")),
-    ):
-        lines = [[[record[key] for key in keys] for record in records(path, name)] for path in (out, trained)]
-        assert lines[0] == lines[1]
-    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+    killed_and_resumed(cli, command(texts), 10, tmp_path / "model", trained)
 
 
 def test_pieces_whole_words_and_a_tokenizer_that_is_there(texts: Path, cli: Cli, trained: Path, tmp_path: Path) -> None:

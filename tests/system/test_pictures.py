@@ -2,10 +2,6 @@
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from killing import killed_and_resumed, records
 from tiny_families import write_tiny
 
 from sightline.data.image import Preprocessing
@@ -57,10 +54,6 @@ def command(pictures: Path, out: Path, *more: str, train: str = "all", valid: st
     return ["train", "--recipe", "vit", *files, "--set", *SMALL, *more]
 
 
-def records(out: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / name).read_text(encoding="utf-8").splitlines()]
-
-
 def test_every_command_for_pictures_knows_it(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
     red = pictures / "all" / "red" / "0.png"
     assert cli("label", trained, red).out.split()[1] == "red"
@@ -79,22 +72,7 @@ def test_every_command_for_pictures_knows_it(trained: Path, pictures: Path, cli:
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_run(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "vit"
-    program = subprocess.Popen([sys.executable, "-m", "sightline", *command(pictures, out)], stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 240
-        while not (out / "checkpoints" / "step-00000020").exists():
-            assert program.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
-    finally:
-        program.kill()
-        assert program.wait() == -signal.SIGKILL
-    assert records(out, "metrics.jsonl")[-1]["step"] < 60
-    ran = cli(*command(pictures, out), "--resume")
-    assert ran.code == 0 and "resuming after step " in ran.err, ran.err
-    for name, keys in (("metrics.jsonl", ("step", "loss", "epoch")), ("validation.jsonl", ("step", "loss", "best"))):
-        lines = [[[record[key] for key in keys] for record in records(path, name)] for path in (out, trained)]
-        assert lines[0] == lines[1]
-    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+    killed_and_resumed(cli, command(pictures, out), 20, out, trained)
 
 
 def test_other_pictures_are_another_run(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:

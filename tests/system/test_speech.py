@@ -4,10 +4,6 @@ The model is tiny and random. It learns three tones by heart; that it does shows
 """
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import HEARING, write_tiny
 
@@ -48,15 +45,11 @@ def command(folder: Path, *more: str) -> list[str]:
     return ["train", "--init", str(folder / "model"), *files, "--device", "cpu", "--set", *QUICK, *more]
 
 
-def records(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "validation.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
 def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = cli(*command(folder), "--out", out)
     assert ran.code == 0, ran.err
-    validated = records(out)
+    validated = records(out, "validation.jsonl")
     assert [row["step"] for row in validated] == [0, 30, 60]
     assert (validated[0]["wer"], validated[-1]["wer"]) == (1.0, 0.0)
     before, after = (load_file(path / "model.safetensors") for path in (folder / "model", out))
@@ -77,20 +70,9 @@ def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Pa
 def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path: Path) -> None:
     constant = command(folder, "train.schedule=constant")
     assert cli(*constant, "--out", tmp_path / "whole").code == 0
-    start = [sys.executable, "-m", "sightline", *constant, "--out", str(tmp_path / "parts")]
-    with subprocess.Popen(start, stderr=subprocess.DEVNULL) as program:
-        deadline = time.monotonic() + 240
-        while not (tmp_path / "parts" / "checkpoints" / "step-00000010").exists() and program.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        program.kill()
-        assert program.wait() == -signal.SIGKILL
+    killed_and_resumed(cli, constant, 10, tmp_path / "parts", tmp_path / "whole")
     refused = cli(*constant, "train.clip_norm=2.0", "--out", tmp_path / "parts", "--resume")
     assert "train.clip_norm was 1.0, now 2.0" in refused.complaint
-    ran = cli(*constant, "--out", tmp_path / "parts", "--resume")
-    assert ran.code == 0 and "resuming after step" in ran.err, ran.err
-    whole, parts = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
-    assert all(torch.equal(whole[key], parts[key]) for key in whole)
 
 
 @pytest.mark.parametrize(

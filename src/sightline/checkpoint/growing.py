@@ -17,9 +17,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.imported import copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
-from sightline.checkpoint.published import open_tensors, read_checkpoint
+from sightline.checkpoint.published import open_tensors
 from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.vocabulary import SETTINGS, read_vocabulary
 from sightline.errors import UserError
@@ -62,7 +63,7 @@ def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mappin
     tensors = {key: _grown(tensor, size, new_size, origins) for key, tensor in open_tensors(folder).items()}
     save_file(tensors, draft / WEIGHTS, {"format": "pt"})
     write_json(draft / CONFIG, {**config, "vocab_size": new_size})
-    _ = read_checkpoint(draft)
+    _ = read_folder(draft)
 
 
 def _grown(tensor: Tensor, size: int, new_size: int, origins: Mapping[int, int | None]) -> Tensor:

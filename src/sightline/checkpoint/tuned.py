@@ -56,8 +56,11 @@ class SameLayout:
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
-        ours = "family" in read_json(self.model.path / CONFIG)
-        return own if ours else file_tensors(own, self.model.config)
+        return own if "family" in read_json(self.model.path / CONFIG) else self.in_file(own)
+
+    def in_file(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Parameters by the names, and in the shapes, of the family."""
+        return file_tensors(parameters, self.model.config)
 
     def _write_tensors(self, folder: Path, tensors: Mapping[str, Tensor], card: str) -> None:
         write_file(folder / WEIGHTS, lambda path: save_file(dict(tensors), path, {"format": "pt"}))

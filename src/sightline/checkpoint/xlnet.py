@@ -1,18 +1,21 @@
-"""XLNet from a folder in the Hugging Face layout. It stays in that layout.
+"""XLNet from a folder in the Hugging Face layout, and back into it: it stays in that layout.
 
 Not here: names and shapes (`relatives.xlnet_checkpoint`) and how tensors are read (`published`).
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sightline.checkpoint.layout import WEIGHTS
 from sightline.checkpoint.precision import refuse_quantised, refuse_quantised_config, widest
 from sightline.checkpoint.published import ReadCheckpoint, open_tensors
+from sightline.checkpoint.tuned import SameLayout
 from sightline.errors import UserError
-from sightline.relatives.xlnet_checkpoint import shape_from_hf, xlnet_from_hf
+from sightline.relatives.xlnet_checkpoint import file_tensors, shape_from_hf, xlnet_from_hf
 
 
 def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None = None) -> ReadCheckpoint:
@@ -28,3 +31,10 @@ def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None =
     refuse_quantised(folder, tensors)
     network = xlnet_from_hf(values, tensors, str(folder / WEIGHTS)).to(dtype or widest(tensors.values()))
     return ReadCheckpoint(network, shape, values)
+
+
+class XLNetLayout(SameLayout):
+    """The folder that an XLNet came in, with other weights."""
+
+    def in_file(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return file_tensors(parameters, self.model.config.n_layers, self.model.config.n_heads)

@@ -118,6 +118,7 @@ class PermutationModel(TextVerbs, EmbeddingVerbs, FamilyModel):
     network: XLNet
     config: XLNetShape  # type: ignore[assignment]
     does = "reads texts and writes them on"
+    usual_task = "plm"
 
     def info(self) -> dict[str, Any]:
         """What the model is."""

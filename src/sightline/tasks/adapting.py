@@ -18,6 +18,7 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.errors import UserError
 from sightline.families.table import Entry
+from sightline.network.axes import NetworkConfig
 from sightline.network.low_rank import adapt, merged
 from sightline.network.parameters import count_parameters
 from sightline.network.unfilled import build_unfilled
@@ -76,6 +77,8 @@ def _check(job: Job, request: TrainRequest, config: RunConfig) -> None:
         raise UserError(f"{rank}: adapters are for a published model; start from one with --init, or leave it out")
     if adapters_in(Path(request.init)):
         raise UserError(f"{rank}: --init {request.init} has adapters; put them into a model first, by export --to hf")
+    if not isinstance(job.layout.model.config, NetworkConfig):
+        raise UserError(f"{rank}: an XLNet can have no adapters; leave it out")
     if "family" in read_json(job.layout.model.path / CONFIG):
         raise UserError(f"{rank}: --init {request.init} was imported; start from the folder that it was made of")
     if config.train.optimizer != "adam":

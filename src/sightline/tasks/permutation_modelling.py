@@ -1,8 +1,8 @@
 """A permutation language model (XLNet, arXiv:1906.08237): tokens of a block in a random order, each from those before.
 
-From scratch by a recipe. What comes out is a folder in XLNet's layout, which every command and `transformers` reads.
-Texts and what is refused are those of a language model (`language_modelling`). Not here: what is predicted and in which
-order (`data/permutation.py`), and the network (`relatives/xlnet.py`).
+From scratch by a recipe, or from a folder of an XLNet (`--init`). What comes out is a folder in XLNet's layout, which
+every command and `transformers` reads. Texts and what is refused are those of a language model (`language_modelling`).
+Not here: what is predicted and in which order (`data/permutation.py`), and the network (`relatives/xlnet.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -21,18 +21,28 @@ from sightline.checkpoint.begun import masking_marks, tokenizer_settings
 from sightline.checkpoint.imported import FORMAT
 from sightline.checkpoint.layout import CONFIG, WEIGHTS
 from sightline.checkpoint.trained import CARD, RUN, TOKENIZER, write_file, write_json, write_text
-from sightline.checkpoint.vocabulary import SETTINGS
+from sightline.checkpoint.vocabulary import SETTINGS, bare, fingerprint
+from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.config import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batching import EndlessStream
-from sightline.data.documents import cutter_of
+from sightline.data.documents import Cutter, cutter_of
 from sightline.data.permutation import PermutedBatch, PermutedText
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
+from sightline.generation.permutation import PermutationModel
 from sightline.relatives.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
 from sightline.relatives.xlnet_checkpoint import file_tensors, shape_to_hf
 from sightline.tasks.job import TrainRequest
-from sightline.tasks.language_modelling import LanguageJob, loss_of_logits, once_readable, read_texts
+from sightline.tasks.language_modelling import (
+    LanguageJob,
+    check_tuned,
+    loss_of_logits,
+    once_readable,
+    own_texts,
+    read_texts,
+)
 from sightline.tasks.masked_modelling import check_length, marked_tokenizer
+from sightline.tasks.trainable import StartingPoint, unfrozen
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
@@ -135,6 +145,55 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
     permuted = partial(PermutedText, length=length, behind=[tokenizer.eos_id, tokenizer.bos_id])
     config, layout = replace(config, model=model), BegunXLNet(shape, length)
     return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), permuted=permuted)
+
+
+def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
+    """The same for a published XLNet that is trained further."""
+    check_tuned(request, config)
+    model: PermutationModel = START.read(request.init)
+    encode, _, behind = bare(model.tokenizer)
+    check_length(config, len(behind))
+    origin = fingerprint(model.path), model.config.vocab_size
+    cutter = Cutter(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
+    about, train, valid = own_texts(request, config, cutter)
+    about["network"] = _network_rows(model)
+    permuted = partial(PermutedText, length=config.data.block_length, behind=behind)
+
+    def make() -> XLNet:
+        unfrozen(model.network, config.model.dropout)
+        return model.network
+
+    return PermutationJob(config, model.tokenizer, about, train, valid, XLNetLayout(model), make, permuted=permuted)
+
+
+def _network_rows(model: PermutationModel) -> dict[str, str]:
+    """What the model card says of the network."""
+    shape = model.config
+    sizes = f"d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.n_heads} heads"
+    return {
+        "architecture": f"xlnet: {shape.n_layers} layer{'s' * (shape.n_layers > 1)}, {sizes}",
+        "vocabulary": f"{shape.vocab_size:,} pieces of `{model.path.absolute().name}`",
+    }
+
+
+def in_words(model: PermutationModel, task: str) -> ModelConfig:
+    """An XLNet in the words of a recipe, as far as they go: `shape_of`, backwards."""
+    shape = model.config
+    return ModelConfig(
+        task=task,
+        vocab_size=shape.vocab_size,
+        pad_id=int(model.hf_config.get("pad_token_id") or 0),
+        d_model=shape.d_model,
+        d_ff=shape.d_ff,
+        n_heads=shape.n_heads,
+        n_encoder_layers=shape.n_layers,
+        dropout=shape.dropout,
+        activation=shape.activation.partition("_")[0],
+        positions="relative",
+    )
+
+
+START = StartingPoint(tuned_permutation_job, PermutationModel, "an XLNet", "tune-plm", "block_length", words=in_words)
 
 
 def shape_of(c: ModelConfig) -> XLNetShape:

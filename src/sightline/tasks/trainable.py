@@ -14,6 +14,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
+from torch import nn
+
 from sightline.checkpoint.folder import read_folder
 from sightline.config import ModelConfig, RunConfig
 from sightline.errors import UserError
@@ -59,18 +61,23 @@ Kind = TypeVar("Kind", Transformer, DecoderOnly, EncoderOnly)
 
 
 def trainable(network: Kind, dropout: float, more: DropoutRates | None = None) -> Kind:
-    """The network itself with weights that may change: copies, for what it was given lies in a file."""
-    for parameter in network.parameters():
-        parameter.data = parameter.detach().clone()
-        parameter.requires_grad_(True)
+    """The network of a family itself with weights that may change, and all that it drops."""
+    unfrozen(network, dropout)
     if not isinstance(network, EncoderOnly) and network.output.bias is not None:
         network.output.bias.requires_grad_(False)
-    for module in network.modules():
-        if isinstance(module, Dropout):
-            module.p = dropout
     if more:
         add_dropout(network, more)
     return network
+
+
+def unfrozen(network: nn.Module, dropout: float) -> None:
+    """Let weights change, which become copies, for what a network was given lies in a file; drop as the paper does."""
+    for parameter in network.parameters():
+        parameter.data = parameter.detach().clone()
+        parameter.requires_grad_(True)
+    for module in network.modules():
+        if isinstance(module, Dropout):
+            module.p = dropout
 
 
 def more_dropout(hf_config: Mapping[str, Any], dropout: float) -> DropoutRates:
@@ -111,6 +118,7 @@ class StartingPoint:
     recipe: str  # whose settings count where none is named
     longest: str = ""  # the setting of [data] that says how much is read at once
     report: Callable[[TrainRequest, Any], None] | None = None  # of a job that has ended: what it has changed
+    words: Callable[[Any, str], ModelConfig] | None = None  # of a network that has no axes: `described` of it
 
     def read(self, path: str) -> Any:
         """The model in a folder, its weights in float32; `UserError` where it is none to start from."""
@@ -136,7 +144,8 @@ def described(path: str, task: str) -> ModelConfig:
     """
     model = with_verbs(read_folder(path, dtype="float32"))
     task = task or model.usual_task
-    return _described(start_of(task).fit(model, path), task)
+    start = start_of(task)
+    return (start.words or _described)(start.fit(model, path), task)
 
 
 def _described(model: Any, task: str) -> ModelConfig:
