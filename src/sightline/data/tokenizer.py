@@ -14,7 +14,6 @@ extra specials declared by the caller are recognised in text. Not here: adding s
 (`batch.py`).
 """
 
-import hashlib
 import heapq
 import json
 import math
@@ -114,9 +113,11 @@ class Tokenizer:
 
         Scores of unigram pieces are rounded, because the library reads its own numbers back inexactly.
         """
+        from hashlib import sha256  # brings the whole of OpenSSL
+
         content = json.loads(self.backend.to_str(), parse_float=lambda number: f"{float(number):.9g}")
         canonical = json.dumps(content, sort_keys=True)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return sha256(canonical.encode()).hexdigest()
 
     @property
     def source(self) -> "Tokenizer":

@@ -322,8 +322,8 @@ class CompiledNetwork:
         )
 
     def _joint(self, projections: list[tuple[Floats, Floats]]) -> int:
-        weights, biases = zip(*projections, strict=True)
-        return self._linear(_wider(np.concatenate(weights)), np.concatenate(biases))
+        weights, biases = (x[0] if len(x) == 1 else np.concatenate(x) for x in zip(*projections, strict=True))
+        return self._linear(_wider(weights), biases)
 
     def _projection(self, name: str) -> tuple[Floats, Floats]:
         weight = floats(self._parameters[f"{name}.weight"])
@@ -473,8 +473,8 @@ def _for_all_heads(projection: tuple[Floats, Floats], heads: int, width: int) ->
     weight, bias = projection
     n = len(weight) // max(1, width)
     assert n and n * width == len(weight) == len(bias) and heads % n == 0, "heads that share keys and values"
-    by_head = weight.reshape(n, width, -1), bias.reshape(n, width)
-    weight, bias = (np.repeat(x, heads // n, 0) for x in by_head)
+    by_head = weight.reshape(n, 1, width, -1), bias.reshape(n, 1, width, 1)
+    weight, bias = (np.broadcast_to(x, (n, heads // n, *x.shape[2:])) for x in by_head)  # no copy where none is shared
     return weight.reshape(heads * width, -1), bias.reshape(-1)
 
 

@@ -115,15 +115,13 @@ static float finest_scale(const float *weight, int depth) {
     return scale;
 }
 
-/* `padded` has room for the depth of the layer, `levels` too. */
-static void pack_levels(Linear *layer, int output, const float *weight, float *padded, int8_t *levels) {
+/* `levels` has room for the depth of the layer; `weight` has as many numbers, those that it lacks are 0. */
+static void pack_levels(Linear *layer, int output, const float *weight, int8_t *levels) {
     const int depth = layer->depth;
-    memcpy(padded, weight, 4 * (size_t)layer->d_in);
-    for (int i = layer->d_in; i < depth; i++) padded[i] = 0;
-    const float scale = finest_scale(padded, depth);
+    const float scale = finest_scale(weight, depth);
     int32_t total = 0;
     const float inverse = isfinite(scale) ? 1 / scale : 0;
-    for (int i = 0; i < depth; i++) levels[i] = isfinite(scale) ? (int8_t)rintf(padded[i] * inverse) : 0, total += levels[i];
+    for (int i = 0; i < depth; i++) levels[i] = isfinite(scale) ? (int8_t)rintf(weight[i] * inverse) : 0, total += levels[i];
     int8_t *to = layer->levels + place(layer, output, 0);
     for (int i = 0; i < depth; i += 4) memcpy(to + (int64_t)i * PANEL, levels + i, 4);
     layer->scales[output] = scale;
@@ -152,11 +150,12 @@ Linear *sightline_linear(void *zeros, const float *weight, const float *bias, in
                          int after_relu) {
     const int int8 = numbers == INT8;
     Linear *layer = blank(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
-    float *padded = malloc(5 * (size_t)layer->depth + 64);
+    float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its levels */
     if (!padded) return NULL;
     for (int o = 0; o < d_out; o += int8 ? 1 : 8) {
         const float *row = weight + (int64_t)o * d_in;
-        if (int8) pack_levels(layer, o, row, padded, (int8_t *)(padded + layer->depth));
+        if (int8 && layer->depth > d_in) row = memcpy(padded, row, 4 * (size_t)d_in);
+        if (int8) pack_levels(layer, o, row, (int8_t *)(padded + layer->depth));
         else pack_values(layer, o, row);
     }
     if (bias) memcpy(layer->bias, bias, 4 * (size_t)d_out);
