@@ -94,6 +94,10 @@ WHISPER = {key: value for key, value in BART.items() if key != "max_position_emb
     "num_mel_bins": 7, "max_source_positions": 15, "max_target_positions": 40, "suppress_tokens": None,
     "begin_suppress_tokens": None,
 }  # fmt: skip
+CAPTIONS = {
+    "encoder": VIT | {"model_type": "vit"}, "decoder_start_token_id": 2, "pad_token_id": 2, "eos_token_id": 2,
+    "decoder": GPT2 | {"model_type": "gpt2", "add_cross_attention": True, "is_decoder": True},
+}  # fmt: skip
 LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 10_000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
@@ -192,6 +196,11 @@ CASES = [
     Case("DeiTForImageClassification", VIT),
     Case("DeiTForImageClassificationWithTeacher", VIT),
     Case("WhisperForConditionalGeneration", WHISPER),
+    Case("VisionEncoderDecoderModel", CAPTIONS),
+    Case("VisionEncoderDecoderModel", CAPTIONS | {
+        "encoder": VIT | {"model_type": "deit", "hidden_size": 30, "image_size": (16, 24)},
+        "decoder": CAPTIONS["decoder"] | {"tie_word_embeddings": False, "n_layer": 3, "activation_function": "relu"},
+    }, untied=True, id="deit_projected"),
 ]  # fmt: skip
 
 
@@ -246,14 +255,14 @@ def inputs_of(theirs: Any, case: Case) -> dict[str, Tensor]:
     """Two rows of what transformers calls its inputs; tokens avoid the special ones."""
     config = theirs.config
     tokens = torch.randint(5, VOCAB - 10, (2, case.length))
-    if "image_size" in case.settings:
-        size = case.settings["image_size"]
-        return {
-            "pixel_values": torch.randn(2, config.num_channels, *(size if isinstance(size, tuple) else (size, size)))
-        }
+    tgt = torch.randint(5, VOCAB - 10, (2, case.length - 4))
+    seen = case.settings.get("encoder", case.settings)
+    if "image_size" in seen:
+        size, channels = seen["image_size"], getattr(config, "encoder", config).num_channels
+        pixels = torch.randn(2, channels, *(size if isinstance(size, tuple) else (size, size)))
+        return {"pixel_values": pixels} | ({"decoder_input_ids": tgt} if config.is_encoder_decoder else {})
     if not config.is_encoder_decoder:
         return {"input_ids": tokens}
-    tgt = torch.randint(5, VOCAB - 10, (2, case.length - 4))
     if "num_mel_bins" in case.settings:
         return {"input_features": torch.randn(2, 7, 30), "decoder_input_ids": tgt}
     return {"input_ids": tokens, "decoder_input_ids": tgt}
@@ -326,7 +335,8 @@ def test_hidden_states_of_every_layer(pair: Pair) -> None:
         assert len(states) == len(ours[stack]) + 1
         for mine, other in zip(ours[stack][:-1], states[1:-1], strict=True):
             close(mine, other)
-        norm = torch.nn.Identity() if "pixel_values" in pair.inputs else getattr(pair.network, stack).norm
+        looks = stack == "encoder" and "pixel_values" in pair.inputs
+        norm = torch.nn.Identity() if looks else getattr(pair.network, stack).norm
         close(norm(ours[stack][-1]), states[-1])
 
 

@@ -11,7 +11,14 @@ from sightline.network.axes import NetworkConfig
 
 WITH_TEACHER = "DeiTForImageClassificationWithTeacher"
 HEADS = {"DeiTForImageClassification": "image_class", WITH_TEACHER: "image_class", "DeiTModel": "none"}
-NAMES = {**vit.names("deit"), "deit.embeddings.distillation_token": "+embeddings.prefix.1"}
+
+
+def distilled(network: str) -> dict[str, str]:
+    """What DeiT has beside the table of ViT, behind the name of its network."""
+    return {f"{network}.embeddings.distillation_token": "+embeddings.prefix.1"}
+
+
+NAMES = {**vit.names("deit"), **distilled("deit")}
 
 
 def _head_names(config: NetworkConfig) -> dict[str, str]:

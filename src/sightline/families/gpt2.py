@@ -31,6 +31,11 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     k = Keys(values)
     k.only("add_cross_attention", False)
     k.only("is_decoder", False)
+    return network_from_hf(k)
+
+
+def network_from_hf(k: Keys) -> NetworkConfig:
+    """The same of keys that somebody else has asked whether it attends to a source."""
     k.only("scale_attn_by_inverse_layer_idx", False)
     d_model, n_heads, d_head = k.heads("n_embd", "n_head")
     stack = StackConfig(

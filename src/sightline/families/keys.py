@@ -232,7 +232,8 @@ class Keys:
     def _checked(self, names: Sequence[str], default: Any, fits: Callable[[Any], bool], wanted: str) -> Any:
         name, value = self._first(names)
         if value is None:
-            self.refuse(default is None, f"has no '{name}'")
+            if default is None:
+                raise UserError(f"config.json: has no '{self.prefix}{name}'")
             return default
         self.refuse(not fits(value), f"{name} = {_short(value)}: must be {wanted}")
         return value

@@ -19,6 +19,7 @@ from sightline.families import (
     qwen,
     roberta,
     t5,
+    vision_encoder_decoder,
     vit,
     whisper,
 )
@@ -46,6 +47,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3": qwen.FAMILY_3,
     "roberta": roberta.FAMILY,
     "t5": t5.FAMILY,
+    "vision-encoder-decoder": vision_encoder_decoder.FAMILY,
     "vit": vit.FAMILY,
     "whisper": whisper.FAMILY,
     "xlm-roberta": roberta.FAMILY,

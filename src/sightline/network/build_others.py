@@ -27,7 +27,7 @@ from sightline.network.embeddings import Embeddings, SeriesEmbeddings
 from sightline.network.feed_forward import ACTIVATIONS
 from sightline.network.fronts import AudioFront, Front, PatchFront
 from sightline.network.halves import DecoderOnly, EncoderOnly
-from sightline.network.layer_variants import ParallelLayer
+from sightline.network.layer_variants import ParallelLayer, ProjectedEncoder
 from sightline.network.layers import EncoderLayer
 from sightline.network.other_heads import (
     FirstStateHead,
@@ -37,7 +37,7 @@ from sightline.network.other_heads import (
     TokenClassHead,
 )
 from sightline.network.pooled import POOLINGS, PooledEncoder
-from sightline.network.stacks import CausalStack
+from sightline.network.stacks import CausalStack, Encoder
 from sightline.network.transformer import Transformer
 
 
@@ -53,7 +53,7 @@ def assemble(c: NetworkConfig) -> FamilyNetwork:
     src_front, tgt_front = FRONTS[c.front](c, c.encoder), token_front(c.decoder, c.tgt_vocab_size or c.vocab_size)
     if c.share_embeddings and isinstance(src_front, Embeddings):
         tgt_front.tokens = src_front.tokens
-    return Transformer(src_front, tgt_front, encoder(c.encoder), decoder(c.decoder), head)
+    return Transformer(src_front, tgt_front, _read_by(c.encoder, c.decoder), decoder(c.decoder), head)
 
 
 def build_pooled(c: StackConfig, front: nn.Module, pooling: str, n_outputs: int) -> PooledEncoder:
@@ -67,6 +67,12 @@ def build_pooled(c: StackConfig, front: nn.Module, pooling: str, n_outputs: int)
 def series_front(c: StackConfig, n_columns: int) -> SeriesEmbeddings:
     """What stands before an encoder of a series."""
     return SeriesEmbeddings(n_columns, c.d_model, positions(c, c.d_model), c.dropout)
+
+
+def _read_by(c: StackConfig, reader: StackConfig) -> Encoder:
+    """The encoder of a decoder that may be of another width (ViT before GPT-2)."""
+    own = encoder(c)
+    return own if c.d_model == reader.d_model else ProjectedEncoder(own, nn.Linear(c.d_model, reader.d_model))
 
 
 def _causal_stack(c: StackConfig) -> CausalStack:

@@ -1,14 +1,15 @@
-"""Section 3.1 as the families vary it: another place for the norms, sub-layers side by side."""
+"""Section 3.1 as the families vary it: another place for the norms, sub-layers side by side, stacks of two widths."""
 
 from collections.abc import Callable
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.cache import LayerCache
 from sightline.network.layers import Sublayer
 from sightline.network.masks import Mask
+from sightline.network.stacks import Encoder
 
 
 class SandwichSublayer(Sublayer):
@@ -47,3 +48,17 @@ class ParallelLayer(nn.Module):
         """As `EncoderLayer.forward`."""
         h = self.self_attn_sublayer.norm(x)
         return x + self.self_attn(h, h, mask, cache) + self.ffn(self.ffn_sublayer.norm(x))
+
+
+class ProjectedEncoder(Encoder):
+    """W norm(x) + b: an encoder whose output has the width of the decoder that reads it (vision-encoder-decoder)."""
+
+    def __init__(self, plain: Encoder, project: nn.Linear) -> None:
+        super().__init__([*plain.layers], plain.norm, plain.reach)  # pyright: ignore[reportArgumentType] its layers
+        self.project = project
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
+    ) -> Float[Tensor, "batch length width"]:
+        """As `Encoder.forward`, of another width."""
+        return self.project(super().forward(x, mask))

@@ -13,7 +13,7 @@ from sightline.network.stacks import Decoder, Encoder
 
 
 class Transformer(nn.Module):
-    """Encoder-decoder: the paper's, T5, BART and their relatives, and Whisper, which listens instead of reading.
+    """Encoder-decoder: the paper's, T5, BART and their relatives; Whisper, which listens, and captions, which look.
 
     Trainer, search and inspector use `encode`, `decode`, `logits` and `start_cache` only. Half of it alone is in
     `halves.py`. Build one with `sightline.network.build`.
@@ -36,7 +36,7 @@ class Transformer(nn.Module):
 
     def encode(
         self,
-        src: Int[Tensor, "batch src_len"] | Float[Tensor, "batch n_mels frames"],
+        src: Int[Tensor, "batch src_len"] | Float[Tensor, "batch *sound_or_picture"],
         src_mask: Bool[Tensor, "batch src_len"] | None = None,
     ) -> Float[Tensor, "batch positions d_model"]:
         """The encoder's output, called memory from here on. `src_mask` is True on real tokens; None = all."""
@@ -77,7 +77,7 @@ class Transformer(nn.Module):
 
     def states(
         self,
-        src: Int[Tensor, "batch src_len"] | Float[Tensor, "batch n_mels frames"],
+        src: Int[Tensor, "batch src_len"] | Float[Tensor, "batch *sound_or_picture"],
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"] | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
@@ -86,7 +86,7 @@ class Transformer(nn.Module):
 
     def forward(
         self,
-        src: Int[Tensor, "batch src_len"] | Float[Tensor, "batch n_mels frames"],
+        src: Int[Tensor, "batch src_len"] | Float[Tensor, "batch *sound_or_picture"],
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"] | None = None,
     ) -> Float[Tensor, "batch tgt_len vocab"]:

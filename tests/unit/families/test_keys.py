@@ -43,6 +43,10 @@ VIT = {key: BERT[key] for key in ("hidden_size", "num_hidden_layers", "num_atten
     "image_size": 8, "patch_size": 4, "num_channels": 3, "qkv_bias": True, "id2label": {"0": "cat", "1": "dog"},
     "architectures": ["ViTForImageClassification"], "layer_norm_eps": 1e-12,
 }  # fmt: skip
+GPT2 = {
+    "n_embd": 8, "n_layer": 1, "n_head": 2, "n_inner": 12, "n_positions": 16, "vocab_size": 11,
+    "activation_function": "relu", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True, "tie_word_embeddings": True,
+}  # fmt: skip
 CONFIGS: dict[str, dict[str, Any]] = {
     "bart": BART,
     "bert": BERT,
@@ -54,9 +58,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gemma": LLAMA | {"hidden_act": "gelu"},
     "gemma2": LLAMA | WINDOWS | {"query_pre_attn_scalar": 4, "attn_logit_softcapping": 5.0, "hidden_activation": "gelu",
                                  "final_logit_softcapping": 3.0},
-    "gpt2": {"n_embd": 8, "n_layer": 1, "n_head": 2, "n_inner": 12, "n_positions": 16, "vocab_size": 11,
-             "activation_function": "relu", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True,
-             "tie_word_embeddings": True},
+    "gpt2": GPT2,
     "gpt_neox": {key: value for key, value in BERT.items() if key != "type_vocab_size"}
                 | {"rotary_pct": 0.5, "rotary_emb_base": 1e4, "use_parallel_residual": True},
     "llama": LLAMA | {"mlp_bias": False, "attention_bias": False, "rope_interleaved": False},
@@ -70,6 +72,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "qwen3": LLAMA | WINDOWS | {"use_sliding_window": True, "max_window_layers": 0},
     "roberta": BERT,
     "t5": T5,
+    "vision-encoder-decoder": {"encoder": VIT | {"model_type": "vit"}, "tie_word_embeddings": False,
+                               "decoder": GPT2 | {"model_type": "gpt2", "add_cross_attention": True}},
     "vit": VIT,
     "whisper": {key: value for key, value in BART.items() if key != "max_position_embeddings"}
                | {"num_mel_bins": 4, "max_source_positions": 8, "max_target_positions": 8},
@@ -187,6 +191,14 @@ def test_every_family_is_among_the_published() -> None:
 @pytest.mark.parametrize(
     ("family", "keys", "message"),
     [
+        ("vision-encoder-decoder", {"decoder": GPT2}, "decoder.add_cross_attention is not true: it sees no picture"),
+        ("vision-encoder-decoder", {"decoder": {"model_type": "bert"}},
+         "decoder.model_type = 'bert' is not supported, only 'gpt2'"),
+        ("vision-encoder-decoder", {"encoder": {"model_type": "swin"}},
+         "encoder.model_type = 'swin' is not supported, only vit or deit"),
+        ("vision-encoder-decoder", {"encoder": None}, "has no 'encoder.hidden_size'"),
+        ("vision-encoder-decoder", {"decoder": CONFIGS["vision-encoder-decoder"]["decoder"] | {
+            "cross_attention_hidden_size": 9}}, "decoder.cross_attention_hidden_size = 9 is not the width of both, 8"),
         ("vit", {"patch_size": [4, 4]}, "patch_size = [4, 4]: must be a whole number from 1 to"),
         ("vit", {"patch_size": 9}, "patch_size = 9 is larger than a picture of image_size = (8, 8)"),
         ("vit", {"image_size": [8, 8, 8]}, "image_size = [8, 8, 8]: must be a whole number from 1 to 32,768, or two"),
