@@ -26,6 +26,8 @@ MARIAN = {**M2M, "model_type": "marian", "decoder_start_token_id": 1, "max_posit
 VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, "id2label": {"0": "cat", "1": "dog", "2": "owl"}, **STACK,
        "architectures": ["ViTForImageClassification"]}  # fmt: skip
 DEIT = {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]}
+CAPTIONS = {"model_type": "vision-encoder-decoder", "encoder": VIT, "decoder_start_token_id": 0,
+            "decoder": {**GPT2, "add_cross_attention": True, "bos_token_id": 0, "eos_token_id": 2}}  # fmt: skip
 DISTILBERT = {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "dim": 16, "n_layers": 1,
               "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 60}  # fmt: skip
 GPT_NEOX = {"model_type": "gpt_neox", "max_position_embeddings": 60, **STACK}
@@ -51,6 +53,7 @@ KINDS = {
     "marian": MARIAN,
     "vit": VIT,
     "deit": DEIT,
+    "captions": CAPTIONS,
     "whisper": WHISPER,
 }
 IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
@@ -82,6 +85,8 @@ def write_tiny(
     text = vocabulary(behind="encoder_layers" in values or "num_layers" in values, more=marks)
     if not pictures:
         values = {**IDS, "vocab_size": text.get_vocab_size(), **values}
+    if "decoder" in values:
+        values["decoder"] = {"vocab_size": text.get_vocab_size(), **values["decoder"]}
     config = FAMILIES[values["model_type"]].config_from_hf(values)
     with torch.random.fork_rng():
         torch.manual_seed(3)

@@ -21,6 +21,7 @@ class LookVerbs(HeadVerbs):
     """Look into a network at one text, picture or sound."""
 
     reads = "text"  # or "picture", "sound"
+    tells = False  # whether it writes down what it sees or hears
     shown: "Callable[..., Shown]"  # what is given, as the network reads it; options as of `attend`
 
     def example(self, given: Any, target: Any) -> "Example":
@@ -34,7 +35,8 @@ class LookVerbs(HeadVerbs):
 
         `layers` is for every stack there is, or says for each of them: `{"encoder": [-1]}`; `heads` are those of these
         layers. A sound takes `target`, its transcript, which is made if none is given, `n_times`, the stretches it is
-        shown in (300; 0 = as many as the encoder has positions), and what `transcribe` takes.
+        shown in (300; 0 = as many as the encoder has positions), and what `transcribe` takes; a picture that is
+        described its caption, likewise, and what `caption` takes.
 
         Raises:
             UserError: the input cannot be read, is blank or too long, or there is no such layer or head.
@@ -68,8 +70,8 @@ class LookVerbs(HeadVerbs):
 
         Args:
             given: texts, or files of pictures or sounds.
-            targets: labels, by name or number, for a network that labels; transcripts of sounds. A network that writes
-                on, or fills in what is masked, needs none.
+            targets: labels, by name or number, for a network that labels; transcripts of sounds, captions. A network
+                that writes on, or fills in what is masked, needs none.
 
         Raises:
             UserError: no inputs, other numbers of inputs and targets, or a network without such a loss.

@@ -17,7 +17,8 @@ else:
 VERBS = (
     *("translate", "translate_lines", "generate", "stream", "restore", "score", "perplexity", "align", "rank_heads"),
     *("attend", "attribute", "trace", "look_inside", "walk", "mask_heads", "head_importance", "prune", "between"),
-    *("fill_mask", "embed", "label", "classify", "tag", "answer", "transcribe", "forecast", "evaluate", "info"),
+    *("fill_mask", "embed", "label", "classify", "tag", "answer", "transcribe", "caption", "forecast", "evaluate"),
+    "info",
 )
 
 

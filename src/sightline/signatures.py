@@ -207,6 +207,10 @@ class Verbs:
         """The likeliest labels of an image file, the likeliest first."""
         ...
 
+    def caption(self, pictures: Sequence[str | Path], **settings: Any) -> list[Output]:
+        """What each image file shows, in words."""
+        ...
+
     def transcribe(
         self,
         sound: str | Path,

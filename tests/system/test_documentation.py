@@ -195,6 +195,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "path/to/llama": checkpoint("llama"),
     "path/to/bert": encoder,
     "path/to/vit": checkpoint("vit"),
+    "path/to/vit-gpt2": checkpoint("captions"),
     "path/to/whisper": checkpoint("whisper", {"max_source_positions": 150}, generation=HEARING),
     "picture.jpg": picture,
     "new.jpg": picture,

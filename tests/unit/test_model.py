@@ -19,6 +19,7 @@ DOES = {  # kind of checkpoint: what it reads and writes, two verbs that it has,
     "gpt2": ("writes texts on", ("generate", "perplexity"), ("translate", "forecast")),
     "t5": ("reads a text and writes another", ("translate", "align"), ("fill_mask", "classify")),
     "vit": ("reads pictures", ("label",), ("embed", "generate")),
+    "captions": ("looks at a picture and writes a caption", ("caption", "attend"), ("label", "generate")),
     "whisper": ("hears speech", ("transcribe",), ("translate", "restore")),
 }
 
@@ -33,7 +34,7 @@ def test_what_a_model_cannot_do_is_said_in_one_line(kind: str, tmp_path: Path) -
     for verb in unable:
         assert not hasattr(model, verb)
         assert verb not in dir(model)
-        with pytest.raises(UserError, match=f"this {kind} {does}") as refused:
+        with pytest.raises(UserError, match=f"this {model.info()['family']} {does}") as refused:
             getattr(model, verb)(["a dog"])
         said = str(refused.value)
         assert said.startswith(str(tmp_path)) and said.endswith(f"and not {verb}") and "\n" not in said

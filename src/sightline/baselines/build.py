@@ -30,7 +30,7 @@ from sightline.baselines.recurrent_decoders import (
     SummaryDecoder,
 )
 from sightline.config import ModelConfig
-from sightline.network.embeddings import SeriesEmbeddings
+from sightline.network.fronts import SeriesEmbeddings
 from sightline.network.pooled import POOLINGS, PooledEncoder, final_states
 from sightline.network.positions import LearnedPositions, NoPositions
 

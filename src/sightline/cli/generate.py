@@ -1,4 +1,4 @@
-"""What models of the families do: `generate`, `fill`, `embed`, `label` and `transcribe`."""
+"""What models of the families do: `generate`, `fill`, `embed`, `label`, `caption` and `transcribe`."""
 
 import argparse
 import json
@@ -32,6 +32,7 @@ def add(commands: Any) -> None:
     _fill_options(commands)
     _embed_options(commands)
     _label_options(commands)
+    _caption_options(commands)
     _transcribe_options(commands)
 
 
@@ -261,7 +262,7 @@ def _save_array(path: Path, parts: Iterable[Any]) -> None:
     draft.replace(path)
 
 
-# --- label and transcribe ---
+# --- label, caption and transcribe ---
 
 
 def _label_options(commands: Any) -> None:
@@ -277,6 +278,29 @@ def run_label(options: argparse.Namespace) -> None:
     """Labels with their probabilities, a line each."""
     model = family_model(options, "label", "label pictures")
     print_ranked([[(one.probability, one.name) for one in model.label(options.picture, options.top)]])
+
+
+def _caption_options(commands: Any) -> None:
+    parser = commands.add_parser("caption", help="say in words what pictures show (ViT with GPT-2)")
+    model_options(parser, what=FAMILY)
+    compute_option(parser)
+    parser.add_argument("pictures", type=in_file, nargs="+", metavar="IMAGE", help="image file: PNG, JPEG, ...")
+    style = "text: a caption a line, its alternatives below it; jsonl adds file, tokens and scores"
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=style)
+    generation_options(parser)
+    parser.set_defaults(run=run_caption)
+
+
+def run_caption(options: argparse.Namespace) -> None:
+    """A caption for each picture, in their order."""
+    from dataclasses import asdict
+
+    model = family_model(options, "caption", "write captions")
+    settings = generation_settings(options)
+    refuse_unread(settings, model.generation)
+    for picture, written in zip(options.pictures, model.caption(options.pictures, **settings), strict=True):
+        record = {"picture": picture, **asdict(written)}
+        print(json.dumps(record, ensure_ascii=False) if options.format == "jsonl" else format_output(written, "text"))
 
 
 def _transcribe_options(commands: Any) -> None:

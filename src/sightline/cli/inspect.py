@@ -61,7 +61,7 @@ def _inspect_options(commands: Any) -> None:
     style = "html: a page to explore; png, svg, pdf: a picture of one layer; text: the same in the terminal; json: all "
     style += "numbers (default: as the output file ends, else html)"
     parser.add_argument("--format", choices=FORMATS, default="", help=style)
-    target = "look at this translation, or transcript of a sound (default: the model's own)"
+    target = "look at this translation, transcript of a sound or caption (default: the model's own)"
     parser.add_argument("--target", metavar="TEXT", help=target)
     parser.add_argument("--prefix", default="", help="what the model's own translation must begin with")
     group = parser.add_argument_group("what pictures and text show")
@@ -99,12 +99,14 @@ def _of_pair(options: argparse.Namespace, model: Any) -> dict[str, Any]:
 
 
 def _of_one(options: argparse.Namespace, model: Any, style: str) -> dict[str, Any]:
-    """What was said of a sound; `UserError` for what means nothing for what the model reads."""
-    for name in OF_PAIRS if model.reads == "sound" else (*OF_PAIRS, *OF_WRITERS):
+    """What was said of a sound or a picture; `UserError` for what means nothing for what the model reads."""
+    for name in OF_PAIRS if model.tells else (*OF_PAIRS, *OF_WRITERS):
         if name in options.flags:
             raise UserError(f"{options.flags[name]} is for models that translate; this one reads a {model.reads}")
-    if model.reads != "sound":
+    if not model.tells:
         return {}
+    if model.reads == "picture":
+        return {"target": options.target, **decode_overrides(options, model.generation)}
     narrow = max(1, (shutil.get_terminal_size().columns - BESIDE) // CELL)
     n_times = {"text": narrow, "html": 300, "json": 0}.get(style, DRAWN)
     own = decode_overrides(options, model.generation)
@@ -155,15 +157,20 @@ def _draw(options: argparse.Namespace, style: str, part: str, record: "Attention
     head = "" if options.head is None else f", head {options.head}"
     title = f"{part} attention, layer {number}{head}: {record.translation or record.text}"
     if style == "text":
-        return _write(options.output or "-", f"{title}\n{_as_text(record, part, weights, options.query)}\n")
+        return _write(options.output or "-", f"{title}\n{_as_text(record, part, weights, _query(options, part))}\n")
     path, of, boxes = Path(options.output or f"attention.{style}"), record.src.of, ""
     _check_folder(path)
-    if isinstance(of, Patches):
-        save_patches(over_patches(weights, of, options.query), of, path, title, style)
+    if isinstance(of, Patches) and part != "decoder":
+        save_patches(over_patches(weights, of, _query(options, part)), of, path, title, style)
     else:
         axes = (record.queries(part).drawn, record.keys(part).drawn)
         boxes = save_attention(weights, *axes, path, title, NAMES[part], style)
     print(path, *([boxes] if boxes else []), sep="\n", file=sys.stderr)
+
+
+def _query(options: argparse.Namespace, part: str) -> str:
+    """Who looks at a picture; a caption all of it, for none of its words stands for the whole."""
+    return options.query if part == "encoder" else "mean"
 
 
 def _as_text(record: "AttentionRecord", part: str, weights: Any, query: str) -> str:
@@ -172,7 +179,7 @@ def _as_text(record: "AttentionRecord", part: str, weights: Any, query: str) -> 
     from sightline.inspect.terminal import heat_map
 
     width, of = shutil.get_terminal_size().columns, record.src.of
-    if isinstance(of, Patches):
+    if isinstance(of, Patches) and part != "decoder":
         return patch_map(over_patches(weights, of, query), width)
     return heat_map(weights.mean(axis=0), record.queries(part).drawn, record.keys(part).drawn, width)
 

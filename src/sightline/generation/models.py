@@ -507,7 +507,7 @@ def rewriting(model: Any, path: str | Path) -> RewritingModel:
 
 def kind_of(c: NetworkConfig) -> type[FamilyModel]:
     """The class whose verbs suit a network."""
-    if c.front == "patches":
+    if c.front == "patches" and c.decoder is None:
         return PictureModel
     if c.decoder is None and c.head == "masked":
         from sightline.generation.masked import MaskedModel  # it is made of what is here
@@ -527,6 +527,10 @@ def kind_of(c: NetworkConfig) -> type[FamilyModel]:
         return TextModel if c.head == "language" else ForwardModel
     if c.head != "language":
         return FamilyModel
+    if c.front == "patches":
+        from sightline.generation.captions import CaptionModel
+
+        return CaptionModel
     if c.front != "audio":
         return RewritingModel
     from sightline.generation.speech import SpeechModel

@@ -64,7 +64,12 @@ class PictureModel(LookVerbs, FamilyModel):
     @cached_property
     def preprocessing(self) -> Preprocessing:
         """What is done to a picture before the network sees it."""
-        path = self.path / PREPROCESSOR
-        if path.is_file():
-            return preprocessing_from_hf(read_json(path))
-        return Preprocessing(size=self.config.image_size)
+        return preprocessing_of(self)
+
+
+def preprocessing_of(model: FamilyModel) -> Preprocessing:
+    """What the folder of a model of pictures says; without that ViT's own, at the size of its pictures."""
+    path = model.path / PREPROCESSOR
+    if path.is_file():
+        return preprocessing_from_hf(read_json(path))
+    return Preprocessing(size=model.config.image_size)

@@ -13,15 +13,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.checkpoint.vocabulary import Vocabulary, marks_around
+from sightline.checkpoint.vocabulary import Vocabulary, bare
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, read_image
 from sightline.errors import UserError
 from sightline.generation.family_model import FamilyModel
+from sightline.generation.rewrite import beginning_of as beginning_of_output
 from sightline.generation.sides import FamilySide
 from sightline.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
 from sightline.inspect.importance import Example
-from sightline.inspect.inputs import Encoded, Heard, Names, ReadOn
+from sightline.inspect.inputs import Encoded, Heard, Names, ReadOn, Seen, Told
 from sightline.inspect.pair import written
 from sightline.inspect.record import Axis, Patches
 from sightline.inspect.words import words
@@ -80,12 +81,32 @@ def _labels(hf_config: Mapping[str, Any]) -> Names:
 
 def encoded_picture(model: FamilyModel, path: str | Path, how: Preprocessing) -> Encoded:
     """A picture for an encoder of patches."""
-    pixels, c = read_image(path, how), model.config
+    pixels = read_image(path, how)
+    written = [""] if model.config.head == "image_class" else []
+    axis = _patches(model, pixels, how)
+    return Encoded(Path(path).name, pixels.unsqueeze(0), axis, written, _labels(model.hf_config))
+
+
+def seen_picture(model: Any, path: str | Path, target: str | None = None, **settings: Any) -> Seen:
+    """A picture with its caption: `target`, or what the `CaptionModel` says; settings are as `caption` takes them."""
+    pixels, chosen = read_image(path, model.preprocessing), model.generation.changed({"n_best": 1, **settings})
+    begun, ends = beginning_of_output(chosen), list(chosen.end_ids[:1])
+    if target is None:
+        best = model.look([pixels], chosen)[0][0]
+        tgt = written(best, *ends) if ends else best.tokens
+    else:
+        tgt = [*bare(model.tokenizer)[0](target.strip()), *ends]
+    if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
+        raise UserError(f"the caption has {len(tgt)} pieces, and this model writes {model.max_len}: shorten it")
+    axis = _patches(model, pixels, model.preprocessing)
+    return Seen(Path(path).name, pixels.unsqueeze(0), begun, tgt, side_of(model.tokenizer), axis)
+
+
+def _patches(model: FamilyModel, pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Axis:
+    c = model.config
     rows, columns = (length // c.patch_size for length in c.image_size)
     labels = [*PREFIX[: c.n_prefix], *(f"row {r}, col {k}" for r in range(rows) for k in range(columns))]
-    of = Patches(_seen(pixels, how), rows, columns, c.n_prefix)
-    written = [""] if c.head == "image_class" else []
-    return Encoded(Path(path).name, pixels.unsqueeze(0), Axis(labels, of=of), written, _labels(model.hf_config))
+    return Axis(labels, of=Patches(_seen(pixels, how), rows, columns, c.n_prefix))
 
 
 def _seen(pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Any:
@@ -130,18 +151,11 @@ def heard_sound(
         chosen = model.generation.changed({"n_best": 1, **settings})
         tgt = written(hear(model.network, mel, begun, model.marks, chosen, False, model.max_len), model.marks.end)
     else:
-        tgt = [*_bare(model.tokenizer, target), model.marks.end]
+        tgt = [*bare(model.tokenizer)[0](f" {target.strip()}"), model.marks.end]
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
         raise UserError(f"the transcript has {len(tgt)} pieces, and this model writes {model.max_len}: shorten it")
     n_sound, name = min(max(1, ceil(seconds / STEP)), stack.max_len), Path(path).name
     return Heard(name, mel.unsqueeze(0), begun, tgt, side_of(model.tokenizer), n_sound, STEP, n_times)
-
-
-def _bare(vocabulary: Vocabulary, text: str) -> list[int]:
-    """A transcript without the marks that its vocabulary puts around a text."""
-    ids = vocabulary.encode(f" {text.strip()}")
-    before, behind = marks_around(vocabulary.encode(""), vocabulary.encode("a"))
-    return ids[before : len(ids) - behind]
 
 
 # --- What heads matter for ---
@@ -169,10 +183,10 @@ def labelled(values: Tensor, number: int) -> Example:
     return Example(1, lambda network: _loss(network.logits(_moved(network, values, network.encode)), target))
 
 
-def transcribed(heard: Heard) -> Example:
-    """A sound with its transcript; the marks before it are given."""
-    targets = torch.tensor([[*[-100] * (len(heard.begun) - 1), *heard.tgt]])
-    return Example(1, lambda network: _loss(network.logits(heard.read_by(network)), targets))
+def told(of: Told) -> Example:
+    """A sound with its transcript, or a picture with its caption; the marks before it are given."""
+    targets = torch.tensor([[*[-100] * (len(of.begun) - 1), *of.tgt]])
+    return Example(1, lambda network: _loss(network.logits(of.read_by(network)), targets))
 
 
 def _moved(network: Any, values: Tensor, read: Any) -> Tensor:

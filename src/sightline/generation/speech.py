@@ -52,6 +52,7 @@ class SpeechModel(LookVerbs, Writer):
     """Whisper: it writes down what it hears, or translates it into English."""
 
     reads = "sound"
+    tells = True
     network: Transformer
     does = "hears speech and writes it down"
     usual_task = "transcribe"
@@ -158,9 +159,9 @@ class SpeechModel(LookVerbs, Writer):
 
     def example(self, given: str | Path, target: Any) -> "Example":
         """A sound file and its transcript, by default what the model hears, for `head_importance`."""
-        from sightline.generation.shown import transcribed
+        from sightline.generation.shown import told
 
-        return transcribed(self.shown(given, target=target))
+        return told(self.shown(given, target=target))
 
     @cached_property
     def marks(self) -> Marks:

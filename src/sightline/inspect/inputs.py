@@ -83,21 +83,19 @@ class ReadOn:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """A sound and what is written down of it.
-
-    The encoder's positions are put together to at most `n_times` stretches of the sound, and the silence behind it to
-    one: a stretch is looked at by the sum over its positions, and looks with their mean, so rows still sum to one.
-    """
+class Told:
+    """A picture or a sound, and what is written of it."""
 
     text: str
-    mel: Float[Tensor, "1 n_mels frames"]
+    values: Float[Tensor, "1 *any"]  # pixels, or a spectrogram
     begun: list[int]  # the marks that the decoder begins with
     tgt: list[int]  # what it writes behind them, end mark included
     tokenizer: Side
-    n_sound: int  # positions of the encoder that hold sound
-    seconds: float  # of a position
-    n_times: int  # 0 = a stretch for every position
+
+    @property
+    def along(self) -> Axis:
+        """What stands along the encoder."""
+        raise NotImplementedError
 
     @property
     def described(self) -> dict[str, Any]:
@@ -106,7 +104,7 @@ class Heard:
         return {
             "text": self.text,
             "translation": translation,
-            "src": self.times,
+            "src": self.along,
             "tgt": Axis(self.written, words(self.tokenizer, ids)),
         }
 
@@ -127,14 +125,43 @@ class Heard:
     def read_by(self, network: Any) -> Float[Tensor, "1 tgt_len d_model"]:
         """The decoder's last states."""
         tokens = torch.tensor([[*self.begun, *self.tgt[:-1]]], device=device_of(network))
-        return network.decode(tokens, network.encode(self.mel.to(next(network.parameters()))))
+        return network.decode(tokens, network.encode(self.values.to(next(network.parameters()))))
+
+
+@dataclass(frozen=True)
+class Seen(Told):
+    """A picture and its caption."""
+
+    patches: Axis
 
     @property
-    def times(self) -> Axis:
+    def along(self) -> Axis:
+        """The patches, behind what stands before them."""
+        return self.patches
+
+    def as_shown(self, stack: str, weights: Tensor) -> Tensor:
+        """Every position is shown."""
+        return weights
+
+
+@dataclass(frozen=True)
+class Heard(Told):
+    """A sound and what is written down of it.
+
+    The encoder's positions are put together to at most `n_times` stretches of the sound, and the silence behind it to
+    one: a stretch is looked at by the sum over its positions, and looks with their mean, so rows still sum to one.
+    """
+
+    n_sound: int  # positions of the encoder that hold sound
+    seconds: float  # of a position
+    n_times: int  # 0 = a stretch for every position
+
+    @property
+    def along(self) -> Axis:
         """The stretches by the second they begin at."""
         step = self.width * self.seconds
         labels = [f"{i * step:.{1 if step >= 0.1 else 2}f} s" for i in range(ceil(self.n_sound / self.width))]
-        spoken = self.mel[0].mean(0).unflatten(0, (-1, 2)).mean(1)  # of each position, two frames
+        spoken = self.values[0].mean(0).unflatten(0, (-1, 2)).mean(1)  # of each position, two frames
         loudness = (self.stretches.T @ spoken / self.stretches.sum(0))[: len(labels)]
         loudness = (loudness - loudness.min()) / (loudness.max() - loudness.min()).clamp_min(1e-6)
         behind = [SILENCE] if self.stretches.size(1) > len(labels) else []
@@ -148,7 +175,7 @@ class Heard:
     @cached_property
     def stretches(self) -> Float[Tensor, "positions stretches"]:
         """1 where a position belongs to a stretch; the last one is the silence."""
-        positions = torch.arange(self.mel.size(2) // 2)
+        positions = torch.arange(self.values.size(2) // 2)
         n_times = ceil(self.n_sound / self.width)
         owner = torch.where(positions < self.n_sound, positions // self.width, n_times)
         return torch.nn.functional.one_hot(owner).float()

@@ -23,9 +23,9 @@ from sightline.network.build import (
     sublayer,
     token_front,
 )
-from sightline.network.embeddings import Embeddings, SeriesEmbeddings
+from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
-from sightline.network.fronts import AudioFront, Front, PatchFront
+from sightline.network.fronts import AudioFront, Front, PatchFront, SeriesEmbeddings
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.layer_variants import ParallelLayer, ProjectedEncoder
 from sightline.network.layers import EncoderLayer

@@ -1,4 +1,4 @@
-"""Section 3.4: token embeddings, scaled by sqrt(d_model), plus positions; for numbers a projection in their place."""
+"""Section 3.4: token embeddings, scaled by sqrt(d_model), plus positions."""
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -76,18 +76,3 @@ class TypedEmbeddings(Embeddings):
         """As `Embeddings.forward`; None = every token is of type 0."""
         added = self.types.weight[0] if types is None else self.types(types)
         return self.finish(self.sum(tokens, *self.numbering(tokens, start)) + added)
-
-
-class SeriesEmbeddings(nn.Module):
-    """dropout(W x + b + PE[position]) for a series of vectors x; without positions where an encoder reads in order."""
-
-    def __init__(self, n_columns: int, d_model: int, positions: nn.Module, dropout: float) -> None:
-        super().__init__()
-        self.proj = nn.Linear(n_columns, d_model)
-        self.positions = positions
-        self.dropout = Dropout(dropout)
-
-    def forward(self, values: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length d_model"]:
-        """One vector for each step of the series."""
-        position_ids, end = in_order(values[..., 0].long())
-        return self.dropout(self.proj(values) + self.positions(position_ids, end))

@@ -1,6 +1,6 @@
-"""What stands before the first layer where it is no text: patches of a picture, frames of sound.
+"""What stands before the first layer where it is no text: patches of a picture, frames of sound, steps of a series.
 
-That of tokens (section 3.4) is in `embeddings.py`. Every front knows which positions of its output are real.
+That of tokens (section 3.4) is in `embeddings.py`. Every `Front` knows which positions of its output are real.
 """
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from sightline.errors import UserError
 from sightline.network.dropout import Dropout
 from sightline.network.embeddings import Embeddings
+from sightline.network.positions import in_order
 
 
 class PatchFront(nn.Module):
@@ -68,6 +69,21 @@ class AudioFront(nn.Module):
     def real(self, mask: Bool[Tensor, "batch frames"] | None) -> None:
         """Everything counts as real."""
         return None
+
+
+class SeriesEmbeddings(nn.Module):
+    """dropout(W x + b + PE[position]) for a series of vectors x; without positions where an encoder reads in order."""
+
+    def __init__(self, n_columns: int, d_model: int, positions: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.proj = nn.Linear(n_columns, d_model)
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+
+    def forward(self, values: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length d_model"]:
+        """One vector for each step of the series."""
+        position_ids, end = in_order(values[..., 0].long())
+        return self.dropout(self.proj(values) + self.positions(position_ids, end))
 
 
 Front = Embeddings | PatchFront | AudioFront

@@ -285,6 +285,31 @@ def test_labels(make: Make, tmp_path: Path) -> None:
         model.label(tmp_path / "nothing.png")
 
 
+def test_captions(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One picture or several, in Python and at the command line; the decoder names the marks if nobody else does."""
+    image = pytest.importorskip("PIL.Image")
+    model = make("captions", changes={"decoder_start_token_id": None, "eos_token_id": None})
+    assert (model.generation.start_id, model.generation.end_ids) == (0, (2,))
+    paths = [str(tmp_path / f"{i}.png") for i in range(3)]
+    for i, path in enumerate(paths):
+        image.new("RGB", (20, 10 + i), (90 * i, 30, 90)).save(path)
+    settings = {"max_new_tokens": 7, "beam_size": 3, "n_best": 2}
+    found = model.caption(paths, **settings, batch_size=2)
+    alone = [model.caption([path], **settings)[0] for path in paths]
+    assert [one.tokens for one in found] == [one.tokens for one in alone] and len({one.text for one in found}) > 1
+    assert len(half(model).caption(paths, max_new_tokens=7)) == 3
+    flags = ["--max-new-tokens", 7, "--beam-size", 3, "--n-best", 2]
+    lines = [line for one in found for line in (one.text, one.alternatives[0].text)]
+    assert run(capsys, "caption", model.path, *paths, *flags).splitlines() == "\n".join(lines).splitlines()
+    records = map(json.loads, run(capsys, "caption", model.path, *paths, *flags, "--format", "jsonl").splitlines())
+    said = [(record["picture"], record["text"], record["tokens"]) for record in records]
+    assert said == [(path, one.text, one.tokens) for path, one in zip(paths, found, strict=True)]
+    with pytest.raises(UserError, match="no such file"):
+        model.caption([tmp_path / "nothing.png"])
+    with pytest.raises(UserError, match="caption"):
+        model.caption(paths[0])
+
+
 def test_transcribing(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A sound of 2.5 seconds for an encoder that hears one at a time."""
     soundfile = pytest.importorskip("soundfile")
@@ -431,6 +456,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
                 "languages      deu_Latn, fra_Latn",
             ],
         ),
+        ("captions", ["for            inspect, explore, caption"]),
         ("whisper", ["for            inspect, explore, transcribe", "languages      en"]),
     ],
 )
