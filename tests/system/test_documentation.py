@@ -314,6 +314,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "label": lambda words, out: lines_like(r"[01]\.\d{4}  (cats?|dogs?|owl)", 2 if "new.jpg" in words else 3)(
         words, out
     ),
+    "caption": lambda words, out: bool(out),
     "transcribe": lambda words, out: bool(
         re.match(r" *\d+\.\d\d +\d+\.\d\d  " if "--timestamps" in words else ".", out)
     ),
