@@ -146,7 +146,7 @@ GRAPH: dict[str, frozenset[str]] = {
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
     ),
     "tasks.transcription": frozenset(
-        {"config", "checkpoint", "data", "evaluate.transcripts", "generation", "network", "training"}
+        {"config", "checkpoint", "data", "evaluate.transcripts", "families.keys", "generation", "network", "training"}
     ),
     "tasks.masked_modelling": frozenset(
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}

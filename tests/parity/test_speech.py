@@ -27,7 +27,7 @@ from sightline.network.dropout import Dropout
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.trainable import described
-from sightline.tasks.transcription import TranscriptionJob, transcription_job
+from sightline.tasks.transcription import TranscriptionJob, masks_of, transcription_job
 
 soundfile = pytest.importorskip("soundfile")
 with warnings.catch_warnings():
@@ -189,6 +189,49 @@ def test_what_transformers_drops_is_dropped(tmp_path: Path, monkeypatch: pytest.
     torch.testing.assert_close(found, loss_of(theirs, batch), atol=1e-5, rtol=1e-5)
     own.src_embeddings.dropout.p = 0.0  # that of the front, which only a Whisper has
     assert abs(job.objective(own)(batch).objective / batch.n_targets - found) > 1e-3
+
+
+class Given(np.random.Generator):
+    """Draws that are known: they stand for numpy's in transformers, and for a generator in ours."""
+
+    def __init__(self, rounding: float, shuffled: list[int]) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.rounding, self.shuffled = rounding, shuffled
+
+    def random(self) -> float:  # type: ignore[override]
+        return self.rounding
+
+    def rand(self, _: int) -> np.ndarray:
+        return np.array([self.rounding])
+
+    def choice(self, among: Any, n: int, replace: bool) -> np.ndarray:  # type: ignore[override]
+        size = among if isinstance(among, int) else len(among)
+        assert not replace
+        return np.array([i for i in self.shuffled if i < size][:n], np.int64)
+
+
+@pytest.mark.parametrize("rounding", [0.0, 0.3, 0.999])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"mask_time_prob": 0.5, "mask_time_length": 3, "mask_feature_prob": 0.3, "mask_feature_length": 2},
+        {"mask_time_prob": 0.9, "mask_time_length": 15, "mask_feature_prob": 0.1, "mask_feature_length": 7},
+        {"mask_time_prob": 0.0, "mask_feature_prob": 0.2, "mask_feature_length": 1, "mask_feature_min_masks": 3},
+        {"mask_time_prob": 0.01, "mask_time_length": 1, "mask_time_min_masks": 38},
+    ],
+)
+def test_the_same_draws_mask_the_same(values: dict[str, Any], rounding: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = transformers.WhisperConfig(**WHISPER | {"pad_token_id": 265, "apply_spec_augment": True} | values)
+    theirs = transformers.WhisperModel(config).train()
+    mel = torch.randn(8, 40)
+    given = Given(rounding, np.random.default_rng(1).permutation(40).tolist())
+    monkeypatch.setattr(np.random, "rand", given.rand)
+    monkeypatch.setattr(np.random, "choice", given.choice)
+    expected = theirs._mask_input_features(mel[None].clone())[0]
+    masks = masks_of(config.to_dict(), *mel.shape)
+    assert masks and (expected == 0).any() and (expected != 0).any()
+    torch.testing.assert_close(masks(mel, given), expected, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("text", ["(Sighs) Seven, EIGHT!", "[noise (loud) x] Ça-va? 9%", "ﬁne <unk> e\u0301", ""])

@@ -123,12 +123,30 @@ def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_
     assert decoded == [" a b", "a b"]  # a blank in front where words have blanks between them
 
 
-def test_masks_of_spectrograms_are_refused(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    write_tiny(tmp_path / "model", "whisper", {"max_source_positions": 20, "apply_spec_augment": True}, HEARING)
-    (tmp_path / "model" / "preprocessor_config.json").write_text('{"feature_size": 8}')
-    asked = [str(tmp_path / "model") if word == str(folder / "model") else word for word in command(folder)]
-    ran = cli(*asked, "--out", tmp_path / "out")
-    assert "config.json has apply_spec_augment, masks of spectrograms, which are not made here" in ran.complaint
+def test_masks_of_spectrograms(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    """What config.json asks for is done in training, and goes on where it was."""
+    asked = masked(folder, tmp_path / "model", mask_time_prob=0.2)
+    assert cli(*asked, "--out", tmp_path / "whole").code == 0
+    assert cli(*command(folder), "--out", tmp_path / "plain").code == 0
+    losses = [records(tmp_path / name, "metrics.jsonl")[0]["loss"] for name in ("whole", "plain")]
+    judged = [records(tmp_path / name, "validation.jsonl")[0]["loss"] for name in ("whole", "plain")]
+    assert abs(losses[0] - losses[1]) > 1e-4 and judged[0] == judged[1]
+    assert json.loads((tmp_path / "whole" / "config.json").read_text())["apply_spec_augment"]
+    killed_and_resumed(cli, asked, 10, tmp_path / "parts", tmp_path / "whole")
+
+
+def test_masks_that_are_too_long(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    ran = cli(*masked(folder, tmp_path / "model", mask_time_length=41), "--out", tmp_path / "out")
+    assert "model/config.json: mask_time_length = 41: a spectrogram has 40 there" in ran.complaint
+
+
+def masked(folder: Path, model: Path, **changes: Any) -> list[str]:
+    """The command with a model that asks for masks."""
+    write_tiny(
+        model, "whisper", {"max_source_positions": 20, "dropout": 0.1, "apply_spec_augment": True} | changes, HEARING
+    )
+    (model / "preprocessor_config.json").write_text('{"feature_size": 8}')
+    return [str(model) if word == str(folder / "model") else word for word in command(folder)]
 
 
 def test_what_comes_out_wrong_is_drawn_again(cli: Cli, folder: Path, tmp_path: Path) -> None:

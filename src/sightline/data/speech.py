@@ -2,9 +2,10 @@
 
 Sound files are named from the folder of the file that lists them. Before training only their headers are read; what is
 heard of a batch is computed while those before it are trained on, anew in each epoch, so memory does not grow with the
-recordings. Every recording is a window as long as the encoder's table of positions, silence behind it: the network has
-no mask for what it hears, so a shorter window would not be the same. Not here: spectrograms (`audio.py`), the pieces of
-transcripts and what is learnt (`sightline.tasks.transcription`).
+recordings; what is masked of it follows from seed, epoch and recording. Every recording is a window as long as the
+encoder's table of positions, silence behind it: the network has no mask for what it hears, so a shorter window would
+not be the same. Not here: spectrograms (`audio.py`), the pieces of transcripts and what is learnt
+(`sightline.tasks.transcription`).
 """
 
 import os
@@ -23,6 +24,7 @@ from sightline.data.batch import OnDevices
 from sightline.data.batching import EndlessStream, Rows, walk_epochs
 from sightline.data.corpus import json_object, read_lines, text_field
 from sightline.data.prepared import digest
+from sightline.data.spec_augment import SpecAugment
 from sightline.errors import UserError
 
 FORMAT = "write 'sound file TAB transcript' on every line"
@@ -146,6 +148,7 @@ class SpokenCorpus:
     end: int  # the mark behind it
     n_mels: int
     frames: int  # of a window
+    masks: SpecAugment | None = None  # of what is trained on
 
     def __len__(self) -> int:
         return len(self.recordings)
@@ -156,19 +159,25 @@ class SpokenCorpus:
         sizes = [os.path.getsize(one.sound) for one in self.recordings]
         return digest(list(self.tokens), sizes, self.beginning, self.end, self.n_mels, self.frames)
 
-    def load(self, rows: Rows) -> SpeechBatch:
-        """The batch of some recordings, read from their files now."""
+    def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> SpeechBatch:
+        """The batch of some recordings, read from their files now; those of an epoch before the first as they are."""
         mels = [window_of(self.recordings[i], self.n_mels, self.frames) for i in rows.tolist()]
+        if self.masks and epoch >= 0:
+            drawn = (np.random.default_rng([seed, epoch, i]) for i in rows.tolist())
+            mels = [self.masks(mel, generator) for mel, generator in zip(mels, drawn, strict=True)]
         return collate_speech(mels, [self.tokens[i] for i in rows.tolist()], self.beginning, self.end)
 
     def stream(self, size: int, seed: int, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[SpeechBatch]:
         """Training batches of `size` recordings without end, from `state` on, in an order drawn from (seed, epoch)."""
 
-        def plan(epoch: int) -> list[Rows]:
+        def plan(epoch: int) -> list[tuple[int, Rows]]:
             order = np.random.default_rng([seed, epoch]).permutation(len(self))
-            return [order[at : at + size] for at in range(0, len(order), size)]
+            return [(epoch, order[at : at + size]) for at in range(0, len(order), size)]
 
-        return EndlessStream(lambda start: walk_epochs(plan, self.load, start), state, prefetch=2, pin=pin)
+        def load(part: tuple[int, Rows]) -> SpeechBatch:
+            return self.load(part[1], seed, part[0])
+
+        return EndlessStream(lambda start: walk_epochs(plan, load, start), state, prefetch=2, pin=pin)
 
     def in_order(self, size: int) -> Iterator[SpeechBatch]:
         """Every recording once."""

@@ -3,14 +3,14 @@
 The decoder is given what transcripts begin with (start, language, task, no timestamps) and learns the text and its end
 mark: the loss of `WhisperForConditionalGeneration` with labels of -100 for what is given. A text begins with a blank,
 as OpenAI's model writes it, but for languages without blanks. The encoder's sinusoids stay as they are, as in
-`transformers`; everything is dropped that config.json has dropped. What comes out is a folder in the layout it came in.
-A folder that asks for masks of spectrograms (`apply_spec_augment`) is refused. Not here: files and windows
-(`sightline.data.speech`).
+`transformers`; everything is dropped that config.json has dropped, and spectrograms are masked where it says so
+(`apply_spec_augment`). What comes out is a folder in the layout it came in. Not here: files and windows
+(`sightline.data.speech`), and what is masked (`sightline.data.spec_augment`).
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,11 @@ from sightline.checkpoint.vocabulary import marks_around
 from sightline.config import RunConfig, TrainConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
+from sightline.data.spec_augment import Spans, SpecAugment
 from sightline.data.speech import NOT_PREDICTED, SpeechBatch, SpokenCorpus, spoken_corpus
 from sightline.errors import UserError
 from sightline.evaluate.transcripts import check_jiwer, transcript_report
+from sightline.families.keys import Keys
 from sightline.generation.speech import SpeechModel
 from sightline.generation.transcribe import TASKS, beginning_of, write_down
 from sightline.network.transformer import Transformer
@@ -133,13 +135,9 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     _refuse_strays(request)
     check_jiwer()
     model: SpeechModel = START.read(request.init)
-    if model.hf_config.get("apply_spec_augment"):
-        raise UserError(
-            f"--init {request.init}: config.json has apply_spec_augment, masks of spectrograms, which are not made "
-            "here; write false to train without them"
-        )
     language = language_of(model, request.source_language)
     train, valid = (_corpus(model, language, files) for files in (request.train, request.valid))
+    train = _masked(train, model)
     minutes = f"{train.seconds / 60:,.1f} minutes"
     say(request, f"training on {len(train):,} recordings, {minutes}; validating on {len(valid):,}")
     corpus = {
@@ -179,6 +177,31 @@ def language_of(model: SpeechModel, asked: str) -> str:
     if known and not code:
         raise UserError(f"--source-language is required: this model knows {', '.join(sorted(known))}")
     return code
+
+
+def _masked(corpus: SpokenCorpus, model: SpeechModel) -> SpokenCorpus:
+    try:
+        return replace(corpus, masks=masks_of(model.hf_config, corpus.n_mels, corpus.frames))
+    except UserError as error:
+        raise UserError(f"{model.path}/{error}") from None
+
+
+def masks_of(hf_config: Mapping[str, Any], n_mels: int, frames: int) -> SpecAugment | None:
+    """What a config.json asks to mask of a spectrogram; `UserError` for spans that are longer than it."""
+    k = Keys(hf_config)
+    if not k.flag("apply_spec_augment", default=False):
+        return None
+    time, bands = (
+        Spans(
+            k.fraction(f"mask_{axis}_prob", default=share),
+            k.size(f"mask_{axis}_length", default=10),
+            k.size(f"mask_{axis}_min_masks", default=least, least=0),
+        )
+        for axis, share, least in (("time", 0.05, 2), ("feature", 0.0, 0))
+    )
+    for name, spans, size in (("mask_time_length", time, frames), ("mask_feature_length", bands, n_mels)):
+        k.refuse(spans.share > 0 and spans.length > size, f"{name} = {spans.length}: a spectrogram has {size} there")
+    return SpecAugment(time, bands)
 
 
 def _corpus(model: SpeechModel, language: str, files: Any) -> SpokenCorpus:

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 from sightline.data.audio import log_mel, read_audio
+from sightline.data.spec_augment import Spans, SpecAugment
 from sightline.data.speech import SpokenCorpus, read_recordings, spoken_corpus
 from sightline.errors import UserError
 
@@ -55,6 +58,27 @@ def test_a_batch_has_windows_of_one_length(folder: Path) -> None:
     assert batch.tgt_in.tolist() == [[1, 2, ord("z"), END], [1, 2, ord("a"), ord("b")]]
     assert batch.tgt_out.tolist() == [[-100, ord("z"), END, -100], [-100, ord("a"), ord("b"), END]]
     assert (batch.n_targets, batch.n_tokens, batch.n_real, batch.n_cells) == (5, 5, 7, 8)
+
+
+def test_what_is_masked_follows_from_seed_and_epoch(folder: Path) -> None:
+    """It is gone, in what is trained on alone; everything else is as it was heard."""
+    plain = read(listed(folder, "a.wav\tab\nc.wav\tz\n"))
+    masked, rows = replace(plain, masks=SpecAugment(Spans(0.2, 4, 0), Spans(0.3, 2, 1))), np.array([1, 0])
+    heard = plain.load(rows).mel
+    assert torch.equal(masked.load(rows).mel, heard)
+    [batch] = masked.in_order(2)
+    assert torch.equal(batch.mel, heard.flip(0))
+    drawn = [masked.load(rows, seed, epoch).mel for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not any(torch.equal(drawn[0], other) for other in (heard, *drawn[2:]))
+    gone = drawn[0] == 0
+    assert torch.equal(drawn[0][~gone], heard[~gone]) and 0 < gone.float().mean() < 0.7
+    assert not torch.equal(gone[0], gone[1])  # each recording by itself
+    alone = masked.load(np.array([0]), 1, 0).mel
+    assert torch.equal(alone[0], drawn[0][1])  # whatever batch it is in
+    with closing(masked.stream(2, 1, None, False)) as stream:
+        first = next(stream).mel
+    assert any(torch.equal(first, drawn[0][order]) for order in ([0, 1], [1, 0]))
 
 
 def test_a_stream_goes_on_where_it_was(folder: Path) -> None:
