@@ -77,7 +77,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "looks": frozenset({"inspect", "pairs"}),
     "pairs": frozenset({"data", "decode", "evaluate", "inspect", "checkpoint", "pruning"}),
     "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
-    "inspect.explorer": frozenset({"api", "config", "looks"}),
+    "inspect.explorer": frozenset({"api", "config", "hosts", "looks"}),
+    "hosts": frozenset(),
+    "serve": frozenset({"decode", "generation.languages", "hosts", "inspect.page"}),
     "results": frozenset(
         {
             "config",

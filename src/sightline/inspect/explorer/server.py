@@ -5,7 +5,6 @@ has open must not reach this server: a request is for a name or address that is 
 our own page, and is JSON, which no foreign form can send.
 """
 
-import ipaddress
 import json
 import sys
 import traceback
@@ -17,6 +16,7 @@ from socket import AF_INET, AF_INET6
 from typing import Any
 
 from sightline.errors import UserError
+from sightline.hosts import names_us
 from sightline.inspect.explorer.answers import ShownModel, Superseded
 from sightline.inspect.explorer.requests import read_ask
 from sightline.inspect.page.document import page
@@ -76,11 +76,6 @@ class ExplorerServer(ThreadingHTTPServer):
             raise UserError(f"model {number}: this page shows {len(self.models)}, counted from 0")
         return self.models[number]
 
-    def is_ours(self, host: str) -> bool:
-        """Whether a Host header names this server: its own name, localhost, or a bare address, which nobody rebinds."""
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        return name in (self.host, "localhost") or _is_address(name.strip("[]"))
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader who went away is no error; anything else is said on standard error."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
@@ -97,7 +92,7 @@ class ExplorerHandler(BaseHTTPRequestHandler):
     timeout = 60  # seconds to wait for a slow client
 
     def do_GET(self) -> None:
-        if not self.server.is_ours(self.headers.get("Host", "")):
+        if not names_us(self.headers.get("Host", ""), self.server.host):
             self.refuse(HTTPStatus.FORBIDDEN, "this server answers to its own address only")
         elif self.path.partition("?")[0] == "/":
             self.reply(HTTPStatus.OK, self.server.page, "text/html; charset=utf-8")
@@ -106,7 +101,7 @@ class ExplorerHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         host, length = self.headers.get("Host", ""), self.headers.get("Content-Length", "")
-        if not self.server.is_ours(host) or self.headers.get("Origin", f"http://{host}") != f"http://{host}":
+        if not names_us(host, self.server.host) or self.headers.get("Origin", f"http://{host}") != f"http://{host}":
             return self.refuse(HTTPStatus.FORBIDDEN, "only this server's own page may ask")
         if self.path not in WORK:
             return self.refuse(HTTPStatus.NOT_FOUND, f"nothing answers at {self.path}")
@@ -146,11 +141,3 @@ class ExplorerHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: what people type is not written down."""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

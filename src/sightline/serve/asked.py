@@ -1,0 +1,143 @@
+"""What a request may say, as tables: they check it, and they are its part of the OpenAPI document (`openapi`).
+
+Values come from JSON, from a form or from the address; a form has texts only. Errors are LibreTranslate's where it has
+them. Not here: reading bodies (`routes`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sightline.errors import UserError
+
+
+class Refused(UserError):
+    """A request that is not answered; `status` is that of HTTP."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, dict(headers or {})
+
+
+@dataclass(frozen=True)
+class Caps:
+    """How much one request may ask for."""
+
+    body: int = 4 * 1024 * 1024  # bytes
+    characters: int = 100_000  # of all texts of a request
+    texts: int = 1000  # in one list
+    alternatives: int = 10
+    seconds: float = 60.0  # for an answer
+    body_seconds: float = 30.0  # for a body to arrive
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One value of a request."""
+
+    name: str
+    kind: str  # "text", "texts" (or a list of them), "number", "flag", "file"
+    help: str
+    needed: bool = False
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    example: Any = None
+
+    def read(self, values: Mapping[str, Any], caps: Caps) -> Any:
+        """The value of this name, or the default; `Refused` for what it may not be."""
+        value = values.get(self.name)
+        if value is None or (value == "" and not self.needed):
+            if self.needed:
+                raise missing(self.name)
+            return self.default
+        return getattr(self, f"_{self.kind}")(value, caps)
+
+    def _text(self, value: Any, caps: Caps) -> str:
+        if not isinstance(value, str):
+            raise Refused(400, f"Invalid request: {self.name} must be a text")
+        if not value and self.needed:
+            raise missing(self.name)
+        if self.choices and value not in self.choices:
+            raise Refused(400, f"{encodable(value)} {self.name} is not supported")
+        return _within(encodable(value), len(value), caps.characters)
+
+    def _texts(self, value: Any, caps: Caps) -> str | list[str]:
+        if not isinstance(value, list):
+            return self._text(value, caps)
+        if not value:
+            raise missing(self.name)
+        _within(value, len(value), caps.texts)
+        if not all(isinstance(text, str) for text in value):
+            raise Refused(400, f"Invalid request: {self.name} must be a text or a list of texts")
+        return _within([encodable(text) for text in value], sum(map(len, value)), caps.characters)
+
+    def _number(self, value: Any, caps: Caps) -> int:
+        digits = value if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdigit() else None
+        if isinstance(value, bool) or not (isinstance(value, int) or digits):
+            raise Refused(400, f"Invalid request: {self.name} parameter is not a number")
+        number = int(value)
+        if not 0 <= number <= caps.alternatives:
+            raise Refused(400, f"Invalid request: {self.name} must be from 0 to {caps.alternatives}")
+        return number
+
+    def _flag(self, value: Any, caps: Caps) -> bool:
+        if isinstance(value, bool):
+            return value
+        if value in ("true", "false"):
+            return value == "true"
+        raise Refused(400, f"Invalid request: {self.name} must be true or false")
+
+    def _file(self, value: Any, caps: Caps) -> Any:
+        if isinstance(value, str):
+            raise Refused(400, f"Invalid request: {self.name} must be a file")
+        return value
+
+
+KEY = Parameter("api_key", "text", "a key, where this server asks for one")
+SOURCE = Parameter("source", "text", "code of the language to translate from, or auto", needed=True, example="en")
+TARGET = Parameter("target", "text", "code of the language to translate into", needed=True, example="de")
+TRANSLATE = (
+    Parameter("q", "texts", "a text to translate, or a list of texts", needed=True, example="A dog runs."),
+    SOURCE,
+    TARGET,
+    Parameter("format", "text", "of HTML, tags stay as they are", default="text", choices=("text", "html")),
+    Parameter("alternatives", "number", "how many other translations to give", default=0),
+    KEY,
+)
+DETECT = (Parameter("q", "text", "a text", needed=True, example="A dog runs."), KEY)
+FILE = (Parameter("file", "file", "a file to translate", needed=True), SOURCE, TARGET, KEY)
+NATIVE = (
+    Parameter("text", "texts", "a text to translate, or a list of texts", needed=True, example="A dog runs."),
+    SOURCE,
+    TARGET,
+    Parameter("n_best", "number", "translations of each sentence, the best first", default=1),
+    Parameter("prefix", "text", "what the translation of every sentence must begin with", default=""),
+    Parameter("alignment", "flag", "which word of a translation came from which of its source", default=False),
+    Parameter("stream", "flag", "server-sent events, one for each sentence as soon as it is there", default=False),
+    KEY,
+)
+
+
+def read_values(parameters: tuple[Parameter, ...], values: Mapping[str, Any], caps: Caps) -> dict[str, Any]:
+    """Every parameter's value; `Refused` for the first that is missing or makes no sense."""
+    return {parameter.name: parameter.read(values, caps) for parameter in parameters}
+
+
+def missing(name: str) -> Refused:
+    """In LibreTranslate's words."""
+    return Refused(400, f"Invalid request: missing {name} parameter")
+
+
+def encodable(text: str) -> str:
+    """JSON may hold half a character, which no answer can repeat: a question mark instead.
+
+    >>> encodable("a\\ud800b")
+    'a?b'
+    """
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _within(value: Any, size: int, limit: int) -> Any:
+    if size > limit:
+        raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+    return value

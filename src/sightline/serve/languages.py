@@ -1,0 +1,102 @@
+"""Which languages a model translates, what they are called, and in which one a text is written.
+
+Codes are those that a model knows, or that files were named by. Not here: how a model is told (`generation.languages`).
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sightline.errors import UserError
+
+Direction = tuple[str, str]  # codes of what is read and of what is written
+
+CODE = re.compile(r"[a-z]{2,3}([_-]([A-Z]{2}|[A-Z][a-z]{3}))?")
+BETWEEN = re.compile(r"([a-z]{2,3})[-_ ](?:to )?([a-z]{2,3})$")
+NAMES = {
+    "ar": "Arabic", "az": "Azerbaijani", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
+    "cy": "Welsh", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish",
+    "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish",
+    "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian",
+    "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh",
+    "ko": "Korean", "ky": "Kyrgyz", "lb": "Luxembourgish", "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian",
+    "ms": "Malay", "mt": "Maltese", "nb": "Norwegian Bokmål", "nl": "Dutch", "nn": "Norwegian Nynorsk",
+    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
+    "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil",
+    "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
+    "zh": "Chinese",
+}  # fmt: skip
+THREE = {
+    "eng": "en", "deu": "de", "fra": "fr", "spa": "es", "ita": "it", "por": "pt", "nld": "nl", "rus": "ru", "zho": "zh",
+    "jpn": "ja", "arb": "ar", "pol": "pl", "ces": "cs", "tur": "tr", "ukr": "uk", "swe": "sv", "fin": "fi",
+}  # fmt: skip
+
+
+def read_direction(text: str) -> Direction:
+    """What `--languages` says: two codes with a hyphen between them, or a colon where a code has a hyphen itself.
+
+    >>> read_direction("en-de"), read_direction("pt-BR:en")
+    (('en', 'de'), ('pt-BR', 'en'))
+    """
+    source, _, target = text.partition(":" if ":" in text else "-")
+    if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or source == target:
+        raise UserError(f"--languages {text}: write two different codes, such as en-de (or pt-BR:en)")
+    return source, target
+
+
+def name_of(code: str) -> str:
+    """What a language is called in English; the code itself where nobody here knows.
+
+    >>> name_of("de"), name_of("deu_Latn"), name_of("xx")
+    ('German', 'German', 'xx')
+    """
+    return NAMES.get(base(code), code)
+
+
+def base(code: str) -> str:
+    """A code without script and region, in two letters where it has some.
+
+    >>> base("deu_Latn"), base("pt-BR"), base("de_DE")
+    ('de', 'pt', 'de')
+    """
+    first = re.split("[_-]", code)[0].lower()
+    return THREE.get(first, first)
+
+
+def direction_of(model: Any) -> Direction | None:
+    """What a model's folder says of the languages that it was trained on; None where it says nothing."""
+    about = getattr(model, "about", None) or getattr(model, "hf_config", {})
+    files = [name.removesuffix(".gz") for name in (about.get("corpus") or {}).get("train", ())]
+    endings = tuple(name.rpartition(".")[2] for name in files[:2])
+    if len(endings) == 2 and endings[0] != endings[1] and all(ending in NAMES for ending in endings):
+        return endings[0], endings[1]
+    for text in (str(about.get("languages", "")), str(about.get("_name_or_path", "")), model.path.name):
+        found = BETWEEN.search(text)
+        if found and found[1] != found[2] and {found[1], found[2]} <= NAMES.keys():
+            return found[1], found[2]
+    return None
+
+
+def detected(text: str, known: Collection[str]) -> list[dict[str, Any]]:
+    """The known languages that a text may be in, the likeliest first, with percentages among all languages there are.
+
+    Raises:
+        UserError: what detects is not installed.
+    """
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise UserError("the language cannot be detected here: pip install 'sightline[serve]'") from None
+    if not _identifiers:
+        _identifiers.append(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
+    shares = dict(_identifiers[0].rank(text))
+    found = [{"confidence": round(100 * float(shares.get(base(code), 0.0)), 1), "language": code} for code in known]
+    return sorted(found, key=lambda one: -one["confidence"])
+
+
+_identifiers: list[Any] = []  # of this process; reading its table takes a second
+
+
+def likeliest(text: str, known: Sequence[str]) -> dict[str, Any]:
+    """The first of `detected`; without a look where there is no choice."""
+    return detected(text, known)[0] if len(known) > 1 else {"confidence": 100.0, "language": known[0]}

@@ -1,0 +1,159 @@
+"""The OpenAPI document: what can be asked, as the tables of `asked` have it, and what is answered.
+
+Not here: its page (`page`), and answering (`routes`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sightline.serve.asked import DETECT, FILE, NATIVE, TRANSLATE, Caps, Parameter
+
+ERRORS = {
+    400: "The request makes no sense, or nobody here translates between these languages",
+    403: "A key is needed, or this client may not ask",
+    408: "The request did not arrive in time",
+    413: "The request is too large",
+    429: "Too much is waiting; Retry-After says when to try again",
+    504: "It took too long",
+}
+NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+CODE = {"type": "string", "example": "en"}
+FAILED = {"type": "object", "properties": {"error": TEXT}, "required": ["error"]}
+DETECTED = {
+    "type": "object",
+    "properties": {"confidence": NUMBER, "language": CODE},
+    "required": ["confidence", "language"],
+}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _either(one: Any) -> dict[str, Any]:
+    return {"oneOf": [one, {"type": "array", "items": one}]}
+
+
+def _list(one: Any) -> dict[str, Any]:
+    return {"type": "array", "items": one}
+
+
+LANGUAGES = _list(_object(code=CODE, name=TEXT, targets=_list(CODE)))
+LANGUAGE = _object(code=CODE, name=TEXT)
+TRANSLATED = {
+    "type": "object",
+    "properties": {
+        "translatedText": _either(TEXT),
+        "detectedLanguage": _either(DETECTED),
+        "alternatives": {"oneOf": [_list(TEXT), _list(_list(TEXT))]},
+    },
+    "required": ["translatedText"],
+}
+SENTENCE = _object(
+    source=TEXT,
+    text=TEXT,
+    score={"type": "number", "description": "log-probability over length penalty; higher is better"},
+    log_prob={"type": "number", "description": "natural logarithm"},
+    alternatives=_list(_object(text=TEXT, score=NUMBER)),
+    alignment={
+        "type": ["array", "null"],
+        "items": {"type": "array", "items": {"type": "integer"}},
+        "description": "pairs of words (source, translation), counted from 0; words are what blanks separate",
+    },
+)
+NATIVELY = _object(
+    source=CODE, target=CODE, translations=_list(_object(text=TEXT, score=NUMBER, sentences=_list(SENTENCE)))
+)
+SETTINGS = _object(
+    apiKeys={"type": "boolean"},
+    charLimit={"type": "integer"},
+    filesTranslation={"type": "boolean"},
+    frontendTimeout={"type": "integer"},
+    keyRequired={"type": "boolean"},
+    language=_object(source=LANGUAGE, target=LANGUAGE),
+    suggestions={"type": "boolean"},
+    supportedFilesFormat=_list(TEXT),
+)
+
+
+def described(caps: Caps) -> dict[str, Any]:
+    """The document, with this server's limits."""
+    paths = {
+        "/translate": _post("Translate, as LibreTranslate does", TRANSLATE, caps, TRANSLATED),
+        "/detect": _post("The languages that a text may be in", DETECT, caps, _list(DETECTED)),
+        "/translate_file": _post("Translate a file", FILE, caps, _object(translatedFileUrl=TEXT)),
+        "/download_file/{name}": _download(),
+        "/languages": _get("Languages, and into which a text in each is translated", LANGUAGES),
+        "/frontend/settings": _get("What a page needs to know", SETTINGS),
+        "/health": _get("Whether the server is well", _object(status=TEXT)),
+        "/v1/translate": _native(caps),
+    }
+    return {"openapi": "3.1.0", "info": {"title": "Sightline", "version": "1"}, "paths": paths}
+
+
+def _get(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"get": {"summary": summary, "responses": _responses(_content(schema), (403,))}}
+
+
+def _post(summary: str, parameters: Sequence[Parameter], caps: Caps, schema: dict[str, Any]) -> dict[str, Any]:
+    fields = _schema(parameters, caps)
+    kinds = ["application/json", "application/x-www-form-urlencoded"]
+    if any(parameter.kind == "file" for parameter in parameters):
+        kinds = ["multipart/form-data"]
+    forms = {**fields, "properties": {name: _one(value) for name, value in fields["properties"].items()}}
+    body = {"required": True, "content": {kind: {"schema": fields if "json" in kind else forms} for kind in kinds}}
+    return {"post": {"summary": summary, "requestBody": body, "responses": _responses(_content(schema), tuple(ERRORS))}}
+
+
+def _native(caps: Caps) -> dict[str, Any]:
+    asked = _post("Translate, with what is known of each sentence; or as a stream of events", NATIVE, caps, NATIVELY)
+    asked["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": TEXT}
+    return asked
+
+
+def _download() -> dict[str, Any]:
+    name = {"name": "name", "in": "path", "required": True, "schema": TEXT}
+    responses = _responses({"application/octet-stream": {"schema": {}}}, (403, 404))
+    return {"get": {"summary": "A translated file", "parameters": [name], "responses": responses}}
+
+
+def _responses(content: dict[str, Any], errors: Sequence[int]) -> dict[str, Any]:
+    said = {404: "Nothing here", **ERRORS}
+    failed = {str(status): {"description": said[status], "content": _content(FAILED)} for status in errors}
+    return {"200": {"description": "Done", "content": content}, **failed}
+
+
+def _content(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _schema(parameters: Sequence[Parameter], caps: Caps) -> dict[str, Any]:
+    needed = [parameter.name for parameter in parameters if parameter.needed]
+    properties = {parameter.name: _property(parameter, caps) for parameter in parameters}
+    return {"type": "object", "properties": properties, "required": needed}
+
+
+def _property(parameter: Parameter, caps: Caps) -> dict[str, Any]:
+    text: dict[str, Any] = {"type": "string", "maxLength": caps.characters}
+    if parameter.needed:
+        text["minLength"] = 1
+    if parameter.choices:
+        text["enum"] = list(parameter.choices)
+    kinds: dict[str, dict[str, Any]] = {
+        "text": text,
+        "texts": {
+            "oneOf": [text, {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": caps.texts}]
+        },
+        "number": {"type": "integer", "minimum": 0, "maximum": caps.alternatives},
+        "flag": {"type": "boolean"},
+        "file": {"type": "string", "format": "binary"},
+    }
+    more = {} if parameter.default is None else {"default": parameter.default}
+    more |= {} if parameter.example is None else {"example": parameter.example}
+    return {**kinds[parameter.kind], "description": parameter.help, **more}
+
+
+def _one(schema: dict[str, Any]) -> dict[str, Any]:
+    """In a form, where nothing is a list."""
+    said = {name: value for name, value in schema.items() if name != "oneOf"}
+    return {**schema["oneOf"][0], **said} if "oneOf" in schema else schema

@@ -1,0 +1,330 @@
+"""What is answered at which address: LibreTranslate's API, our own under /v1, and the pages.
+
+LibreTranslate's requests come as JSON, as forms and in the address, to the same addresses; so bodies are read by hand
+and checked by the tables of `asked`. Not here: who may ask (`gate`), and running it all (`run`).
+"""
+
+import asyncio
+import json
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from sightline.errors import UserError
+from sightline.serve.answering import WholeText, streamed, translated, unless_gone
+from sightline.serve.asked import DETECT, FILE, NATIVE, TRANSLATE, Caps, Parameter, Refused, read_values
+from sightline.serve.batching import Busy
+from sightline.serve.files import FORMATS, Shelf, format_of
+from sightline.serve.gate import Neighbours, log
+from sightline.serve.languages import detected, likeliest, name_of
+from sightline.serve.metrics import Meters
+from sightline.serve.openapi import described
+from sightline.serve.page import description_page, translating_page
+from sightline.serve.served import Offer, Rendering, Unavailable, Wish
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+JSON_LIKE = ("application/json", "+json")
+Handler = Callable[["Request"], Awaitable[Any]]  # a value to be written as JSON, or a response
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All that the server knows, and an answer to each kind of request."""
+
+    offer: Offer
+    caps: Caps
+    neighbours: Neighbours
+    meters: Meters
+    shelf: Shelf
+    log_text: bool = False  # what is translated goes into the log
+
+    # --- LibreTranslate's API
+
+    async def translate(self, request: "Request") -> Any:
+        """A text or a list of texts."""
+        asked = await self.asked(request, TRANSLATE)
+        texts = asked["q"] if isinstance(asked["q"], list) else [asked["q"]]
+        sources = self.sources(asked["source"], texts)
+        count, is_html = asked["alternatives"], asked["format"] == "html"
+        found = await self.in_time(request, self.from_each(sources, texts, asked["target"], count + 1, is_html))
+        answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
+        if asked["source"] == "auto":
+            answer["detectedLanguage"] = sources
+        if count:
+            answer["alternatives"] = [one.alternatives(count) for one in found]
+        return answer if isinstance(asked["q"], list) else {name: values[0] for name, values in answer.items()}
+
+    async def languages(self, request: "Request") -> Any:
+        """What is served."""
+        return self.offer.languages()
+
+    async def detect(self, request: "Request") -> Any:
+        """The languages that a text may be in."""
+        asked = await self.asked(request, DETECT)
+        return await asyncio.to_thread(detected, asked["q"], self.offer.codes)
+
+    async def translate_file(self, request: "Request") -> Any:
+        """A file, which is then kept for some time under an address of its own."""
+        asked = await self.asked(request, FILE)
+        name = asked["file"].filename or ""
+        if not name:
+            raise Refused(400, "Invalid request: empty file")
+        convert, content = format_of(name), await asked["file"].read()
+
+        async def translate(text: str, is_html: bool) -> str:
+            if len(text) > self.caps.body:
+                raise Refused(400, f"Invalid request: request ({len(text)}) exceeds text limit ({self.caps.body})")
+            sources = self.sources(asked["source"], [text])
+            return (await self.from_each(sources, [text], asked["target"], 1, is_html))[0].text
+
+        written = await self.in_time(request, convert(content, translate))
+        key = self.shelf.put(name, written)
+        return {"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{key}"}
+
+    async def download_file(self, request: "Request") -> Any:
+        """A file that was translated."""
+        from starlette.responses import Response
+
+        name, content = self.shelf.take(request.path_params["name"])
+        headers = {"content-disposition": f'attachment; filename="{name.encode("ascii", "replace").decode()}"'}
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    async def settings(self, request: "Request") -> Any:
+        """What a page needs to know."""
+        source, target = next(iter(self.offer.by_direction))
+        return {
+            "apiKeys": bool(self.neighbours.keys),
+            "charLimit": self.caps.characters,
+            "filesTranslation": True,
+            "frontendTimeout": 500,
+            "keyRequired": bool(self.neighbours.keys),
+            "language": {
+                "source": {"code": source, "name": name_of(source)},
+                "target": {"code": target, "name": name_of(target)},
+            },
+            "suggestions": False,
+            "supportedFilesFormat": list(FORMATS),
+        }
+
+    async def health(self, request: "Request") -> Any:
+        """That somebody is here."""
+        return {"status": "ok"}
+
+    # --- our own
+
+    async def native(self, request: "Request") -> Any:
+        """Texts with what is known of each sentence; at once, or sentence by sentence."""
+        asked = await self.asked(request, NATIVE)
+        texts = asked["text"] if isinstance(asked["text"], list) else [asked["text"]]
+        source = self.sources(asked["source"], ["\n".join(texts)])[0]["language"]
+        wish = Wish(source, asked["target"], asked["prefix"], max(asked["n_best"], 1), asked["alignment"])
+        if asked["stream"]:
+            return await self.events(texts, wish)
+        found = await self.in_time(request, translated(self.offer, texts, wish))
+        self.seen(found)
+        return {"source": source, "target": wish.target, "translations": [as_json(one) for one in found]}
+
+    async def events(self, texts: list[str], wish: Wish) -> Any:
+        """A stream of events. What would refuse the request does so before the stream begins."""
+        from starlette.responses import StreamingResponse
+
+        stream = streamed(self.offer, texts, wish)
+        first = await anext(stream)
+
+        async def lines() -> AsyncIterator[str]:
+            async with aclosing(stream):
+                try:
+                    yield self.event(first)
+                    async with asyncio.timeout(self.caps.seconds):
+                        async for part in stream:
+                            yield self.event(part)
+                    yield "event: done\ndata: {}\n\n"
+                except (UserError, TimeoutError) as error:
+                    yield f"event: error\ndata: {json.dumps({'error': str(error) or 'it took too long'})}\n\n"
+
+        return StreamingResponse(lines(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    def event(self, part: tuple[int, Rendering | WholeText]) -> str:
+        """A sentence, or a text when all its sentences are there; `text` is its number in the request."""
+        number, found = part
+        if isinstance(found, Rendering):
+            self.meters.translated([found])
+            return f"event: sentence\ndata: {json.dumps({'number': number, **sentence_json(found)})}\n\n"
+        whole = {"number": number, "text": found.text, "score": found.score}
+        return f"event: translation\ndata: {json.dumps(whole)}\n\n"
+
+    async def metrics(self, request: "Request") -> Any:
+        """For Prometheus."""
+        from starlette.responses import Response
+
+        text, kind = self.meters.text()
+        return Response(text, headers={"content-type": kind})
+
+    async def page(self, request: "Request") -> Any:
+        """To translate in."""
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(translating_page(self.offer.languages(), bool(self.neighbours.keys), self.caps))
+
+    async def description(self, request: "Request") -> Any:
+        """The OpenAPI document for people."""
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(description_page(described(self.caps)))
+
+    async def openapi(self, request: "Request") -> Any:
+        """The OpenAPI document."""
+        return described(self.caps)
+
+    # --- what they share
+
+    async def asked(self, request: "Request", parameters: tuple[Parameter, ...]) -> dict[str, Any]:
+        """What a request says, if its key is known."""
+        values = await values_of(request)
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        key = values.get("api_key") or (bearer.strip() if scheme.lower() == "bearer" else "")
+        self.neighbours.check_key(key if isinstance(key, str) else "")
+        return read_values(parameters, values, self.caps)
+
+    def sources(self, said: str, texts: list[str]) -> list[dict[str, Any]]:
+        """The language of each text as LibreTranslate tells it: as it was said, or detected."""
+        if said != "auto":
+            return [{"confidence": 100.0, "language": said}] * len(texts)
+        overall = likeliest("\n".join(texts), self.offer.sources)
+        return [likeliest(text, self.offer.sources) if len(text) > 40 else overall for text in texts]
+
+    async def from_each(
+        self, sources: list[dict[str, Any]], texts: list[str], target: str, n_best: int, is_html: bool
+    ) -> list[WholeText]:
+        """Texts of perhaps several languages, each language's together."""
+        by_source: dict[str, list[int]] = {}
+        for number, source in enumerate(sources):
+            by_source.setdefault(source["language"], []).append(number)
+        parts = [
+            translated(self.offer, [texts[i] for i in numbers], Wish(source, target, n_best=n_best), is_html)
+            for source, numbers in by_source.items()
+        ]
+        wholes = chain.from_iterable(await gathered(parts))
+        found = dict(zip(chain.from_iterable(by_source.values()), wholes, strict=True))
+        self.seen(list(found.values()))
+        return [found[number] for number in range(len(texts))]
+
+    def seen(self, found: list[WholeText]) -> None:
+        """Count, and write down if that is wanted."""
+        for one in found:
+            self.meters.translated(one.sentences)
+            for sentence in one.sentences if self.log_text else ():
+                log(sys.stderr, event="translated", source=sentence.source, text=sentence.text)
+
+    async def in_time(self, request: "Request", work: Any) -> Any:
+        """What `work` gives, if that does not take too long and the client stays."""
+        try:
+            async with asyncio.timeout(self.caps.seconds):
+                found = await unless_gone(work, gone(request))
+        except TimeoutError:
+            raise Refused(504, f"not done within {self.caps.seconds:g} s; send less at once") from None
+        if found is None:
+            raise Refused(499, "the client went away")
+        return found
+
+    def guarded(self, handler: Handler) -> Handler:
+        """The same as a handler of Starlette's, with errors as LibreTranslate has them."""
+        from starlette.exceptions import HTTPException
+        from starlette.requests import ClientDisconnect
+
+        async def answer(request: "Request") -> "Response":
+            try:
+                return responded(await handler(request))
+            except Busy as error:
+                return failed(429, str(error), {"retry-after": str(error.seconds)})
+            except Refused as error:
+                return failed(error.status, str(error), error.headers)
+            except Unavailable as error:
+                log(sys.stderr, event="unavailable", error=str(error))
+                return failed(400, "the model for these languages is not available at present")
+            except UserError as error:
+                return failed(400, str(error))
+            except HTTPException as error:
+                return failed(error.status_code, f"Invalid request: {error.detail}")
+            except ClientDisconnect:
+                return failed(499, "the client went away")
+            except Exception as error:  # a fault of ours; its message may hold what was to be translated
+                where = traceback.format_tb(error.__traceback__)
+                log(sys.stderr, event="fault", error=type(error).__name__, where=where)
+                return failed(500, f"Cannot translate text: {type(error).__name__}; the server's log says where")
+
+        return answer
+
+
+async def gathered(parts: list[Any]) -> list[Any]:
+    """All results; where one fails, the others are given up."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def gone(request: "Request") -> None:
+    """Until the client goes away; its request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def values_of(request: "Request") -> dict[str, Any]:
+    """What a request says: its address, its form or its JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind.endswith(JSON_LIKE):
+        return json_object(await request.body())
+    form = await request.form(max_files=1, max_fields=50, max_part_size=64 * 1024 * 1024)
+    return {**request.query_params, **form}
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """`Refused` for what is none."""
+    try:
+        values = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Refused(400, "Invalid request: the body is not JSON in UTF-8") from None
+    if not isinstance(values, dict):
+        raise Refused(400, "Invalid request: the body must be a JSON object")
+    return values
+
+
+def as_json(whole: WholeText) -> dict[str, Any]:
+    """A text of /v1/translate."""
+    return {"text": whole.text, "score": whole.score, "sentences": [sentence_json(one) for one in whole.sentences]}
+
+
+def sentence_json(one: Rendering) -> dict[str, Any]:
+    """A sentence of it; `alignment` is null where it was not asked for, or the sentence was translated in parts."""
+    return {
+        "source": one.source,
+        "text": one.text,
+        "score": one.score,
+        "log_prob": one.log_prob,
+        "alternatives": [{"text": text, "score": score} for text, score in one.alternatives],
+        "alignment": one.alignment,
+    }
+
+
+def responded(value: Any) -> "Response":
+    """A value as JSON; a response as it is."""
+    from starlette.responses import JSONResponse, Response
+
+    return value if isinstance(value, Response) else JSONResponse(value)
+
+
+def failed(status: int, message: str, headers: dict[str, str] | None = None) -> "Response":
+    """In LibreTranslate's form."""
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"error": message}, status, headers)

@@ -1,0 +1,146 @@
+"""The server's life: an ASGI application from models, and a process that answers until it is told to stop.
+
+SIGTERM ends it gracefully: nobody new is let in, whoever is in gets an answer, and the exit code is 0.
+"""
+
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sightline.errors import UserError
+from sightline.serve.asked import Caps
+from sightline.serve.batching import Pace
+from sightline.serve.files import Shelf
+from sightline.serve.gate import Gate, Neighbours, log, log_request
+from sightline.serve.metrics import Meters
+from sightline.serve.routes import Answers, failed
+from sightline.serve.served import Offer, Served
+
+INSTALL = "pip install 'sightline[serve]'"
+HEADERS_SECONDS = 30  # for a request to begin after a connection did, and for a graceful end
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How to serve."""
+
+    port: int = 5000
+    neighbours: Neighbours = field(default_factory=Neighbours)
+    caps: Caps = field(default_factory=Caps)
+    pace: Pace = field(default_factory=Pace)
+    log_text: bool = False
+    drain: int = 30  # seconds that requests may go on for after SIGTERM
+
+
+def application(models: Sequence[Served], wanted: Wanted, folder: Path) -> Any:
+    """The ASGI application; `folder` keeps translated files.
+
+    Raises:
+        UserError: a library that it needs is not installed.
+    """
+    try:
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.routing import Route
+    except ImportError:
+        raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
+    meters = Meters(models, ADDRESSES)
+    answers = Answers(Offer(models), wanted.caps, wanted.neighbours, meters, Shelf(folder), wanted.log_text)
+    routes = [
+        Route(path + "{name}" * (path == FILES), answers.guarded(getattr(answers, name)), methods=[method])
+        for path, (method, name) in ADDRESSES.items()
+    ]
+
+    @asynccontextmanager
+    async def working(app: Any) -> AsyncIterator[None]:
+        for model in models:
+            model.open(wanted.pace, partial(meters.batched, model))
+        yield
+        for model in models:
+            await model.close()
+
+    async def nothing_here(request: Any, error: Any) -> Any:
+        return failed(error.status_code, error.detail, error.headers)
+
+    def ended(method: str, path: str, status: int, seconds: float) -> None:
+        meters.ended(path, status, seconds)
+        log_request(method, path, status, seconds)
+
+    app = Starlette(routes=routes, lifespan=working, exception_handlers={HTTPException: nothing_here})
+    return Gate(app, wanted.neighbours, wanted.caps, ended)
+
+
+FILES = "/download_file/"  # with a name behind it
+ADDRESSES = {  # with the method of HTTP, and that of `Answers`
+    "/": ("GET", "page"),
+    "/docs": ("GET", "description"),
+    "/openapi.json": ("GET", "openapi"),
+    "/metrics": ("GET", "metrics"),
+    "/translate": ("POST", "translate"),
+    "/detect": ("POST", "detect"),
+    "/translate_file": ("POST", "translate_file"),
+    FILES: ("GET", "download_file"),
+    "/languages": ("GET", "languages"),
+    "/frontend/settings": ("GET", "settings"),
+    "/health": ("GET", "health"),
+    "/v1/translate": ("POST", "native"),
+}
+
+
+def serve(models: Sequence[Served], wanted: Wanted) -> None:
+    """Answer until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
+
+    Raises:
+        UserError: the address or port cannot be had, or a library is missing.
+    """
+    try:
+        import uvicorn
+    except ImportError:
+        raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
+    with tempfile.TemporaryDirectory(prefix="sightline-") as folder:
+        app = application(models, wanted, Path(folder))
+        host = wanted.neighbours.host
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=wanted.port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_keep_alive=HEADERS_SECONDS,
+            timeout_graceful_shutdown=wanted.drain,
+        )
+        socket = _bound(config, host, wanted.port)
+        # uvicorn raises a signal that it has obeyed once more, for whoever handled it before; SIGTERM has done its work
+        before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+        try:
+            address = f"[{host}]" if ":" in host else host
+            pairs = ["-".join(direction) for model in models for direction in model.directions]
+            log(sys.stderr, event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
+            uvicorn.Server(config).run(sockets=[socket])
+            log(sys.stderr, event="ended")
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _bound(config: Any, host: str, port: int) -> Any:
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(config.backlog)  # from here on clients wait for an answer instead of being turned away
+    except (OSError, OverflowError) as error:
+        made.close()
+        why = getattr(error, "strerror", None) or "ports go from 0 to 65535"
+        raise UserError(f"--host {host} --port {port}: {why}; another port may be free: --port 0") from None
+    return made

@@ -1,0 +1,344 @@
+"""A server in a process of its own, asked by clients over a real socket: every answer is held against its question."""
+
+import http.client
+import json
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+import sightline
+
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+PATIENCE = 60
+
+
+class Server:
+    """One that runs."""
+
+    def __init__(self, process: "subprocess.Popen[str]", url: str) -> None:
+        self.process, self.url, self.port = process, url, urlsplit(url).port
+
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+        """Status and JSON, or text, of one request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            encoded = json.dumps(body).encode() if isinstance(body, dict) else body
+            connection.request(method, path, encoded, headers if headers is not None else JSON if body else {})
+            answer = connection.getresponse()
+            content, kind = answer.read(), answer.headers.get("content-type", "")
+            self.headers = dict(answer.headers)
+            return answer.status, json.loads(content) if "json" in kind else content.decode()
+        finally:
+            connection.close()
+
+    def translate(self, q: Any, **more: Any) -> Any:
+        """What LibreTranslate's address answers."""
+        status, answer = self.ask("POST", "/translate", {"q": q, "source": "en", "target": "de", **more})
+        assert status == 200, answer
+        return answer["translatedText"]
+
+    def end(self) -> tuple[int, list[dict[str, Any]]]:
+        """Exit code and log after SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+        _, log = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, [json.loads(line) for line in log.splitlines()]
+
+
+@contextmanager
+def serving(*arguments: Any) -> Iterator[Server]:
+    command = [sys.executable, "-m", "sightline", "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr
+            begun = json.loads(process.stderr.readline())
+            yield Server(process, begun["url"])
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def server(model_path: Path) -> Iterator[Server]:
+    with serving(model_path, "--languages", "en-de", "--max-characters", 20_000, "--batch-tokens", 400) as server:
+        yield server
+
+
+Letters = Callable[[int, int], list[str]]
+
+
+@pytest.fixture(scope="module")
+def lines(task: Callable[..., Any]) -> Letters:
+    """Lines that the model copies, more or less."""
+    return lambda n, seed: [source for source, _ in task(n, seed)]
+
+
+@pytest.fixture(scope="module")
+def wanted(copying: tuple[sightline.Model, Path]) -> Callable[[list[str]], list[str]]:
+    """What the model makes of lines without a server."""
+    return lambda lines: [one.text for one in copying[0].translate(lines)]
+
+
+# LibreTranslate's API ------------------------------------------------------------------------------------------------
+
+
+def test_libretranslates_own_client(server: Server, lines: Letters, wanted: Any) -> None:
+    client = LibreTranslateAPI(server.url)
+    assert client.languages() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": []},
+    ]
+    (line,) = lines(1, 5)
+    assert client.translate(line, "en", "de") == wanted([line])[0]
+    assert client.translate(f"{line}\n\n{line}", "auto", "de") == "\n\n".join(wanted([line]) * 2)
+    assert {one["language"] for one in client.detect("Where does the dog run?")} == {"en", "de"}
+
+
+def test_lists_alternatives_html_and_detection(server: Server, lines: Letters, wanted: Any) -> None:
+    asked = lines(5, 6)
+    body = {"q": asked, "source": "auto", "target": "de", "alternatives": 2}
+    status, answer = server.ask("POST", "/translate", body)
+    assert status == 200 and answer["translatedText"] == wanted(asked)
+    assert [one["language"] for one in answer["detectedLanguage"]] == ["en"] * 5
+    assert [len(others) for others in answer["alternatives"]] == [2] * 5
+    one = server.translate(f'<p title="x">{asked[0]}<br>{asked[1]}</p>', format="html")
+    assert one == '<p title="x">{}<br>{}</p>'.format(*wanted(asked[:2]))
+    status, answer = server.ask(
+        "POST", "/translate", urlencode({"q": asked[0], **LANGUAGES, "alternatives": "1"}), FORM
+    )
+    assert (status, answer["translatedText"], len(answer["alternatives"])) == (200, *wanted(asked[:1]), 1)
+
+
+LANGUAGES = {"source": "en", "target": "de"}
+
+
+def test_a_file_is_translated_and_fetched(server: Server, lines: Letters, wanted: Any) -> None:
+    asked = lines(30, 7)
+    status, answer = upload(server, "my letters.txt", "\r\n".join(asked).encode())
+    assert status == 200 and answer["translatedFileUrl"].startswith(server.url)
+    status, content = server.ask("GET", urlsplit(answer["translatedFileUrl"]).path)
+    assert (status, content) == (200, "\r\n".join(wanted(asked)))
+    assert "my_letters.txt" in server.headers["content-disposition"]
+    for name, content, complaint in (
+        ("a.exe", b"a", "file format not supported"),
+        ("a.txt", b"a\n\xff", r"not UTF-8 (line 2)"),
+        ("", b"a", "file"),
+    ):
+        status, answer = upload(server, name, content)
+        assert status == 400 and complaint in answer["error"]
+
+
+def upload(server: Server, name: str, content: bytes) -> tuple[int, Any]:
+    mark = "x" * 20
+    fields = "".join(
+        f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in LANGUAGES.items()
+    )
+    head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+    body = f"{fields}{head}".encode() + content + f"\r\n--{mark}--\r\n".encode()
+    return server.ask("POST", "/translate_file", body, {"Content-Type": f"multipart/form-data; boundary={mark}"})
+
+
+def test_settings_and_health(server: Server) -> None:
+    status, settings = server.ask("GET", "/frontend/settings")
+    assert status == 200 and settings["charLimit"] == 20_000 and not settings["keyRequired"]
+    assert settings["language"]["target"] == {"code": "de", "name": "German"}
+    assert server.ask("GET", "/health") == (200, {"status": "ok"})
+
+
+# /v1 -----------------------------------------------------------------------------------------------------------------
+
+
+def test_scores_alternatives_and_words(server: Server, copying: Any, lines: Letters) -> None:
+    asked = lines(3, 8)
+    body = {"text": asked, **LANGUAGES, "n_best": 3, "alignment": True}
+    status, answer = server.ask("POST", "/v1/translate", body)
+    found = copying[0].translate(asked, n_best=3)
+    sentences = [one["sentences"][0] for one in answer["translations"]]
+    assert status == 200 and [one["text"] for one in sentences] == [one.text for one in found]
+    assert [one["score"] for one in sentences] == pytest.approx([one.score for one in found], rel=1e-5)
+    assert [[other["text"] for other in one["alternatives"]] for one in sentences] == [
+        [other.text for other in one.alternatives] for one in found
+    ]
+    links = copying[0].align(asked, [one.text for one in found])
+    assert [{tuple(pair) for pair in one["alignment"]} for one in sentences] == list(map(set, links))
+    status, answer = server.ask("POST", "/v1/translate", {"text": asked[0], **LANGUAGES, "prefix": "j j"})
+    assert answer["translations"][0]["text"].startswith("j j")
+
+
+def test_a_stream_has_every_sentence_in_order(server: Server, lines: Letters, wanted: Any) -> None:
+    asked = lines(12, 9)
+    texts = ["\n".join(asked[:5]), "", *asked[5:]]
+    status, stream = server.ask("POST", "/v1/translate", {"text": texts, **LANGUAGES, "stream": True})
+    events = [block.split("\n", 1) for block in stream.strip().split("\n\n")]
+    assert status == 200 and "text/event-stream" in server.headers["content-type"]
+    said = [(kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for kind, data in events]
+    assert [data["text"] for kind, data in said if kind == "sentence"] == wanted(asked)
+    whole = ["\n".join(wanted(asked[:5])), "", *wanted(asked[5:])]
+    assert [data["text"] for kind, data in said if kind == "translation"] == whole
+    assert said[-1] == ("done", {})
+
+
+# Many at once --------------------------------------------------------------------------------------------------------
+
+
+def test_no_answer_is_lost_or_crossed(server: Server, lines: Letters, wanted: Any) -> None:
+    rng = random.Random(3)
+    asked = [lines(rng.randint(1, 8), seed) for seed in range(120)]
+    with ThreadPoolExecutor(16) as clients:
+        found = list(clients.map(server.translate, asked))
+    assert found == [wanted(some) for some in asked]
+
+
+def test_a_short_request_overtakes_a_long_document(server: Server, lines: Letters) -> None:
+    with ThreadPoolExecutor(1) as clients:
+        long = clients.submit(server.translate, lines(1000, 11))
+        while waiting(server) < 500:
+            assert not long.done()
+        server.translate("a b c")
+        assert waiting(server) > 100 and not long.done()
+        assert len(long.result()) == 1000
+
+
+def test_who_goes_away_is_not_waited_for(server: Server, lines: Letters) -> None:
+    body = json.dumps({"q": lines(900, 12), **LANGUAGES}).encode()
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            head += f"Content-Length: {len(body)}"
+            client.sendall(head.encode() + b"\r\n\r\n" + body)
+            time.sleep(0.05)
+    deadline = time.monotonic() + 5
+    while waiting(server) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert waiting(server) == 0
+    assert server.translate("a b") == server.translate(["a b"])[0]
+
+
+def waiting(server: Server) -> float:
+    _, text = server.ask("GET", "/metrics")
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("sightline_waiting_sentences{"))
+
+
+# Who may not ask -----------------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[int, str, str, Any, dict[str, str]]] = [
+    (404, "GET", "/nothing", None, {}),
+    (405, "GET", "/translate", None, {}),
+    (400, "POST", "/translate", b"", {}),
+    (400, "POST", "/translate", b"{", JSON),
+    (400, "POST", "/translate", b"[1]", JSON),
+    (400, "POST", "/translate", b"[" * 100_000, JSON),
+    (400, "POST", "/translate", b'{"q": "\xff"}', JSON),
+    (400, "POST", "/translate", b'{"q": 1' + b"0" * 6000 + b"}", JSON),
+    (400, "POST", "/translate", {"q": "a", "source": "en", "target": "xx"}, JSON),
+    (400, "POST", "/translate", {"q": "a", "source": "de", "target": "en"}, JSON),
+    (400, "POST", "/translate", {"q": "a" * 20_001, "source": "en", "target": "de"}, JSON),
+    (400, "POST", "/translate", b"q=a&source=%FF&target=de", FORM),
+    (400, "POST", "/translate", b"--x\r\n", {"Content-Type": "multipart/form-data; boundary=y"}),
+    (400, "POST", "/translate", b"--x", {"Content-Type": "multipart/form-data"}),
+    (400, "POST", "/v1/translate", {"text": "a", "source": "en", "target": "de", "n_best": 99}, JSON),
+    (413, "POST", "/translate", b"q=" + b"a" * 5_000_000, FORM),
+    (413, "POST", "/translate", {"q": "a"}, {**JSON, "Content-Length": "9" * 15}),
+    (403, "POST", "/translate", {"q": "a"}, {**JSON, "Host": "evil.example"}),
+    (403, "POST", "/translate", {"q": "a"}, {**JSON, "Origin": "https://evil.example"}),
+    (404, "GET", "/download_file/" + "0" * 32 + ".txt", None, {}),
+    (404, "GET", "/download_file/..%2f..%2fetc%2fpasswd", None, {}),
+]
+
+
+@pytest.mark.parametrize(("status", "method", "path", "body", "headers"), REFUSED)
+def test_what_is_refused(
+    server: Server, status: int, method: str, path: str, body: Any, headers: dict[str, str]
+) -> None:
+    try:
+        found, answer = server.ask(method, path, body, headers)
+    except (ConnectionError, http.client.HTTPException):  # refused while the body was still on its way, or no HTTP
+        assert status == 413
+    else:
+        assert found == status and list(answer) == ["error"] and "\n" not in answer["error"]
+    assert server.ask("GET", "/health")[0] == 200
+
+
+def test_keys_are_asked_for(model_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("0123456789abcdef Ada\n", encoding="utf-8")
+    with serving(model_path, "--languages", "en-de", "--api-keys", tmp_path / "keys", "--log-text") as server:
+        asked = {"q": "a b", **LANGUAGES}
+        for path in ("/translate", "/detect", "/v1/translate"):
+            status, answer = server.ask("POST", path, asked)
+            assert status == 403 and "API key" in answer["error"]
+        assert server.ask("POST", "/translate", {**asked, "api_key": "0123456789abcdef"})[0] == 200
+        bearer = {**JSON, "Authorization": "Bearer 0123456789abcdef"}
+        assert server.ask("POST", "/translate", asked, bearer)[0] == 200
+        assert LibreTranslateAPI(server.url, "0123456789abcdef").translate("a b", "en", "de")
+        assert server.ask("GET", "/frontend/settings")[1]["keyRequired"]
+        code, log = server.end()
+    assert (
+        code == 0
+        and {"event": "translated", "source": "a b"}.items()
+        <= next(entry for entry in log if entry["event"] == "translated").items()
+    )
+    assert not any("0123456789abcdef" in json.dumps(entry) for entry in log)
+
+
+# What may happen to a server -----------------------------------------------------------------------------------------
+
+
+def test_sigterm_lets_requests_end_and_exits_with_0(model_path: Path, lines: Letters, wanted: Any) -> None:
+    asked = [lines(100, seed) for seed in range(4)]
+    with serving(model_path, "--languages", "en-de") as server, ThreadPoolExecutor(4) as clients:
+        server.translate("a")
+        found = [clients.submit(server.translate, some) for some in asked]
+        while waiting(server) < 100:
+            time.sleep(0.01)
+        code, log = server.end()
+        assert [one.result() for one in found] == [wanted(some) for some in asked]
+    assert code == 0 and log[-1]["event"] == "ended"
+    said = json.dumps(log)
+    assert not any(line in said for some in asked for line in some if len(line) > 6), "no text is in the log"
+
+
+def test_too_much_at_once_is_told_to_come_back(model_path: Path, lines: Letters) -> None:
+    with serving(model_path, "--languages", "en-de", "--max-waiting", 50) as server, ThreadPoolExecutor(8) as clients:
+        bodies = [{"q": lines(200, seed), **LANGUAGES} for seed in range(8)]
+        found = list(clients.map(lambda body: (*server.ask("POST", "/translate", body), server.headers), bodies))
+        assert {status for status, *_ in found} == {200, 429}
+        assert all("Slowdown" in answer["error"] for status, answer, _ in found if status == 429)
+        assert server.translate("a b c")
+
+
+def test_a_model_that_is_deleted_goes_on_and_one_that_is_given_up_is_missed(model_path: Path, tmp_path: Path) -> None:
+    for name, more in (("kept", ()), ("idle", ("--idle", 1))):
+        shutil.copytree(model_path, tmp_path / name)
+        with serving(tmp_path / name, "--languages", "en-de", *more) as server:
+            first = server.translate("a b c")
+            shutil.rmtree(tmp_path / name)
+            assert server.translate("a b c") == first
+            if more:
+                while 'sightline_model_loaded{model="en-de"} 1' in server.ask("GET", "/metrics")[1]:
+                    time.sleep(0.1)
+                status, answer = server.ask("POST", "/translate", {"q": "a", **LANGUAGES})
+                assert (status, "not available" in answer["error"]) == (400, True)
+                assert server.end()[0] == 0
+
+
+def test_mistakes_are_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:
+    for arguments, complaint in (
+        ([model_path], "does not say which languages it translates; say so: --languages en-de"),
+        ([tmp_path / "none", "--languages", "en-de"], "none"),
+        ([model_path, "--languages", "en"], "write two different codes"),
+        ([model_path, "--languages", "en-de", "--port", "99999"], "--port 99999"),
+        ([model_path, "--languages", "en-de", "--host", "203.0.113.1"], "--host 203.0.113.1"),
+    ):
+        assert complaint in cli("serve", *arguments).complaint

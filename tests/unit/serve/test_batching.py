@@ -1,0 +1,166 @@
+"""The line before a model, without a model: whose answer is whose, whose turn it is, and who leaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from threading import Event
+from typing import Any
+
+import pytest
+
+from sightline.errors import UserError
+from sightline.serve.batching import Batcher, Busy, Pace
+
+
+class Echo:
+    """Answers each text with itself, when it is let; keeps what was computed together."""
+
+    def __init__(self, is_let: bool = True) -> None:
+        self.go, self.batches = Event(), list[list[str]]()
+        if is_let:
+            self.go.set()
+
+    def __call__(self, texts: list[str], options: Any) -> list[Any]:
+        self.batches.append(texts)
+        assert self.go.wait(20)
+        if "wrong" in texts:
+            raise UserError("wrong")
+        return [(text, options) for text in texts]
+
+
+def run(work: Callable[[Batcher, Echo], Awaitable[None]], echo: Echo, pace: Pace, **more: Any) -> None:
+    async def main() -> None:
+        batcher = Batcher(echo, pace, **more)
+        try:
+            async with asyncio.timeout(30):
+                await work(batcher, echo)
+        finally:
+            echo.go.set()
+            await batcher.close()
+
+    asyncio.run(main())
+
+
+async def begun(echo: Echo, batches: int) -> None:
+    while len(echo.batches) < batches:
+        await asyncio.sleep(0.001)
+
+
+def test_every_answer_finds_its_question() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        asked = [[f"{number} {i}" for i in range(number % 7)] for number in range(300)]
+        found = await asyncio.gather(*(batcher.ask(texts, number % 3) for number, texts in enumerate(asked)))
+        assert found == [[(text, number % 3) for text in texts] for number, texts in enumerate(asked)]
+        assert batcher.waiting == 0 and len(echo.batches) < 100, "they were computed together"
+
+    run(work, Echo(), Pace(batch_tokens=100))
+
+
+def test_a_short_request_does_not_wait_for_a_long_document() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        long = asyncio.create_task(batcher.ask([f"long {i}" for i in range(500)], None))
+        await begun(echo, 1)
+        short = asyncio.create_task(batcher.ask(["short"], None))
+        await asyncio.sleep(0)
+        echo.go.set()
+        await short
+        assert [any("short" in batch for batch in echo.batches[:n]) for n in (1, 2)] == [False, True]
+        assert not long.done() and len(await long) == 500
+
+    run(work, Echo(is_let=False), Pace(batch_tokens=20))
+
+
+def test_what_nobody_waits_for_any_more_is_not_computed() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        leaving = asyncio.create_task(batcher.ask([f"leaving {i}" for i in range(400)], None))
+        staying = asyncio.create_task(batcher.ask([f"staying {i}" for i in range(40)], None))
+        await begun(echo, 1)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        assert batcher.waiting < 40
+        echo.go.set()
+        await staying
+        computed = [text for batch in echo.batches for text in batch]
+        assert sum(text.startswith("leaving") for text in computed) < 10
+        assert sum(text.startswith("staying") for text in computed) == 40
+
+    run(work, Echo(is_let=False), Pace(batch_tokens=20))
+
+
+def test_a_reader_who_leaves_a_stream_leaves_the_line() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        async with aclosing(batcher.answers([str(i) for i in range(1000)], None)) as answers:
+            assert (await anext(answers))[0] == "0"
+        assert batcher.waiting == 0
+
+    run(work, Echo(), Pace(batch_tokens=4))
+
+
+def test_who_comes_too_late_is_told_so_but_one_long_request_is_taken() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        first = asyncio.create_task(batcher.ask([str(i) for i in range(100)], None))
+        await begun(echo, 1)
+        with pytest.raises(Busy) as raised:
+            await batcher.ask(["late"], None)
+        assert raised.value.seconds >= 1
+        echo.go.set()
+        assert len(await first) == 100
+        assert len(await batcher.ask(["later"], None)) == 1
+
+    run(work, Echo(is_let=False), Pace(batch_tokens=20, most_waiting=10))
+
+
+def test_a_fault_is_its_own_requests_alone() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        asked = [batcher.ask(["right"], None), batcher.ask(["wrong", "behind it"], None), batcher.ask(["fine"], None)]
+        right, wrong, fine = await asyncio.gather(*asked, return_exceptions=True)
+        assert (right, fine) == ([("right", None)], [("fine", None)])
+        assert isinstance(wrong, UserError)
+
+    run(work, Echo(), Pace(wait=0.05))
+
+
+def test_one_who_asks_otherwise_has_the_next_turn() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        echo.go.clear()
+        many = asyncio.create_task(batcher.ask([f"many {i}" for i in range(200)], "n_best=1"))
+        await begun(echo, 1)
+        other = asyncio.create_task(batcher.ask(["other"], "n_best=3"))
+        await asyncio.sleep(0)
+        echo.go.set()
+        await asyncio.gather(many, other)
+        assert ["other"] in echo.batches[:4], "not behind all of the first"
+
+    run(work, Echo(), Pace(batch_tokens=20))
+
+
+def test_the_first_waits_for_others_only_so_long() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        await asyncio.gather(*(batcher.ask([str(i)], None) for i in range(5)))
+        assert [len(batch) for batch in echo.batches] == [5]
+        await batcher.ask(["alone"], None)
+
+    run(work, Echo(), Pace(wait=0.02))
+
+
+def test_it_rests_when_nobody_comes() -> None:
+    rested: list[int] = []
+
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        await batcher.ask(["a"], None)
+        while not rested:
+            await asyncio.sleep(0.005)
+        assert len(await batcher.ask(["b"], None)) == 1
+
+    run(work, Echo(), Pace(idle=0.02), rest=lambda: rested.append(1))
+    assert len(rested) <= 3
+
+
+def test_counts_of_batches() -> None:
+    counted: list[int] = []
+
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        await batcher.ask([str(i) for i in range(50)], None)
+        assert (sum(counted), batcher.work.sentences, batcher.work.batches) == (50, 50, len(counted))
+
+    run(work, Echo(), Pace(batch_tokens=10), done=lambda sentences, seconds: counted.append(sentences))

@@ -1,0 +1,168 @@
+"""What a request may say, who may ask, and which languages a folder speaks of."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sightline.errors import UserError
+from sightline.serve.asked import NATIVE, TRANSLATE, Caps, Refused, read_values
+from sightline.serve.files import Shelf, format_of
+from sightline.serve.gate import Neighbours, read_keys
+from sightline.serve.languages import detected, direction_of, read_direction
+from sightline.serve.served import Offer, Served, served
+
+ASKED = {"q": "A dog.", "source": "en", "target": "de"}
+SMALL = Caps(characters=20, texts=3, alternatives=4)
+
+
+def test_defaults_are_libretranslates() -> None:
+    assert read_values(TRANSLATE, ASKED, SMALL) == {**ASKED, "format": "text", "alternatives": 0, "api_key": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"q": ""}, "Invalid request: missing q parameter"),
+        ({"q": []}, "Invalid request: missing q parameter"),
+        ({"q": 7}, "Invalid request: q must be a text"),
+        ({"q": ["a", None]}, "Invalid request: q must be a text or a list of texts"),
+        ({"q": "a" * 21}, "Invalid request: request (21) exceeds text limit (20)"),
+        ({"q": ["a" * 11, "a" * 10]}, "Invalid request: request (21) exceeds text limit (20)"),
+        ({"q": ["a"] * 4}, "Invalid request: request (4) exceeds text limit (3)"),
+        ({"source": ""}, "Invalid request: missing source parameter"),
+        ({"target": None}, "Invalid request: missing target parameter"),
+        ({"format": "pdf"}, "pdf format is not supported"),
+        ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": True}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": "\u0663"}, "Invalid request: alternatives parameter is not a number"),
+        ({"alternatives": 5}, "Invalid request: alternatives must be from 0 to 4"),
+        ({"alternatives": -1}, "Invalid request: alternatives must be from 0 to 4"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_line(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(Refused) as raised:
+        read_values(TRANSLATE, ASKED | change, SMALL)
+    assert (raised.value.status, str(raised.value)) == (400, complaint)
+
+
+def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> None:
+    assert read_values(TRANSLATE, ASKED | {"alternatives": "3", "q": "\ud800"}, SMALL)["q"] == "?"
+    native = {"text": "a", "source": "en", "target": "de", "alignment": "true", "n_best": "2"}
+    assert read_values(NATIVE, native, SMALL)["alignment"] is True
+
+
+@pytest.mark.parametrize(
+    ("headers", "complaint"),
+    [
+        ({"host": "localhost:5000"}, ""),
+        ({"host": "127.0.0.1"}, ""),
+        ({"host": "[::1]:5000"}, ""),
+        ({"host": "translate.example:80"}, ""),
+        ({"host": "evil.example"}, "own address"),
+        ({}, "own address"),
+        ({"host": "localhost:5000", "origin": "http://localhost:5000"}, ""),
+        ({"host": "localhost:5000", "origin": "http://localhost:8000"}, "other sites"),
+        ({"host": "localhost:5000", "origin": "https://evil.example"}, "other sites"),
+        ({"host": "localhost:5000", "origin": "https://friend.example"}, ""),
+        ({"host": "localhost:5000", "origin": "chrome-extension://abc"}, ""),
+    ],
+)
+def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
+    neighbours = Neighbours(names=("translate.example",), origins=("https://friend.example",))
+    try:
+        neighbours.check(headers)
+    except Refused as error:
+        assert complaint and complaint in str(error) and error.status == 403
+    else:
+        assert not complaint
+
+
+def test_keys(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# ours\n0123456789abcdef Ada\n\nfedcba9876543210\n", encoding="utf-8")
+    neighbours = Neighbours(keys=read_keys(str(tmp_path / "keys")))
+    neighbours.check_key("0123456789abcdef")
+    neighbours.check_key("fedcba9876543210")
+    for wrong in ("", "0123456789abcde", "Ada", "\u00e9"):
+        with pytest.raises(Refused, match="API key"):
+            neighbours.check_key(wrong)
+    Neighbours().check_key("")
+
+
+@pytest.mark.parametrize(("content", "complaint"), [("", "has no key"), ("long-enough-to-be-one\nshort\n", "line 2")])
+def test_a_file_without_usable_keys(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "keys").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=complaint):
+        read_keys(str(tmp_path / "keys"))
+    with pytest.raises(UserError, match="No such file"):
+        read_keys(str(tmp_path / "none"))
+
+
+def model(path: str = "m", **about: Any) -> Any:
+    return SimpleNamespace(path=Path(path), about=about, tokenizer=SimpleNamespace(declared={}))
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (model(corpus={"train": ["a/train.en.gz", "train.de.gz"]}), ("en", "de")),
+        (model(corpus={"train": ["train.src", "train.tgt"]}), None),
+        (model(corpus={"train": ["pairs.tsv"]}), None),
+        (model(languages="en to de"), ("en", "de")),
+        (model("models/opus-mt-de-en"), ("de", "en")),
+        (SimpleNamespace(path=Path("x"), hf_config={"_name_or_path": "Helsinki-NLP/opus-mt-en-fr"}), ("en", "fr")),
+    ],
+)
+def test_which_languages_a_folder_speaks_of(known: Any, expected: Any) -> None:
+    assert direction_of(known) == expected
+
+
+@pytest.mark.parametrize("text", ["en", "en-en", "-", "en-de-fr", "EN-DE", "en:"])
+def test_languages_that_are_none(text: str) -> None:
+    with pytest.raises(UserError, match="--languages"):
+        read_direction(text)
+
+
+def test_models_and_their_languages() -> None:
+    load = model
+    assert served(["m"], [("en", "de")], load, {}, True)[0].is_loaded
+    assert not served(["m"], [("en", "de")], load, {}, False)[0].is_loaded
+    with pytest.raises(UserError, match="say so: --languages"):
+        served(["m"], [], load, {}, True)
+    with pytest.raises(UserError, match="2 pairs for 3 models"):
+        served(["a", "b", "c"], [("en", "de"), ("de", "en")], load, {}, True)
+    with pytest.raises(UserError, match="translates en-de already"):
+        served(["a", "b"], [("en", "de"), ("en", "de")], load, {}, True)
+
+
+def test_what_is_not_served_is_said_in_libretranslates_words() -> None:
+    offer = Offer([Served(Path("m"), (("en", "de"), ("en", "fr")), model)])
+    assert offer.languages()[0] == {"code": "en", "name": "English", "targets": ["de", "fr"]}
+    for direction, complaint in {
+        ("en", "xx"): "xx is not supported",
+        ("de", "fr"): r"French \(fr\) is not available as a target language from German \(de\)",
+    }.items():
+        with pytest.raises(UserError, match=complaint):
+            offer.find(*direction)
+
+
+def test_a_language_is_detected_among_those_that_are_served() -> None:
+    found = detected("Ein brauner Hund läuft durch das hohe Gras.", ("en", "de"))
+    assert found[0]["language"] == "de" and found[0]["confidence"] > 90 and len(found) == 2
+
+
+def test_translated_files_are_found_by_their_names_alone(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "shelf").mkdir()
+    shelf = Shelf(tmp_path / "shelf", most=3)
+    key = shelf.put("../../e vil\n.txt", b"1")
+    assert shelf.take(key) == ("e_vil_.txt", b"1")
+    for wrong in ("../secret", key[:-1], "", "a" * 32 + "."):
+        with pytest.raises(Refused):
+            shelf.take(wrong)
+    keys = [shelf.put(f"{i}.txt", b"") for i in range(5)]
+    assert len(list((tmp_path / "shelf").iterdir())) <= 3 and shelf.take(keys[-1])
+    with pytest.raises(Refused, match="file format not supported"):
+        format_of("a.exe")
