@@ -27,6 +27,7 @@ from sightline.decode.contract import SearchOptions
 from sightline.decode.engine import Bounds
 from sightline.errors import UserError
 from sightline.native import library as c
+from sightline.native.arrays import at
 from sightline.native.network import ACTIVATIONS, NORMS, NUMBERS, CompiledEnsemble, CompiledNetwork, Linear, Shape
 from sightline.native.settings import ENDINGS
 
@@ -269,7 +270,8 @@ def products(draw: Draw, wrong: bool) -> None:
     x = draw.standard_normal((rows, d_in + (wrong and chance(draw, 0.3)))).astype(np.float32)
     check(few(x).shape == (rows, few.d_out), "outputs of another shape")
     if layer.numbers == "int8":
-        layer.levels()
+        levels, scales = np.empty((layer.d_out, layer.d_in), np.int8), np.empty(layer.d_out, np.float32)
+        c.library().sightline_levels(layer.address, at(levels), at(scales))
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------

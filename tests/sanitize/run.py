@@ -19,6 +19,8 @@ TESTS = ROOT / "tests/unit/native"
 SANITIZE = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 # The code for AVX-VNNI in the encoding of AVX-512, for processors which have that alone.
 NARROW = ("-DNARROW", "-mavx512vl", "-mavx512vnni", "-mavx2", "-mfma")
+# AMX's instructions in plain C.
+EMULATED = ("-include", str(TESTS / "amx.h"))
 ENVIRONMENT = {
     "PYTHONPATH": str(ROOT / "src"),
     "OMP_NUM_THREADS": "1",
@@ -61,7 +63,9 @@ def variants() -> dict[str, tuple[str, ...]]:
     asked = opened(build.ANYWHERE)
     runs = [name for name in build.builds() if asked and asked.sightline_runs_here(name.encode())]
     found = {name: build.builds()[name] for name in runs}
-    return {**found, "narrow": NARROW} if "avx512" in found else found
+    if "avx512" not in found:
+        return found
+    return {**found, "narrow": NARROW, "emulated": (*build.BUILDS["x86_64"][build.UNTRIED], *EMULATED)}
 
 
 def preloaded() -> str:

@@ -11,22 +11,26 @@ import platform
 import sys
 import zlib
 from pathlib import Path
+from time import time
 from typing import Any
 
 FOLDER = Path(__file__).parent
 SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "search.c", "training.c", "team.c")
+HOUR = 3600  # seconds
 ANYWHERE = "scalar"  # the build that runs everywhere, and so the one that asks what the processor can do
 ASKS = "processor.c"
+UNTRIED = "amx"  # compiled, but run in an emulator alone: taken only when it is asked for
 # Contraction would let a compiler round an expression differently in two places, and results depend on company.
-FLAGS = (
-    "-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-pthread", "-fvisibility=hidden",
-)  # fmt: skip
+FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-pthread", "-fvisibility=hidden")
 # For each kind of processor its sets of instructions, best first, and how a compiler is told of them.
+# Nobody gets UNTRIED or ANYWHERE unasked.
+AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx2", "-mfma")
 BUILDS = {
     "x86_64": {
-        "avx512": ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx2", "-mfma"),
+        "avx512": AVX512,
         "avxvnni": ("-mavxvnni", "-mavx2", "-mfma"),
         "avx2": ("-mavx2", "-mfma"),
+        UNTRIED: (*AVX512, "-mamx-tile", "-mamx-int8"),
         ANYWHERE: ("-DSCALAR", "-O2"),  # an oracle: -O3 would take half the time of the build
     },
     "aarch64": {"dotprod": ("-march=armv8.2-a+dotprod",), "neon": (), ANYWHERE: ("-DSCALAR", "-O2")},
@@ -78,12 +82,14 @@ def version() -> int:
 
 
 def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = None) -> str:
-    """Compile every build into `folder`; why not, or nothing if they are there now. What is not renewed is taken away.
+    """Compile every build into `folder`; why not, or nothing if they are there now. What is not renewed is taken away,
+    and what a build that was killed has left.
 
     For another kind of machine it takes a `command` that compiles for it.
     """
-    for path in folder.glob("_library*.so"):
-        path.unlink()
+    for path in folder.glob("_library*"):
+        if path.suffix == ".so" or time() - path.stat().st_mtime > HOUR:  # or somebody may be building
+            path.unlink(missing_ok=True)
     if not builds(machine):
         return f"there is none for {platform.system()} on {machine or platform.machine()} yet"
     command = command or compiler()

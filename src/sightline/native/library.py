@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.native.build import ANYWHERE, FOLDER, builds, library_of, version
+from sightline.native.build import ANYWHERE, FOLDER, UNTRIED, builds, library_of, version
 
 REBUILD = f"python {FOLDER / 'build.py'}"
 SWITCH = "SIGHTLINE_NATIVE"  # in the environment: the build to use, 0 for none
@@ -182,12 +182,12 @@ def instructions() -> str:
         raise UserError(f"{SWITCH} = {wanted} is none of {', '.join((*builds(), '0'))}: choose one, or leave it out")
     usable = usable_builds()
     if wanted and wanted not in usable:
-        why = "this processor lacks it" if usable else f"it is not built: {REBUILD}"
+        why = "this processor or its system lacks it" if usable else f"it is not built: {REBUILD}"
         raise UserError(f"{SWITCH} = {wanted}: {why}")
     if builds() and not any(library_of(name).is_file() for name in builds()):
         remedy = f"with a C compiler, or after `pip install ziglang`, {REBUILD} makes it"
         warnings.warn(f"the compiled library is not here: torch does its work, more slowly; {remedy}", stacklevel=2)
-    return wanted or next((name for name in usable if name != ANYWHERE), "")
+    return wanted or next((name for name in usable if name not in (UNTRIED, ANYWHERE)), "")
 
 
 @cache
@@ -197,7 +197,7 @@ def multiplies_bfloat16() -> bool:
     Every processor with AMX has those of AVX-512, too.
     """
     asked = opened(ANYWHERE)
-    return instructions() == "avx512" and asked is not None and bool(asked.sightline_multiplies_bfloat16())
+    return instructions() in ("avx512", UNTRIED) and asked is not None and bool(asked.sightline_multiplies_bfloat16())
 
 
 def usable_builds() -> list[str]:

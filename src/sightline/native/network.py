@@ -102,13 +102,6 @@ class Linear:
         _done(c.needed().sightline_apply(self.address, at(x), len(x), at(y)))
         return y
 
-    def levels(self) -> tuple[NDArray[np.int8], Floats]:
-        """In int8: the levels (d_out, d_in) and the scale of each output; W is about scale * level."""
-        assert self.numbers == "int8", f"in {self.numbers} there are no levels"
-        levels, scales = np.empty((self.d_out, self.d_in), np.int8), np.empty(self.d_out, np.float32)
-        c.needed().sightline_levels(self.address, at(levels), at(scales))
-        return levels, scales
-
 
 class PackedMemory:
     """Memory for packed layers, one behind the other in blocks so large that the system gives them in large pages: a

@@ -8,17 +8,34 @@
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28 };                                           /* leaf 1, ecx */
 enum { AVX2 = 1 << 5, AVX512 = 1 << 16 | 1 << 17 | 1 << 30, AVX512VL = 1u << 31, VNNI = 1 << 11 }; /* leaf 7, ebx; ecx */
 enum { AVXVNNI = 1 << 4, AVX512BF16 = 1 << 5 };                                                     /* leaf 7.1, eax */
-enum { YMM = 0x06, ZMM = 0xe6 };                                                                     /* of XCR0 */
+enum { AMX = 1 << 24 | 1 << 25 };                                                                   /* leaf 7, edx */
+enum { YMM = 0x06, ZMM = 0xe6, TILES = 0x60000 };                                                   /* of XCR0 */
 
+#ifndef saved_registers
 /* Which registers the system saves. */
 static uint32_t saved_registers(void) {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return low;
+}
+#endif
+
+/* Whether the system saves tiles, and lets this process use them: Linux wants to be asked. */
+static int grants_tiles(void) {
+#ifdef SYS_arch_prctl
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    return (saved_registers() & TILES) == TILES && !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA);
+#else
+    return 0;
+#endif
 }
 
 static int runs(const char *build) {
@@ -28,7 +45,9 @@ static int runs(const char *build) {
     const uint32_t saved = saved_registers();
     if ((saved & YMM) != YMM || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & AVX2)) return 0;
     if (!strcmp(build, "avx2")) return 1;
-    if (!strcmp(build, "avx512")) return (saved & ZMM) == ZMM && (b & wide) == wide && (c & VNNI);
+    const int avx512 = (saved & ZMM) == ZMM && (b & wide) == wide && (c & VNNI);
+    if (!strcmp(build, "avx512")) return avx512;
+    if (!strcmp(build, "amx")) return avx512 && (d & AMX) == AMX && grants_tiles();
     return !strcmp(build, "avxvnni") && a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVXVNNI);
 }
 

@@ -270,6 +270,14 @@ INLINE void put(const Linear *layer, int panel, f16 values, float *y) {
     }
 }
 
+/* What sums of a row and a panel are worth, to the outputs. */
+INLINE void put_sums(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
+    const f16 scale = mul16(all16(product->x_scales[row]), scales);
+    f16 value = fma16(less16(sums, product->layer->shifts + panel * PANEL), scale, bias);
+    if (product->relu) value = max16(all16(0), value);
+    put(product->layer, panel, value, product->y + row * product->y_stride);
+}
+
 INLINE void int8_tile(const int MR, const int P, const Product *product, int row, int panel) {
     const Linear *layer = product->layer;
     const int64_t depth = layer->depth;
@@ -289,12 +297,7 @@ INLINE void int8_tile(const int MR, const int P, const Product *product, int row
     for (int p = 0; p < P; p++) {
         const int n = (panel + p) * PANEL;
         const f16 scales = load16(layer->scales + n), bias = load16(layer->bias + n);
-        for (int r = 0; r < MR; r++) {
-            f16 scale = mul16(all16(product->x_scales[row + r]), scales);
-            f16 value = fma16(less16(sums[r][p], layer->shifts + n), scale, bias);
-            if (product->relu) value = max16(all16(0), value);
-            put(layer, panel + p, value, product->y + (row + r) * product->y_stride);
-        }
+        for (int r = 0; r < MR; r++) put_sums(product, row + r, panel + p, sums[r][p], scales, bias);
     }
 }
 
@@ -302,10 +305,19 @@ TILES(int8, 1) TILES(int8, 2) TILES(int8, 4)
 static Tile *const INT8_TILES[3][TALLEST] = {
     HEIGHTS(int8, INT8_TILE, 1), HEIGHTS(int8, INT8_TILE, 2), HEIGHTS(int8, INT8_TILE, 4)};
 
+#ifdef __AMX_INT8__
+#include "tiles_amx.h"
+#else
+#define TILE_ROWS 1
+#define AMX_LEAST (ROWS + 1)
+static void multiply_matrices(const Product *product, int rows) { (void)product, (void)rows; } /* never called */
+#endif
+
 static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                       Activation kind, Scratch *scratch) {
     const int64_t depth = layer->depth;
-    uint8_t *levels = room(&scratch->levels, MIN(rows, ROWS) * depth);
+    const int tall = (MIN(rows, ROWS) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    uint8_t *levels = room(&scratch->levels, tall * depth);
     if (!levels) return -1;
     float scales[ROWS];
     for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
@@ -313,7 +325,8 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
         const int count = MIN(ROWS, rows);
         const Product product = {layer, levels, scales, y, depth, y_stride, kind == RELU};
         for (int r = 0; r < count; r++) scales[r] = round_row(layer, x + r * x_stride, levels + r * depth);
-        multiply_tiles(&product, count, INT8_TILES, INT8_TILE, count > TALLEST ? INT8_TILE / TALLEST : 1);
+        if (count >= AMX_LEAST) multiply_matrices(&product, count);
+        else multiply_tiles(&product, count, INT8_TILES, INT8_TILE, count > TALLEST ? INT8_TILE / TALLEST : 1);
         finish(layer, y, count, y_stride, kind);
     }
     return 0;

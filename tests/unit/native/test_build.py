@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,17 @@ def test_on_another_kind_of_machine(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert "riscv64" in build_in(folder)["build"]()
     assert made(folder) == []
+
+
+def test_what_a_killed_build_has_left_is_taken_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour later: until then it may be alive."""
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    for pid, age in ((4321, 3700), (4322, 3500)):
+        path = folder / f"_library_avx2.{pid}"
+        path.write_text("half")
+        os.utime(path, (time.time() - age,) * 2)
+    build_in(folder)["build"]()
+    assert made(folder) == ["_library_avx2.4322"]
 
 
 @pytest.mark.skipif(not original.builds(), reason="there is no library for this kind of machine")

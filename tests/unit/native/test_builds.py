@@ -1,5 +1,6 @@
 """One source, several sets of instructions: the same bits from each, in every product and in whole searches."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sanitize.run import NARROW
+from sanitize.run import EMULATED, NARROW
 
 from sightline.config import DecodeConfig
 from sightline.decode.engine import decode_tokens
@@ -23,6 +24,7 @@ from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
 DRIVER = Path(__file__).with_name("kernels.c")
+AMX = original.BUILDS["x86_64"][original.UNTRIED]
 AARCH64 = ("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
 needs_library = pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is not here")
 
@@ -98,6 +100,62 @@ def test_avx_vnni_yields_the_same_bits(
     made = driver(original.compiler() or [], tmp_path)
     found = subprocess.run([made, library], capture_output=True, text=True, check=True).stdout
     assert found == kernels(original.ANYWHERE)
+
+
+@pytest.fixture(scope="module")
+def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build for AMX, whose instructions are functions in plain C that check how they are used."""
+    if "avx512" not in c.usable_builds() or not original.knows(original.compiler() or ["false"], AMX):
+        pytest.skip("needs avx512, and a compiler that has heard of AMX")
+    made = tmp_path_factory.mktemp("tiles") / "amx.so"
+    call = [*(original.compiler() or []), *original.call_of(original.UNTRIED, made), "-O1", *EMULATED]
+    subprocess.run(call, check=True)
+    assert b"tdpbusd" not in disassembled(made)
+    return made
+
+
+def test_amx_yields_the_same_bits(tiles: Path, kernels: Callable[[str], str], tmp_path: Path) -> None:
+    """For all that the program of hashes computes, whole searches in threads among it."""
+    made = driver(original.compiler() or [], tmp_path)
+    ran = subprocess.run([made, tiles], capture_output=True, text=True)
+    assert (ran.stderr, ran.stdout) == ("", kernels(original.ANYWHERE))
+
+
+@pytest.mark.parametrize("after_relu", [False, True])
+@pytest.mark.parametrize("d_in", [1, 16, 32, 48, 64, 65, 81, 100, 128, 200])
+@pytest.mark.parametrize("d_out", [1, 16, 70])
+def test_tiles_of_any_shape(
+    d_out: int, d_in: int, after_relu: bool, tiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Panels, rows and inputs that fill no tile; and few rows, which want none."""
+    draw = np.random.default_rng(d_out * d_in)
+    weight, bias = (draw.standard_normal(shape).astype(np.float32) for shape in ((d_out, d_in), d_out))
+    x = draw.standard_normal((100, d_in)).astype(np.float32).clip(0 if after_relu else -9)
+    wanted = Linear(weight, bias, "int8", after_relu)(x)
+    loaded = c.declared(ctypes.CDLL(str(tiles)))
+    monkeypatch.setattr(c, "library", lambda: loaded)
+    layer, made = Linear(weight, bias, "int8", after_relu), ctypes.c_int64.in_dll(loaded, "tile_products")
+    for rows in (1, 6, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 55, 64, 100):
+        made.value = 0
+        np.testing.assert_array_equal(layer(x[:rows]), wanted[:rows])
+        assert made.value == whole_tiles(rows) * -(-d_out // 16) * -(-layer_depth(d_in) // 64)
+
+
+def whole_tiles(rows: int) -> int:
+    """Of 16 rows, in blocks of 48 of which none has fewer than 7."""
+    return sum(-(-min(48, rows - first) // 16) for first in range(0, rows, 48) if rows - first > 6)
+
+
+def layer_depth(d_in: int) -> int:
+    return -(-d_in // 16) * 16
+
+
+def test_amx_is_compiled_to_its_instructions() -> None:
+    library = original.library_of(original.UNTRIED)
+    if not library.is_file():
+        pytest.skip("the compiler has not heard of AMX")
+    found = disassembled(library)
+    assert all(name in found for name in (b"ldtilecfg", b"tileloadd", b"tdpbusd", b"tilestored", b"tilerelease"))
 
 
 def disassembled(library: Path) -> bytes:

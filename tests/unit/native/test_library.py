@@ -13,7 +13,7 @@ import pytest
 
 from sightline.errors import UserError
 from sightline.native import library as c
-from sightline.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, builds, compiler
+from sightline.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler
 from sightline.native.network import ACTIVATIONS
 from sightline.native.settings import ENDINGS
 
@@ -116,14 +116,18 @@ def test_one_build_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in usable:
         monkeypatch.setenv(c.SWITCH, name)
         assert c.instructions() == name and c.library() is not None
-    for switch, chosen in (("0", ""), ("", next((name for name in usable if name != ANYWHERE), ""))):
+    for switch, chosen in (("0", ""), ("", next((name for name in usable if name not in (UNTRIED, ANYWHERE)), ""))):
         monkeypatch.setenv(c.SWITCH, switch)
         assert c.instructions() == chosen
-    monkeypatch.setattr(c, "usable_builds", lambda: [ANYWHERE])
+    monkeypatch.setattr(c, "usable_builds", lambda: [UNTRIED, ANYWHERE])
     assert c.instructions() == ""
+    if UNTRIED in builds():
+        monkeypatch.setenv(c.SWITCH, UNTRIED)
+        assert c.instructions() == UNTRIED
+    monkeypatch.setattr(c, "usable_builds", lambda: [ANYWHERE])
     monkeypatch.setenv(c.SWITCH, usable[0])
     if usable[0] != ANYWHERE:
-        with pytest.raises(UserError, match=f"^SIGHTLINE_NATIVE = {usable[0]}: this processor lacks it$"):
+        with pytest.raises(UserError, match=f"^SIGHTLINE_NATIVE = {usable[0]}: this processor or its system lacks it$"):
             c.instructions()
     monkeypatch.setenv(c.SWITCH, "avx3")
     with pytest.raises(UserError, match=r"^SIGHTLINE_NATIVE = avx3 is none of .*scalar, 0: choose one, or "):
@@ -159,13 +163,48 @@ x86_64 = pytest.mark.skipif(platform.machine() != "x86_64" or compiler() is None
 )
 def test_the_processor_itself_is_asked(leaf: int, bits: int, runs: list[str], tmp_path: Path) -> None:
     """Not what the system says of it: an emulator and a chroot know better."""
-    (tmp_path / "cpuid_answers.h").write_text(CPUID)
-    answers = [f"-DWITHOUT_LEAF={leaf}", f"-DWITHOUT_BITS={bits}u", "-include", str(tmp_path / "cpuid_answers.h")]
-    made = tmp_path / "asked.so"
-    call = [*(compiler() or []), *FLAGS, *answers, "-shared", str(FOLDER / ASKS), "-o", str(made)]
+    assert [name for name in answers(tmp_path, CPUID, leaf, bits) if name != UNTRIED] == runs
+
+
+def answers(folder: Path, stand_in: str, leaf: int, bits: int) -> list[str]:
+    """The builds that would run on such a processor."""
+    (folder / "stand_in.h").write_text(stand_in)
+    lacks = [f"-DWITHOUT_LEAF={leaf}", f"-DWITHOUT_BITS={bits}u", "-include", str(folder / "stand_in.h")]
+    made = folder / "asked.so"
+    call = [*(compiler() or []), *FLAGS, *lacks, "-shared", str(FOLDER / ASKS), "-o", str(made)]
     subprocess.run(call, check=True)
     asked = ctypes.CDLL(str(made))
-    assert [name for name in (*builds(), "neon", "") if asked.sightline_runs_here(name.encode())] == runs
+    return [name for name in (*builds(), "neon", "") if asked.sightline_runs_here(name.encode())]
+
+
+TILES = f"""{CPUID}
+#include <sys/syscall.h>
+#include <unistd.h>
+#define saved_registers() SAVED
+#define syscall(number, code, feature) \\
+    (number == SYS_arch_prctl && code == 0x1023 && feature == 18 && GRANTED ? 0 : -1)
+"""
+
+
+@x86_64
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+@pytest.mark.parametrize(
+    ("bits", "saved", "granted", "runs"),
+    [
+        *(
+            (0, 0x600E6, 1, True),
+            (1 << 24, 0x600E6, 1, False),
+            (1 << 25, 0x600E6, 1, False),
+            (1 << 11, 0x600E6, 1, False),
+        ),
+        *((0, 0x200E6, 1, False), (0, 0x400E6, 1, False), (0, 0x60006, 1, False), (0, 0x600E6, 0, False)),
+    ],
+    ids=["all", "TILE", "INT8", "VNNI", "XTILEDATA", "XTILECFG", "ZMM", "refused"],
+)
+def test_tiles_are_asked_for(bits: int, saved: int, granted: int, runs: bool, tmp_path: Path) -> None:
+    """The processor has them, the system saves them, and lets this process use them."""
+    stand_in = f"#define SAVED {saved}\n#define GRANTED {granted}\n{TILES}"
+    assert (UNTRIED in answers(tmp_path, stand_in, 7, bits)) == runs
 
 
 @x86_64

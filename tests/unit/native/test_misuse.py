@@ -47,7 +47,6 @@ LINEAR: dict[str, Callable[[Linear], object]] = {
     "rows that are not there": lambda layer: layer.rows(np.array([0, 4])),
     "rows below the first": lambda layer: layer.rows(np.array([-1])),
     "no rows": lambda layer: layer.rows(np.array([], np.int64)),
-    "levels of float32": lambda layer: layer.levels(),
 }
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sightline.native.library import library
+from sightline.native.arrays import at
+from sightline.native.library import library, needed
 from sightline.native.network import NUMBERS, Linear
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
@@ -34,8 +35,15 @@ def levels_of(x: Any, after_relu: bool) -> tuple[Any, Any]:
     return np.rint(x * inverse).astype(np.int64), largest / np.float32(steps)
 
 
+def packed(layer: Linear) -> tuple[Any, Any]:
+    """In int8: the levels (d_out, d_in) and the scale of each output; W is about scale * level."""
+    levels, scales = np.empty((layer.d_out, layer.d_in), np.int8), np.empty(layer.d_out, np.float32)
+    needed().sightline_levels(layer.address, at(levels), at(scales))
+    return levels, scales
+
+
 def in_integers(layer: Linear, x: Any, bias: Any, after_relu: bool) -> Any:
-    levels, scales = layer.levels()
+    levels, scales = packed(layer)
     rounded, worth = levels_of(x, after_relu)
     return (rounded @ levels.T.astype(np.int64)).astype(np.float64) * worth * scales + bias
 
@@ -120,7 +128,7 @@ def test_no_sum_leaves_16_bits(adversary: Any, d_in: int) -> None:
     weight = np.stack([adversary(d_in)] * 17).astype(np.float32)
     for after_relu in (False, True):
         layer = Linear(weight, None, numbers="int8", after_relu=after_relu)
-        levels, _ = layer.levels()
+        levels, _ = packed(layer)
         assert np.abs(levels.astype(int)).max() <= 127
         positive = np.where(weight[0] > 0, np.float32(1), np.float32(0 if after_relu else -1))
         x = np.stack([positive, positive[::-1], np.ones_like(positive), 1 - positive if after_relu else -positive])
@@ -135,9 +143,9 @@ def test_no_sum_leaves_16_bits(adversary: Any, d_in: int) -> None:
 
 def test_levels_are_as_fine_as_the_bounds_allow() -> None:
     """A weight of one sign that fills a sum comes near to what 16 bits hold."""
-    levels, scales = Linear(np.ones((1, 512), np.float32), None, numbers="int8").levels()
+    levels, scales = packed(Linear(np.ones((1, 512), np.float32), None, numbers="int8"))
     assert (levels == 32).all() and scales[0] == pytest.approx(1 / 32, rel=0.02)  # 8 * 32 of at most 258
-    levels, scales = Linear(drawn(48, 512), None, numbers="int8").levels()
+    levels, scales = packed(Linear(drawn(48, 512), None, numbers="int8"))
     np.testing.assert_allclose(levels * scales[:, None], drawn(48, 512), atol=0.6 * scales.max())
     heaviest = np.abs(sums_in_16_bits(levels, np.full((1, 512), 127))).max()
     assert (np.abs(levels).max(1) > 60).all() and heaviest < 2**15
@@ -162,7 +170,7 @@ def test_rows_of_a_layer_yield_the_same(d_out: int, numbers: str) -> None:
     assert few.d_out == 33 and few.d_in == 100
     np.testing.assert_array_equal(few(x), layer(x)[:, index])
     if numbers == "int8":
-        for of_few, of_all in zip(few.levels(), layer.levels(), strict=True):
+        for of_few, of_all in zip(packed(few), packed(layer), strict=True):
             np.testing.assert_array_equal(of_few, of_all[index])
 
 

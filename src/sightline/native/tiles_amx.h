@@ -1,0 +1,66 @@
+/* See products.c: products in 8-bit integers by AMX. Its tiles are 16 rows of 64 bytes, and `tdpbusd` adds the products of 16
+   rows of 64 inputs with 64 inputs of 16 outputs, which a panel holds as such a tile wants them. Sums of whole numbers: the
+   bits are those of every other build.
+
+   Not tried on a processor that has it: tests run this with the instructions in plain C (tests/unit/native/amx.h). */
+
+#define TILE_ROWS 16
+#define TILE_INPUTS 64
+#define AMX_LEAST (TALLEST + 1) /* of fewer rows a tile would be empty for the most part */
+
+typedef struct TileConfig {
+    uint8_t palette, start_row, none[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} TileConfig;
+
+/* Tiles are named by a literal: 0, 1, 2 hold sums of three times 16 rows, 3 inputs, 4 weights; 5 and 6 the last inputs and
+   their weights, where a layer's depth is no multiple of 64. */
+static void configure_tiles(int rest) {
+    const TileConfig config = {
+        .palette = 1,
+        .row_bytes = {64, 64, 64, 64, 64, rest, rest ? 64 : 0},
+        .rows = {TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_INPUTS / 4, rest ? TILE_ROWS : 0, rest / 4},
+    };
+    HELD(&config); /* gcc's `_tile_loadconfig` does not say that it reads all of it */
+    _tile_loadconfig(&config);
+}
+
+#define ADD_TILE(SUMS, INPUTS, WEIGHTS) \
+    if (rows > SUMS * TILE_ROWS) { \
+        _tile_loadd(INPUTS, x + SUMS * TILE_ROWS * depth + k, depth); \
+        _tile_dpbusd(SUMS, INPUTS, WEIGHTS); \
+    }
+#define STORE_TILE(SUMS) \
+    if (rows > SUMS * TILE_ROWS) _tile_stored(SUMS, sums + SUMS * TILE_ROWS, 64);
+
+/* Sums of a panel for up to ROWS rows; `x` has memory for rows up to a multiple of TILE_ROWS. */
+static __attribute__((noinline)) void panel_sums(const uint8_t *x, int rows, int64_t depth, const int8_t *w, i16 *sums) {
+    int64_t k = 0;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    for (; k + TILE_INPUTS <= depth; k += TILE_INPUTS) {
+        _tile_loadd(4, w + k * PANEL, 64);
+        ADD_TILE(0, 3, 4) ADD_TILE(1, 3, 4) ADD_TILE(2, 3, 4)
+    }
+    if (k < depth) {
+        _tile_loadd(6, w + k * PANEL, 64);
+        ADD_TILE(0, 5, 6) ADD_TILE(1, 5, 6) ADD_TILE(2, 5, 6)
+    }
+    STORE_TILE(0) STORE_TILE(1) STORE_TILE(2)
+}
+
+static void multiply_matrices(const Product *product, int rows) {
+    const Linear *layer = product->layer;
+    const int64_t depth = layer->depth;
+    i16 sums[ROWS];
+    HELD(product->x); /* nor does `_tile_loadd` */
+    configure_tiles((int)(depth % TILE_INPUTS));
+    for (int panel = 0; panel < panels(layer); panel++) {
+        panel_sums(product->x, rows, depth, layer->levels + panel * PANEL * depth, sums);
+        const f16 scales = load16(layer->scales + panel * PANEL), bias = load16(layer->bias + panel * PANEL);
+        for (int r = 0; r < rows; r++) put_sums(product, r, panel, sums[r], scales, bias);
+    }
+    _tile_release();
+}
