@@ -194,11 +194,13 @@ def train(
     alignments: str | Path = "",
     source_language: str = "",
     target_language: str = "",
+    languages: Sequence[str] = ("", ""),
 ) -> Model:
     """Train a model on files and return it, as `load` does.
 
     Args:
-        train: source and target file, or one `.tsv`, `.jsonl` or `hf:` dataset, or several of these in a row; to
+        train: source and target file, or one `.tsv`, `.jsonl`, `.tmx`, `.po`, `.xliff` or `hf:` dataset, or a folder of
+            translation memories, or several of these in a row; to
             classify `.tsv` files of texts and labels, to forecast `.csv` files, to denoise files of plain text, for a
             language model text or `.jsonl` with a document a line.
         valid: the same for validation, or `["1%"]` or `["500pairs"]` of the training files, which are taken out of
@@ -214,6 +216,7 @@ def train(
         task: one of `sightline.tasks.table.TASKS`; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
+        languages: source and target of translation memories, where these hold more or do not say which is which.
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
@@ -237,6 +240,7 @@ def train(
         alignments=str(alignments),
         source_language=source_language,
         target_language=target_language,
+        languages=languages,
     )
     reason = train_model(request)
     if reason.startswith("SIG"):

@@ -24,6 +24,7 @@ from sightline.data.amount import parse_amount
 from sightline.data.first_look import check_files
 from sightline.device import choose_device
 from sightline.errors import UserError
+from sightline.localisation import is_memory
 from sightline.model_card import model_card
 from sightline.network.parameters import count_parameters, parameters_of
 from sightline.tasks.job import Job, TrainRequest, say
@@ -48,6 +49,10 @@ def train_model(request: TrainRequest) -> str:
     config = _config(request)
     folder, device = Path(request.out), choose_device(request.device)
     _check_writable(folder)
+    if config.model.task == "translate" and any(is_memory(path) for path in (*request.train, *request.valid)):
+        from sightline.tasks.memories import with_memories  # which a training on lines does without
+
+        request = with_memories(request)
     links = [request.alignments] if request.alignments else []
     valid = [] if parse_amount(request.valid) else request.valid
     texts = {"--train": request.train, "--valid": valid, "--alignments": links}

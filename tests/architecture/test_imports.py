@@ -50,6 +50,8 @@ GRAPH: dict[str, frozenset[str]] = {
     "training.packed": frozenset({"native", "network"}),
     "training.packed_encoder": frozenset({"native", "network"}),
     "evaluate": frozenset({"data", "decode", "config"}),
+    "localisation": frozenset({"data", "backtranslation", "decode.translator"}),
+    "tasks.memories": frozenset({"localisation"}),
     "families": frozenset({"config", "network.build", "network.axes"}),
     "families.sightline": frozenset({"config", "network"}),
     "generation": frozenset(

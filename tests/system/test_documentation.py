@@ -117,6 +117,22 @@ def pairs(path: Path) -> None:
     )
 
 
+def catalogue(path: Path) -> None:
+    head = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
+    rows = zip(sentences(60), sentences(60, 3), range(60), strict=True)
+    entries = [f'msgid "{src} {i}"\nmsgstr "{tgt if i % 6 else ""}"\n' for src, tgt, i in rows]
+    path.write_text("\n".join([head, *entries]), encoding="utf-8")
+
+
+def translation_memory(path: Path) -> None:
+    def variant(code: str, line: str) -> str:
+        return f'<tuv xml:lang="{code}"><seg>{line}</seg></tuv>'
+
+    rows = zip(sentences(60), sentences(60, 3), strict=True)
+    units = (f"<tu>{variant('en', src)}{variant('de', tgt)}{variant('fr', tgt)}</tu>\n" for src, tgt in rows)
+    path.write_text(f'<tmx version="1.4"><header/><body>{"".join(units)}</body></tmx>', encoding="utf-8")
+
+
 def series(path: Path) -> None:
     write(path, ["hour,load,heat", *(f"{i},{100 + 9 * (i % 4)},{i % 7}" for i in range(120))])
 
@@ -174,6 +190,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     **{name: links(8) for name in ("dev.links", "test.gold", "fast_align.links")},
     "train.links": links(60),
     "corpus.tsv": pairs,
+    "messages.po": catalogue,
+    "memory.tmx": translation_memory,
     "train.tsv": labelled,
     "check.tsv": labelled,
     "pairs.tsv": labelled_pairs,
@@ -246,6 +264,8 @@ def lines_like(pattern: str, count: int = 0) -> Callable[[list[str], str], bool]
 
 
 def translated(words: list[str], out: str) -> bool:
+    if out_of(words).endswith(".po"):
+        return Path(out_of(words)).read_text(encoding="utf-8").count("#, fuzzy") == 10
     source = next((Path(word) for word in words[2:] if word in MAKERS), None)
     lines = rows(written(words, out))
     if "--alignment" in words:

@@ -2,7 +2,9 @@
 
 import argparse
 import sys
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import aligned, in_file, output
 from sightline.cli.options import (
@@ -15,6 +17,9 @@ from sightline.cli.options import (
     output_option,
 )
 from sightline.errors import UserError
+
+if TYPE_CHECKING:
+    from sightline.decode.translator import Translation
 
 
 def add(commands: Any) -> None:
@@ -50,6 +55,20 @@ def run_align(options: argparse.Namespace) -> None:
     reverse = load_model(options, options.reverse) if options.reverse else None
     with output(options.output) as file:
         file.writelines(f"{format_links(links)}\n" for links in model.align(sources, targets, reverse=reverse))
+
+
+def with_links(
+    model: Any, lines: Iterable[str], translations: Iterable["Translation"], chunk_lines: int
+) -> Iterator[tuple["Translation", str]]:
+    """Each translation and its word links; a line that was translated in parts has none."""
+    from sightline.data.links import format_links
+
+    pairs = zip(lines, translations, strict=True)
+    while chunk := list(islice(pairs, chunk_lines)):
+        whole = [(line, translation.text) if translation.parts == 1 else ("", "") for line, translation in chunk]
+        sources, targets = zip(*whole, strict=True)
+        for (_, translation), links in zip(chunk, model.align(sources, targets), strict=True):
+            yield translation, format_links(links)
 
 
 def _choose_head(model: Any, sources: list[str], targets: list[str], path: str) -> None:

@@ -106,6 +106,11 @@ def language_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--target-language", default="", metavar="CODE", help="language to write in")
 
 
+def document_languages(parser: argparse.ArgumentParser) -> None:
+    text = "the two languages of a translation memory that are meant, where it has more or does not say: en de"
+    parser.add_argument("--languages", nargs=2, default=("", ""), metavar=("SOURCE", "TARGET"), help=text)
+
+
 def ensemble_option(parser: argparse.ArgumentParser) -> None:
     text = "further models of the same tokenizer, to translate with all of them: their log-probabilities are averaged"
     parser.add_argument("--ensemble", nargs="+", action="extend", default=[], metavar="MODEL", help=text)

@@ -19,6 +19,7 @@ from sightline.cli.files import in_file, out_file
 from sightline.cli.options import SAMPLING
 from sightline.config import DecodeConfig
 from sightline.errors import UserError
+from sightline.localisation import DOCUMENTS
 
 DECODING = tuple(field.name for field in fields(DecodeConfig))
 
@@ -44,6 +45,16 @@ def _shows_everything(options: argparse.Namespace) -> bool:
 
 RULES: dict[str, tuple[FlagRule, ...]] = {
     "translate": (
+        FlagRule(
+            ("format", "alignment", "prefix", "draft", "n_best", "workers"),
+            lambda o: o.input.lower().endswith(DOCUMENTS),
+            "is for lines of text, and this is a document that is filled unit by unit",
+        ),
+        FlagRule(
+            ("report", "languages"),
+            lambda o: not o.input.lower().endswith(DOCUMENTS),
+            f"is for documents: files that end in {', '.join(DOCUMENTS)}",
+        ),
         FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),
         FlagRule(
             ("workers", "sample", "shortlist", "n_best", "batch_tokens"),

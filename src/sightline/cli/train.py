@@ -4,7 +4,7 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
-from sightline.cli.options import language_options
+from sightline.cli.options import document_languages, language_options
 from sightline.config import recipe_names
 from sightline.tasks.table import TASKS
 
@@ -34,6 +34,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--alignments", default="", metavar="FILE", help=links)
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard logs into --out as well")
     language_options(parser)
+    document_languages(parser)
     parser.set_defaults(run=run_train)
 
 

@@ -3,10 +3,9 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
-from itertools import islice, tee
+from itertools import tee
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, lines_of, out_file, output, progress
@@ -14,6 +13,7 @@ from sightline.cli.options import (
     EITHER,
     decode_options,
     decode_overrides,
+    document_languages,
     ensemble_option,
     input_option,
     language_options,
@@ -22,6 +22,7 @@ from sightline.cli.options import (
     output_option,
     workers_option,
 )
+from sightline.localisation import DOCUMENTS
 
 if TYPE_CHECKING:
     from sightline.decode.translator import Translation
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Register the command."""
-    parser = commands.add_parser("translate", help="translate a file or standard input, line by line")
+    parser = commands.add_parser("translate", help="translate lines, or a document that translators work with")
     model_options(parser, what=EITHER)
     input_option(parser)
     ensemble_option(parser)
@@ -38,6 +39,9 @@ def add(commands: Any) -> None:
     alignment = "write which source word each target word comes from, as i-j: to a file of its own, a line each, or "
     alignment += "with '-' into the output, behind ' ||| ' or in jsonl as 'alignment'"
     parser.add_argument("--alignment", type=out_file, default="", metavar="FILE", help=alignment)
+    report = "of a document: write what was translated, doubtful ones first, as JSON lines"
+    parser.add_argument("--report", type=out_file, default="", metavar="FILE.jsonl", help=report)
+    document_languages(parser)
     parser.add_argument("--prefix", default="", help="what every translation must begin with")
     draft = "guess ahead, for a quicker answer to single sentences, the same as with --beam-size 1: 'input', "
     draft += "a smaller model's directory, or a translation memory (a file as `sightline train` takes it)"
@@ -50,12 +54,17 @@ def add(commands: Any) -> None:
 
 
 def run_translate(options: argparse.Namespace) -> None:
-    """Translate; line in, line out."""
+    """Translate; line in, line out, or a document unit by unit."""
+    if options.input.lower().endswith(DOCUMENTS):
+        from sightline.cli.localisation import fill_document
+
+        return fill_document(options)
     model: Any = load_models(options, told=bool(options.alignment))
     overrides = decode_overrides(options, model.decode_config)
     interactive = options.input == "-" and sys.stdin.isatty()
     chunk_lines = 1 if interactive else 1000
-    lines, again = tee(_stdin_lines() if interactive else lines_of(options.input, "translate"))
+    typed = (line.removesuffix("\n") for line in sys.stdin)
+    lines, again = tee(typed if interactive else lines_of(options.input, "translate"))
     translations = model.translate_lines(
         lines,
         options.prefix,
@@ -65,7 +74,9 @@ def run_translate(options: argparse.Namespace) -> None:
         **overrides,
     )
     if options.alignment:
-        linked = _with_links(model, again, translations, chunk_lines)
+        from sightline.cli.attention import with_links
+
+        linked = with_links(model, again, translations, chunk_lines)
     else:
         del again  # or every line would be kept
         linked = ((translation, None) for translation in translations)
@@ -77,25 +88,6 @@ def run_translate(options: argparse.Namespace) -> None:
                 links_file.write(f"{links}\n")
             if interactive:
                 file.flush()
-
-
-def _with_links(
-    model: Any, lines: Iterable[str], translations: Iterable["Translation"], chunk_lines: int
-) -> Iterator[tuple["Translation", str]]:
-    """Each translation and its word links; a line that was translated in parts has none."""
-    from sightline.data.links import format_links
-
-    pairs = zip(lines, translations, strict=True)
-    while chunk := list(islice(pairs, chunk_lines)):
-        whole = [(line, translation.text) if translation.parts == 1 else ("", "") for line, translation in chunk]
-        sources, targets = zip(*whole, strict=True)
-        for (_, translation), links in zip(chunk, model.align(sources, targets), strict=True):
-            yield translation, format_links(links)
-
-
-def _stdin_lines() -> Iterator[str]:
-    for line in sys.stdin:
-        yield line.removesuffix("\n")
 
 
 def format_translation(translation: "Translation", style: str, links: str | None = None) -> str:

@@ -21,10 +21,8 @@ from sightline.config import DecodeConfig, check_values
 from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.contract import (
     FREE,
-    Continuation,
     EncoderDecoder,
     Hypothesis,
-    Look,
     OwnSearch,
     SearchInSteps,
     SearchOptions,
@@ -154,29 +152,6 @@ def begin(
 ) -> SearchInSteps:
     """The search of a single source before its first step; arguments as `decode_tokens`."""
     return model.begin(*_asked([source], [prefix], config, special, max_len, shortlist))
-
-
-def watch(search: SearchInSteps, look: Look) -> Hypothesis:
-    """The best of what a search finds, while `look` is shown each step."""
-    while steps := search.advance():
-        look(steps[0])
-    (ranked,) = search.found()
-    if not (ranked and math.isfinite(ranked[0].log_prob)):
-        raise not_finite()
-    return ranked[0]
-
-
-def written_in(search: SearchInSteps) -> Iterator[Continuation]:
-    """What a greedy search writes, or one that draws, step by step."""
-    while steps := search.advance():
-        yield certain(steps[0])
-
-
-def certain(ranked: list[Continuation]) -> Continuation:
-    """The only continuation there is in greedy search; a `UserError` where that is none or no number."""
-    if not (ranked and math.isfinite(ranked[0].token_log_prob)):
-        raise not_finite()
-    return ranked[0]
 
 
 def _asked(

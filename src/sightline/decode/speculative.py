@@ -28,10 +28,11 @@ from sightline.decode.contract import (
     SpecialIds,
 )
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import begin, certain, not_finite, search_options
+from sightline.decode.engine import begin, not_finite, search_options
 from sightline.decode.ranking import highest
 from sightline.decode.search import allowed_log_probs
 from sightline.decode.steps import start_decoding
+from sightline.decode.streaming import certain
 from sightline.errors import UserError
 
 

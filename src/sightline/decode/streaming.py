@@ -1,16 +1,26 @@
-"""A translation while it is being written: one text, greedy search, its text piece by piece.
+"""A translation while it is being written: one text, greedy search, its text piece by piece; any search, looked at.
 
 What has been handed over is never taken back, so the search is greedy: a beam may change its mind about everything
 until it ends. Joined, the pieces are what `Translator.translate` gives with `beam_size=1`.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from sightline.config import DecodeConfig
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import Draft, EncoderDecoder, OwnSearch, SpecialIds
-from sightline.decode.engine import begin, written_in
+from sightline.decode.contract import (
+    Continuation,
+    Draft,
+    EncoderDecoder,
+    Hypothesis,
+    Look,
+    OwnSearch,
+    SearchInSteps,
+    SpecialIds,
+)
+from sightline.decode.engine import begin, not_finite
 from sightline.decode.translator import Translator, one_line, override
 from sightline.errors import UserError
 
@@ -83,3 +93,26 @@ def stream_tokens(
         return greedy_by_steps(model, source, config, special, prefix, max_len, shortlist)
     search = begin(model, source, prefix, config, special, max_len, shortlist)
     return (best.token for best in written_in(search) if best.token != special.eos_id)
+
+
+def watch(search: SearchInSteps, look: Look) -> Hypothesis:
+    """The best of what a search finds, while `look` is shown each step."""
+    while steps := search.advance():
+        look(steps[0])
+    (ranked,) = search.found()
+    if not (ranked and math.isfinite(ranked[0].log_prob)):
+        raise not_finite()
+    return ranked[0]
+
+
+def written_in(search: SearchInSteps) -> Iterator[Continuation]:
+    """What a greedy search writes, or one that draws, step by step."""
+    while steps := search.advance():
+        yield certain(steps[0])
+
+
+def certain(ranked: list[Continuation]) -> Continuation:
+    """The only continuation there is in greedy search; a `UserError` where that is none or no number."""
+    if not (ranked and math.isfinite(ranked[0].token_log_prob)):
+        raise not_finite()
+    return ranked[0]

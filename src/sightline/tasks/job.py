@@ -43,6 +43,7 @@ class TrainRequest:
     task: str = ""  # one of `config.TASKS`; "" = the recipe's
     source_language: str = ""  # to a model of many that is started from: codes as it has them
     target_language: str = ""
+    languages: Sequence[str] = ("", "")  # source and target of the translation memories among the files
 
 
 @runtime_checkable

@@ -1,0 +1,56 @@
+"""What a translation must hold as it stands: addresses, variables of message formats, tags, roles of reStructuredText.
+
+Formats: C and Python (`%s`, `%(name)s`, `%1$d`), braces of Python, .NET and ICU (`{0}`, `{name:.2f}`), templates
+(`{{name}}`, `${name}`, `%name%`), HTML's tags and character references. A message of ICU that chooses among texts
+(`{n, plural, ...}`) holds texts inside its code; `chooses` tells them, for they are not for a machine.
+"""
+
+import re
+from collections.abc import Iterator
+
+from sightline.localisation.unit import Code, Parts, joined
+
+ADDRESS = r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+BRACES = r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.\[\]!:,<>^+#%-]*\}"
+PERCENT = r"%(?:\d+\$)?(?:\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsa@](?![A-Za-z])|%%|%\w+%"
+TAGS = r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.*?-->|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
+ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS))
+OF_MARKUP = {
+    "": re.compile(ANYWHERE),
+    # A role with its target, a literal, a substitution, a reference to a note, and of a link with a text its ends.
+    "rst": re.compile(
+        r":[\w:.+-]+:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
+        rf"\s?::(?=\s*$)|{ANYWHERE}"
+    ),
+    "markdown": re.compile(rf"`+[^`]+`+|!?\[(?=[^\]]*\]\()|\]\([^()\s]*(?:\s\"[^\"]*\")?\)|{ANYWHERE}"),
+}
+CHOOSES = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
+
+
+def with_codes(parts: Parts, markup: str = "") -> Parts:
+    """Parts with whatever must survive in their strings as codes.
+
+    >>> [part if isinstance(part, str) else part.text for part in with_codes(("Delete {n} of %(all)s files?",))]
+    ['Delete ', '{n}', ' of ', '%(all)s', ' files?']
+    >>> with_codes(("100% of us",))
+    ('100% of us',)
+    """
+    return joined([piece for part in parts for piece in (_cut(part, markup) if isinstance(part, str) else [part])])
+
+
+def _cut(text: str, markup: str) -> Iterator[str | Code]:
+    at = 0
+    for found in OF_MARKUP[markup].finditer(text):
+        yield text[at : found.start()]
+        yield Code(found[0])
+        at = found.end()
+    yield text[at:]
+
+
+def chooses(parts: Parts) -> bool:
+    """Whether a text is an ICU message with texts to choose from inside its code.
+
+    >>> chooses(("{n, plural, one {a file} other {# files}}",)), chooses(("{n} files",))
+    (True, False)
+    """
+    return any(CHOOSES.search(part) for part in parts if isinstance(part, str))

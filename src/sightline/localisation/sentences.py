@@ -1,0 +1,48 @@
+"""Texts cut into sentences and put together again: a model that learnt sentences is given sentences.
+
+Where a sentence ends says `sentencex`, which knows the abbreviations of some forty languages. Line ends of a text stay
+where they are, and so do the blanks between its sentences.
+"""
+
+import re
+from dataclasses import dataclass
+
+from sightline.errors import UserError
+from sightline.localisation.unit import Code, Parts, joined
+
+HOLDER = 0xF0000  # private characters that stand for codes while a text is cut
+LINES = re.compile(r"(\s*\n\s*)")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One to translate, and what is between it and the next."""
+
+    parts: Parts
+    behind: str
+
+
+def sentences(parts: Parts, language: str) -> tuple[str, list[Sentence]]:
+    """The blanks before the first sentence, and every sentence with what follows it; none for a text without words."""
+    try:
+        from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # of a compiled module
+    except ImportError:
+        raise UserError("documents are cut into sentences by sentencex: pip install 'sightline[files]'") from None
+    codes = [part for part in parts if isinstance(part, Code)]
+    holders = iter(range(HOLDER, HOLDER + len(codes)))
+    text = "".join(part if isinstance(part, str) else chr(next(holders)) for part in parts)
+    start = len(text) - len(text.lstrip())
+    found: list[Sentence] = []
+    for number, line in enumerate(LINES.split(text[start:])):
+        if number % 2:
+            found.append(Sentence((), line))
+            continue
+        for piece in segment(language or "en", line) if line else ():
+            body = piece.rstrip()
+            found.append(Sentence(_with(codes, body), piece[len(body) :]))
+    return text[:start], found
+
+
+def _with(codes: list[Code], text: str) -> Parts:
+    pieces = re.split(f"([{chr(HOLDER)}-{chr(HOLDER + len(codes))}])", text)
+    return joined([codes[ord(piece) - HOLDER] if i % 2 else piece for i, piece in enumerate(pieces)])

@@ -1,0 +1,128 @@
+"""A folder of catalogues is learnt from, and the untranslated entries of another are filled with every placeholder."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from sightline.localisation.fill import knows_marks
+from sightline.localisation.placeholders import with_codes
+from sightline.localisation.po import read
+from sightline.localisation.unit import UnitState, plain
+
+Cli = Callable[..., Any]
+WORDS = {"open": "ouvrir", "file": "fichier", "close": "fermer", "page": "page", "old": "vieux", "new": "neuf"}
+CODES = ("{n}", "%(name)s", "%d", "<b>", "https://a.org/b")
+HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
+SETTINGS = ["model.d_model=32", "model.d_ff=64", "model.n_heads=4", "model.n_encoder_layers=1", "model.dropout=0.0",
+            "model.n_decoder_layers=1", "data.vocab_size=400", "train.max_steps=500", "train.validate_every=500",
+            "train.learning_rate=0.01", "train.warmup_steps=50", "train.tokens_per_batch=512",
+            "train.threads=1"]  # fmt: skip
+
+
+def entries(n: int, seed: int) -> list[tuple[str, str]]:
+    """Words and their translations one by one, with codes among them."""
+    rng = Random(seed)
+    rows = []
+    for _ in range(n):
+        row = [rng.choice([*WORDS, *CODES]) for _ in range(rng.randint(1, 5))] + [rng.choice(list(WORDS))]
+        rows.append((" ".join(row), " ".join(WORDS.get(word, word) for word in row)))
+    return rows
+
+
+def catalogue(rows: list[tuple[str, str]]) -> str:
+    unique = dict(rows)
+    return HEADER + "".join(f'\nmsgid "{source}"\nmsgstr "{target}"\n' for source, target in unique.items())
+
+
+@pytest.fixture(scope="module")
+def trained(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("catalogues")
+    (folder / "memory" / "deep").mkdir(parents=True)
+    (folder / "memory" / "a.po").write_text(catalogue(entries(900, 1)))
+    (folder / "memory" / "deep" / "b.po").write_text(catalogue([*entries(900, 2), ("dropped", "")]))
+    (folder / "memory" / "notes.txt").write_text("no catalogue")
+    (folder / "valid.po").write_text(catalogue(entries(60, 3)))
+    options = ["--train", folder / "memory", "--valid", folder / "valid.po", "--out", folder / "model"]
+    ran = cli("train", "--recipe", "tiny", *options, "--set", *SETTINGS)
+    assert ran.code == 0, ran.err
+    return folder / "model", ran.err + ran.out
+
+
+def test_what_was_learnt_from_is_reported(trained: tuple[Path, str]) -> None:
+    assert "1 untranslated" in trained[1]
+    assert "with placeholders or tags" in trained[1]
+
+
+def test_untranslated_entries_are_filled_with_every_placeholder(
+    cli: Cli, trained: tuple[Path, str], tmp_path: Path
+) -> None:
+    import sightline
+
+    rows = list(dict(entries(40, 9)).items())
+    text = catalogue([(source, "" if n % 2 else target) for n, (source, target) in enumerate(rows)])
+    (tmp_path / "messages.po").write_text(text)
+    report = tmp_path / "report.jsonl"
+    ran = cli("translate", trained[0], tmp_path / "messages.po", "-o", tmp_path / "fr.po", "--report", report)
+    assert ran.code == 0, ran.err
+    assert knows_marks(sightline.load(trained[0]).tokenizer)
+    assert f"{len(rows) // 2} translated, 0 left open" in ran.err
+    before, after = text.encode(), (tmp_path / "fr.po").read_bytes()
+    units = list(zip(read("a", before, ("", "")).units, read("b", after, ("", "")).units, strict=True))
+    right = 0
+    for (old, new), (source, target) in zip(units, rows, strict=True):
+        if old.state is UnitState.TRANSLATED:
+            assert new == old or (new.target, new.state) == (old.target, old.state)
+            continue
+        assert new.state is UnitState.FUZZY
+        assert sorted(p.text for p in with_codes(new.target) if not isinstance(p, str)) == sorted(
+            word for word in source.split() if word in CODES
+        )
+        right += plain(new.target) == target
+    assert right >= 0.7 * len(rows) / 2
+    listed = [json.loads(line) for line in report.read_text().splitlines()]
+    assert sorted(row["source"] for row in listed) == sorted(source for source, _ in rows[1::2])
+    if shutil.which("msgfmt"):
+        subprocess.run(["msgfmt", "--use-fuzzy", "-o", tmp_path / "fr.mo", tmp_path / "fr.po"], check=True)
+
+
+def test_a_model_that_knows_no_marks_places_tags_by_its_attention(cli: Cli, model_path: Path, tmp_path: Path) -> None:
+    """The shared model copies letters."""
+    (tmp_path / "a.xlf").write_text(
+        '<xliff version="1.2"><file source-language="x" target-language="y"><body>'
+        '<trans-unit id="1"><source>a b <g id="1">c d</g> e</source></trans-unit></body></file></xliff>'
+    )
+    ran = cli("translate", model_path, tmp_path / "a.xlf", "-o", tmp_path / "b.xlf", "--beam-size", "1")
+    assert ran.code == 0, ran.err
+    assert "1  placeholders put beside words by alignment" in ran.err
+    found = (tmp_path / "b.xlf").read_text()
+    assert found.count("<g id=") == 2
+    assert found.count("</g>") == 2
+
+
+@pytest.mark.parametrize(
+    "flags,said",
+    [
+        (["a.po", "--format", "jsonl"], "--format is for lines of text"),
+        (["a.txt", "--report", "r.jsonl"], "--report is for documents: files that end in .po"),
+        (["missing.po"], "missing.po: no such file"),
+    ],
+)
+def test_flags_that_do_not_fit_a_document_are_refused(
+    cli: Cli, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in cli("translate", model_path, *flags).complaint
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_memory_without_a_pair_is_refused_before_anything_is_written(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text(catalogue([("open", "")]))
+    ran = cli("train", "--recipe", "tiny", "--train", tmp_path / "a.po", "--valid", "5%", "--out", tmp_path / "m")
+    assert "holds no pair to learn from (1 units: 0 pairs" in ran.complaint
+    assert not (tmp_path / "m").exists()
