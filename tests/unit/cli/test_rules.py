@@ -26,6 +26,9 @@ ALIGN = ["align", "m", "--source", "a", "--target", "b"]
 SCORED = ["evaluate", "--alignments", "gold", "--hypothesis", "links"]
 TUNE = ["evaluate", "m", "--source", "a", "--reference", "b", "--tune", "length_penalty"]
 UNREAD: list[tuple[list[str], str]] = [
+    (["translate", "m", "a.po", "--format", "jsonl"], "--format is for lines of text"),
+    (["translate", "m", "a.TMX", "--n-best", "2"], "--n-best is for lines of text"),
+    (["translate", "m", "a.txt", "--languages", "en", "de"], "--languages is for documents: files that end in .po"),
     (["translate", "m", "--draft-length", "3"], "--draft-length is for --draft"),
     (["translate", "m", "--draft", "input", "--workers", "2"], "--workers does not go with --draft"),
     (["translate", "m", "--draft", "input", "--sample"], "--sample does not go with --draft"),
