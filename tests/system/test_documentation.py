@@ -150,6 +150,13 @@ def model(recipe: str, *settings: str) -> Callable[[Path], None]:
     return make
 
 
+def permuted(path: Path) -> None:
+    """A permutation language model of two updates, which is a folder in XLNet's layout."""
+    write(path.parent / "permuted.txt", sentences(60))
+    files = [path.parent / "permuted.txt"]
+    sightline.train(files, files, path, "xlnet", SHORT["plm"], task="plm", device="cpu", show=False)
+
+
 def checkpoint(kind: str, changes: dict[str, Any] | None = None, **rest: Any) -> Callable[[Path], None]:
     return lambda path: write_tiny(path, kind, changes, **rest)
 
@@ -210,6 +217,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "path/to/bart": checkpoint("marian", {"model_type": "bart", "max_position_embeddings": 600}),
     "path/to/opus-mt": checkpoint("marian"),
     "path/to/nllb": checkpoint("m2m", marks=["eng_Latn", "deu_Latn"]),
+    "path/to/xlnet": permuted,
     "path/to/llama": checkpoint("llama"),
     "path/to/bert": encoder,
     "path/to/vit": checkpoint("vit"),

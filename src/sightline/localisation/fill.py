@@ -26,7 +26,7 @@ from sightline.localisation.carrying import (
 )
 from sightline.localisation.doubts import doubts
 from sightline.localisation.placeholders import chooses, with_codes
-from sightline.localisation.sentences import Sentence, sentences
+from sightline.localisation.sentences import CutSentence, sentences
 from sightline.localisation.unit import Document, Parts, Unit, UnitState, joined, plain
 
 PLACED = "placeholders put beside words by alignment"
@@ -96,12 +96,12 @@ def _is_open(unit: Unit, again: bool) -> bool:
     return unit.state is UnitState.UNTRANSLATED or (again and unit.state is not UnitState.KEPT)
 
 
-def _cut(unit: Unit, language: str) -> tuple[str, list[Sentence]]:
+def _cut(unit: Unit, language: str) -> tuple[str, list[CutSentence]]:
     """Sentences with their codes; none of a text that is not for a machine."""
     return ("", []) if chooses(unit.source) else sentences(with_codes(unit.source, unit.markup), language)
 
 
-def _put_together(number: int, unit: Unit, before: str, cut: Sequence[Sentence], done: Iterator[_Carried]) -> Filled:
+def _put_together(number: int, unit: Unit, before: str, cut: Sequence[CutSentence], done: Iterator[_Carried]) -> Filled:
     if not cut:
         return Filled(number, unit, (), doubts=(CHOOSING,) if chooses(unit.source) else ())
     carried = [next(done) if sentence.parts else _Carried((), 0.0, 0) for sentence in cut]

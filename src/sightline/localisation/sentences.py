@@ -15,14 +15,14 @@ LINES = re.compile(r"(\s*\n\s*)")
 
 
 @dataclass(frozen=True)
-class Sentence:
+class CutSentence:
     """One to translate, and what is between it and the next."""
 
     parts: Parts
     behind: str
 
 
-def sentences(parts: Parts, language: str) -> tuple[str, list[Sentence]]:
+def sentences(parts: Parts, language: str) -> tuple[str, list[CutSentence]]:
     """The blanks before the first sentence, and every sentence with what follows it; none for a text without words."""
     try:
         from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # of a compiled module
@@ -32,14 +32,14 @@ def sentences(parts: Parts, language: str) -> tuple[str, list[Sentence]]:
     holders = iter(range(HOLDER, HOLDER + len(codes)))
     text = "".join(part if isinstance(part, str) else chr(next(holders)) for part in parts)
     start = len(text) - len(text.lstrip())
-    found: list[Sentence] = []
+    found: list[CutSentence] = []
     for number, line in enumerate(LINES.split(text[start:])):
         if number % 2:
-            found.append(Sentence((), line))
+            found.append(CutSentence((), line))
             continue
         for piece in segment(language or "en", line) if line else ():
             body = piece.rstrip()
-            found.append(Sentence(_with(codes, body), piece[len(body) :]))
+            found.append(CutSentence(_with(codes, body), piece[len(body) :]))
     return text[:start], found
 
 
