@@ -7,6 +7,7 @@ test, which puts a factor in its place.
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 import torch
 from side_by_side import curves
 
+from sightline.checkpoint.begun import BegunLayout
 from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.config import ModelConfig, RunConfig, apply_settings, load_recipe
 from sightline.data.permutation import PermutedBatch, PermutedText
@@ -25,7 +28,7 @@ from sightline.generation.permutation import PermutationModel
 from sightline.network.dropout import Dropout
 from sightline.relatives.xlnet import XLNet, build_xlnet, partial_order_mask
 from sightline.relatives.xlnet_checkpoint import file_tensors, shape_to_hf
-from sightline.tasks.permutation_modelling import BegunXLNet, permutation_objective, shape_of
+from sightline.tasks.permutation_modelling import permutation_objective, shape_of
 from sightline.tasks.trainable import unfrozen
 
 with warnings.catch_warnings():
@@ -101,8 +104,9 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, XLNet]:
         return theirs.train(), read(tmp_path).network
     own = build_xlnet(SHAPE)
     drawn(own)
-    BegunXLNet(SHAPE, LENGTH).write_weights(tmp_path, dict(own.named_parameters()), "")
-    transformers.XLNetConfig(**shape_to_hf(SHAPE)).save_pretrained(tmp_path)
+    layout = BegunLayout({CONFIG: shape_to_hf(SHAPE)}, partial(file_tensors, n_layers=LAYERS, n_heads=HEADS))
+    layout.write_settings(tmp_path, config(), None, {})
+    layout.write_weights(tmp_path, dict(own.named_parameters()), "")
     return transformers.XLNetLMHeadModel.from_pretrained(tmp_path).train(), own.train()
 
 

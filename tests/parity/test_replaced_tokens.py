@@ -6,6 +6,7 @@ Weights are handed over by the table of names. What is drawn is the likeliest pi
 import warnings
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from side_by_side import curves
 from torch import nn
 
-from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.begun import BegunLayout, check_axes
 from sightline.checkpoint.write import config_to_hf, file_tensors
 from sightline.config import ModelConfig, TrainConfig, apply_settings, load_recipe
 from sightline.data.masking import MaskedBatch, MaskedText, Masking
@@ -25,8 +26,8 @@ from sightline.network.electra import Electra
 from sightline.tasks.replaced_modelling import (
     ALL_MASKED,
     DISCRIMINATOR,
-    DiscriminatorLayout,
     build_electra,
+    discriminator_tensors,
     replaced_objective,
 )
 
@@ -132,10 +133,10 @@ def test_fifty_updates(both: tuple[nn.ModuleList, Electra, Any]) -> None:
 def test_the_discriminator_has_the_same_scores_there(tmp_path: Path) -> None:
     axes = replaced_axes(SHAPE, 8)
     own = build_electra(*axes)
-    layout = DiscriminatorLayout(axes[0], 8)
-    layout.check()
+    layout = BegunLayout({}, partial(discriminator_tensors, axes=axes[0]))
+    check_axes(axes[0])
     with pytest.raises(Exception, match="replaced-token model is kept in the layout of electra"):
-        BegunLayout(replace(axes[0], encoder=replace(axes[0].encoder, gated=True)), 8).check()
+        check_axes(replace(axes[0], encoder=replace(axes[0].encoder, gated=True)))
     layout.write_weights(tmp_path, dict(own.named_parameters()), "")
     transformers.ElectraConfig(**config_to_hf(axes[0])[0]).save_pretrained(tmp_path)
     theirs = transformers.AutoModelForPreTraining.from_pretrained(tmp_path).eval()

@@ -5,8 +5,9 @@ From its first validation on it is what a published model's folder is, for every
 `training.json` says how it was trained (as in `tuned`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,89 +39,72 @@ KEPT = {  # by its head, what a model is, and in which layout it is kept
     "language": ("language", "gpt2 (model.positions=learned) or of llama (rotary)"),
     "masked": ("masked language", "bert"),
     "replaced": ("replaced-token", "electra"),
+    "image_class": ("picture", "vit"),
 }
 
 
 @dataclass(frozen=True)
 class BegunLayout:
-    """A folder for a network of these axes, which reads up to `length` tokens."""
+    """A folder in the layout of a family: what its files say, and how its weights are called."""
 
-    config: NetworkConfig
-    length: int
+    files: Mapping[str, Mapping[str, Any]]  # by name: the configuration, and what is beside it but for a tokenizer
+    in_file: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]  # of parameters of ours, those of the file
 
-    def check(self) -> None:
-        """`UserError` where the family has no word for an axis."""
-        _, lost = config_to_hf(self.config)
-        if lost:
-            kind, kept = KEPT[self.config.head]
-            axes = ", ".join(axis.removeprefix("decoder.").removeprefix("encoder.") for axis in lost)
-            raise UserError(
-                f"a {kind} model is kept in the layout of {kept}, and {self.config.family} cannot have {axes}"
-            )
-
-    def write_settings(self, folder: Path, config: RunConfig, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
+    def write_settings(
+        self, folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]
+    ) -> None:
         """Everything but the weights and the card."""
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        end, ids = tokenizer.eos_id, {"pad_token_id": tokenizer.pad_id}  # it parts documents: one begins behind it
-        write_file(folder / TOKENIZER, tokenizer.save)
-        marks = masking_marks(tokenizer) if self.reads else _writing(tokenizer)
-        write_json(folder / SETTINGS, {**tokenizer_settings(tokenizer, self.length), **marks})
-        if not self.reads:
-            ids = {"bos_token_id": end, "eos_token_id": end, **ids}
-            write_json(folder / GENERATION, ids)
-        write_json(folder / CONFIG, {**self._hf_config(), **ids, "dtype": "float32"})
+        if tokenizer:
+            write_file(folder / TOKENIZER, tokenizer.save)
+        for name, values in self.files.items():
+            write_json(folder / name, values)
         write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
         """The weights by the names of the family, and the model card."""
-        _write_weights(folder, self.config, parameters, card)
-
-    @property
-    def reads(self) -> bool:
-        """Whether it reads both ways; otherwise it writes on."""
-        return self.config.head != "language"
-
-    def _hf_config(self) -> dict[str, Any]:
-        longest = {} if self.config.family != "llama" else {"max_position_embeddings": self.length}
-        return {**config_to_hf(self.config)[0], **longest}
+        own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
+        tensors = dict(self.in_file(own))
+        write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+        write_text(folder / CARD, card)
 
 
-@dataclass(frozen=True)
-class BegunPictures:
-    """A folder for a network of these axes, and what is done to a picture before it reads it."""
-
-    config: NetworkConfig
-    labels: Sequence[str]
-
-    def check(self) -> None:
-        """`UserError` where the family has no word for an axis."""
-        _, lost = config_to_hf(self.config)
-        if lost:
-            axes = ", ".join(axis.removeprefix("encoder.") for axis in lost)
-            raise UserError(f"a network for pictures is kept in the layout of vit, which cannot have {axes}")
-
-    def write_settings(self, folder: Path, config: RunConfig, tokenizer: None, about: Mapping[str, Any]) -> None:
-        """Everything but the weights and the card."""
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        height, width = self.config.image_size
-        write_json(folder / PREPROCESSOR, {**PIXELS, "size": {"height": height, "width": width}})
-        names = {"id2label": {str(i): name for i, name in enumerate(self.labels)}}
-        names |= {"label2id": {name: i for i, name in enumerate(self.labels)}}
-        write_json(folder / CONFIG, {**config_to_hf(self.config)[0], **names, "dtype": "float32"})
-        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
-
-    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
-        """The weights by the names of the family, and the model card."""
-        _write_weights(folder, self.config, parameters, card)
+def begun_text(axes: NetworkConfig, length: int, tokenizer: Tokenizer) -> BegunLayout:
+    """Of a language model, masked or not, that reads up to `length` tokens."""
+    end, ids = tokenizer.eos_id, {"pad_token_id": tokenizer.pad_id}  # it parts documents: one begins behind it
+    longest = {} if axes.family != "llama" else {"max_position_embeddings": length}
+    writes = axes.head == "language"
+    if writes:
+        ids = {"bos_token_id": end, "eos_token_id": end, **ids}
+    marks = _writing(tokenizer) if writes else masking_marks(tokenizer)
+    files = {
+        SETTINGS: {**tokenizer_settings(tokenizer, length), **marks},
+        **({GENERATION: ids} if writes else {}),
+        CONFIG: {**config_to_hf(axes)[0], **longest, **ids, "dtype": "float32"},
+    }
+    return BegunLayout(files, partial(file_tensors, config=axes))
 
 
-def _write_weights(folder: Path, config: NetworkConfig, parameters: Mapping[str, Tensor], card: str) -> None:
-    own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
-    tensors = file_tensors(own, config)
-    write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
-    write_text(folder / CARD, card)
+def begun_pictures(axes: NetworkConfig, labels: Sequence[str]) -> BegunLayout:
+    """Of a network that names pictures, and what is done to one before it reads it."""
+    height, width = axes.image_size
+    names = {"id2label": {str(i): name for i, name in enumerate(labels)}}
+    names |= {"label2id": {name: i for i, name in enumerate(labels)}}
+    files = {
+        PREPROCESSOR: {**PIXELS, "size": {"height": height, "width": width}},
+        CONFIG: {**config_to_hf(axes)[0], **names, "dtype": "float32"},
+    }
+    return BegunLayout(files, partial(file_tensors, config=axes))
+
+
+def check_axes(axes: NetworkConfig) -> None:
+    """`UserError` where the family in whose layout a network would be kept has no word for an axis."""
+    _, lost = config_to_hf(axes)
+    if lost:
+        kind, kept = KEPT[axes.head]
+        said = ", ".join(axis.removeprefix("decoder.").removeprefix("encoder.") for axis in lost)
+        raise UserError(f"a {kind} model is kept in the layout of {kept}, and {axes.family} cannot have {said}")
 
 
 def tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.begun import begun_text, check_axes
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import bare, fingerprint
@@ -124,7 +124,7 @@ def loss_of_logits(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " r
 def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
     """Read, tokenise and check everything that a language model is trained on from scratch."""
     length = positions_of(config)
-    BegunLayout(language_axes(replace(config.model, vocab_size=1), length), length).check()
+    check_axes(language_axes(replace(config.model, vocab_size=1), length))
     request = once_readable(request)
     tokenizer = choose_tokenizer(
         request, config, folder, lambda: learn_pieces(request.train, config.data, request.special)
@@ -132,7 +132,7 @@ def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> Lang
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = language_axes(model, length)
     about, train, valid = read_texts(request, config, cutter_of(tokenizer))
-    config, layout = replace(config, model=model), BegunLayout(axes, length)
+    config, layout = replace(config, model=model), begun_text(axes, length, tokenizer)
     return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))
 
 

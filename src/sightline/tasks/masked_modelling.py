@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import processors
 from torch import nn
 
-from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.begun import begun_text, check_axes
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig, TrainConfig
 from sightline.data.batching import EndlessStream
@@ -97,14 +97,14 @@ def masked_objective(network: EncoderOnly, train: TrainConfig) -> Objective:
 def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
     """Read, tokenise and check everything that a masked language model is trained on from scratch."""
     length = positions_of(config)
-    BegunLayout(masked_axes(replace(config.model, vocab_size=1), length), length).check()
+    check_axes(masked_axes(replace(config.model, vocab_size=1), length))
     check_length(config, 2)
     request = once_readable(request)
     tokenizer = marked_tokenizer(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = masked_axes(model, length)
     about, train, valid = read_texts(request, config, cutter_of(tokenizer))
-    config, layout = replace(config, model=model), BegunLayout(axes, length)
+    config, layout = replace(config, model=model), begun_text(axes, length, tokenizer)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking_of(tokenizer, config))
     return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), hidden=hidden)

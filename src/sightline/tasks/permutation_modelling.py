@@ -13,14 +13,11 @@ from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.checkpoint.begun import masking_marks, tokenizer_settings
-from sightline.checkpoint.imported import FORMAT
-from sightline.checkpoint.layout import CONFIG, WEIGHTS
-from sightline.checkpoint.trained import CARD, RUN, TOKENIZER, write_file, write_json, write_text
+from sightline.checkpoint.begun import BegunLayout, masking_marks, tokenizer_settings
+from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.vocabulary import SETTINGS, bare, fingerprint
 from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.config import ModelConfig, RunConfig, TrainConfig
@@ -28,7 +25,7 @@ from sightline.data.batching import EndlessStream
 from sightline.data.documents import Cutter, cutter_of
 from sightline.data.permutation import PermutedBatch, PermutedText
 from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError, writing
+from sightline.errors import UserError
 from sightline.generation.permutation import PermutationModel
 from sightline.relatives.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
 from sightline.relatives.xlnet_checkpoint import file_tensors, shape_to_hf
@@ -108,29 +105,14 @@ def predicted(network: Callable[..., Tensor], batch: PermutedBatch) -> tuple[Ten
 # --- What it is made of
 
 
-@dataclass(frozen=True)
-class BegunXLNet:
-    """A folder for a network of this shape."""
-
-    shape: XLNetShape
-    length: int  # of the blocks that it has read
-
-    def write_settings(self, folder: Path, config: RunConfig, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
-        """Everything but the weights and the card."""
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        write_file(folder / TOKENIZER, tokenizer.save)
-        write_json(folder / SETTINGS, {**tokenizer_settings(tokenizer, self.length), **masking_marks(tokenizer)})
-        ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
-        write_json(folder / CONFIG, {**shape_to_hf(self.shape), **ids, "dtype": "float32"})
-        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
-
-    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
-        """The weights by XLNet's names, and the model card."""
-        own = {name: value.detach().float().cpu() for name, value in parameters.items()}
-        tensors = file_tensors(own, self.shape.n_layers, self.shape.n_heads)
-        write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
-        write_text(folder / CARD, card)
+def begun_xlnet(shape: XLNetShape, length: int, tokenizer: Tokenizer) -> BegunLayout:
+    """The folder of a network of this shape that has read blocks of `length` tokens."""
+    ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    files = {
+        SETTINGS: {**tokenizer_settings(tokenizer, length), **masking_marks(tokenizer)},
+        CONFIG: {**shape_to_hf(shape), **ids, "dtype": "float32"},
+    }
+    return BegunLayout(files, partial(file_tensors, n_layers=shape.n_layers, n_heads=shape.n_heads))
 
 
 def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
@@ -143,7 +125,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
     shape, length = shape_of(model), config.data.block_length
     about, train, valid = read_texts(request, config, cutter_of(tokenizer))
     permuted = partial(PermutedText, length=length, behind=[tokenizer.eos_id, tokenizer.bos_id])
-    config, layout = replace(config, model=model), BegunXLNet(shape, length)
+    config, layout = replace(config, model=model), begun_xlnet(shape, length, tokenizer)
     return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), permuted=permuted)
 
 

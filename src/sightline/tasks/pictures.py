@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.checkpoint.begun import BegunPictures
+from sightline.checkpoint.begun import begun_pictures, check_axes
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig, TrainConfig
@@ -113,10 +113,10 @@ def picture_objective(network: nn.Module, train: TrainConfig) -> Objective:
 
 def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
     """Find, look at and check everything that a network for pictures is trained on from scratch."""
-    BegunPictures(picture_axes(replace(config.model, n_outputs=2)), ()).check()
+    check_axes(picture_axes(replace(config.model, n_outputs=2)))
     files, labels = _files(request)
     axes, side = picture_axes(replace(config.model, n_outputs=len(labels))), config.model.image_size
-    layout, how = BegunPictures(axes, labels), Preprocessing(size=(side, side))
+    layout, how = begun_pictures(axes, labels), Preprocessing(size=(side, side))
     return _job(request, config, files, labels, how, layout, lambda: _begun(build(axes)))
 
 

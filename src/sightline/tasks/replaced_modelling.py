@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.begun import begun_text, check_axes
+from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig, TrainConfig
 from sightline.data.documents import cutter_of
 from sightline.data.masking import MaskedBatch, MaskedText
@@ -130,27 +131,25 @@ def put_back(
 # --- What it is made of
 
 
-@dataclass(frozen=True)
-class DiscriminatorLayout(BegunLayout):
-    """The folder of the half that is kept."""
-
-    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
-        own = {name.removeprefix(DISCRIMINATOR): p for name, p in parameters.items() if name.startswith(DISCRIMINATOR)}
-        super().write_weights(folder, own, card)
+def discriminator_tensors(parameters: Mapping[str, Tensor], axes: NetworkConfig) -> dict[str, Tensor]:
+    """Of both networks' parameters those of the half that is kept, as its file has them."""
+    own = {name.removeprefix(DISCRIMINATOR): p for name, p in parameters.items() if name.startswith(DISCRIMINATOR)}
+    return file_tensors(own, axes)
 
 
 def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> ReplacedJob:
     """Read, tokenise and check everything that an ELECTRA is trained on from scratch."""
     length = positions_of(config)
     for axes in replaced_axes(replace(config.model, vocab_size=1), length):
-        BegunLayout(axes, length).check()
+        check_axes(axes)
     check_length(config, 2)
     request = once_readable(request)
     tokenizer = marked_tokenizer(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     both = replaced_axes(model, length)
     about, train, valid = read_texts(request, config, cutter_of(tokenizer))
-    config, layout = replace(config, model=model), DiscriminatorLayout(both[0], length)
+    kept = partial(discriminator_tensors, axes=both[0])
+    config, layout = replace(config, model=model), replace(begun_text(both[0], length, tokenizer), in_file=kept)
     masking = replace(masking_of(tokenizer, config), shares=ALL_MASKED)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking)

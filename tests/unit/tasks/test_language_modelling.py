@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.begun import BegunLayout, check_axes
 from sightline.checkpoint.write import config_to_hf
 from sightline.config import ModelConfig, RunConfig, TrainConfig, apply_settings, check, load_recipe
 from sightline.data.blocks import load_blocks
@@ -96,8 +96,7 @@ def test_validation_is_a_mean_over_all_tokens() -> None:
     text = PreparedText(tokens, 1, 31, "")
     config = apply_settings(load_recipe("gpt"), ["data.block_length=12", "train.tokens_per_batch=24"])
     network = fresh().eval()
-    layout = BegunLayout(language_axes(config.model, 12), 12)
-    job = LanguageJob(config, None, {}, text, text, layout, lambda: network)
+    job = LanguageJob(config, None, {}, text, text, BegunLayout({}, dict), lambda: network)
     figures = job.validation(network, CPU)()
     parts = [(0, 12), (12, 24), (24, 30)]
     nll = 0.0
@@ -124,7 +123,7 @@ def test_validation_is_a_mean_over_all_tokens() -> None:
 def test_what_neither_family_has_is_refused(settings: dict[str, object], expected: str) -> None:
     config = language_axes(ModelConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12)
     with pytest.raises(UserError) as caught:
-        BegunLayout(config, 12).check()
+        check_axes(config)
     assert expected in str(caught.value)
 
 
