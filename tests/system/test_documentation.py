@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+from starlette.testclient import TestClient
 from tiny_families import HEARING, write_tiny
 
 import sightline
@@ -31,6 +32,8 @@ from sightline.aside.study.claims import CLAIMS
 from sightline.cli.files import out_file
 from sightline.errors import UserError
 from sightline.inspect.explorer.server import ExplorerServer
+from sightline.serve import run as serving
+from sightline.serve.run import application
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
@@ -330,6 +333,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "info": lambda words, out: "parameters" in out,
     "inspect": inspected,
     "explore": lambda words, out: True,  # `asked_once` has seen its page
+    "serve": lambda words, out: True,  # so has `begun_and_ended`
     "classify": lines_like(r"(long|short)\t[01]\.\d{4}", 8),
     "answer": lambda words, out: (
         len(json.loads(written(words, out))) == 20 if "squad" in words else len(out.split("\t")) == 4
@@ -507,6 +511,15 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
             assert b"<html" in answer.read()
         server.shutdown()
 
+    def begun_and_ended(models: Any, wanted: Any) -> None:
+        with TestClient(application(models, wanted, Path())) as client:
+            client.headers["host"] = "localhost"
+            source, target = models[0].directions[0]
+            asked = {"q": "a dog", "source": source, "target": target}
+            assert client.post("/translate", json=asked).json()["translatedText"] is not None
+            assert "<html" in client.get("/").text
+
+    monkeypatch.setattr(serving, "serve", begun_and_ended)
     monkeypatch.setattr(ExplorerServer, "serve_forever", asked_once)
     monkeypatch.setattr(study_run, "Plan", lambda scale, *rest: Plan("toy", *rest))
     for name in CLAIMS.keys() - {"order", "gradients"}:

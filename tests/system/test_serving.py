@@ -13,11 +13,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
 from libretranslatepy import LibreTranslateAPI
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 import sightline
 
@@ -31,6 +40,10 @@ class Server:
 
     def __init__(self, process: "subprocess.Popen[str]", url: str) -> None:
         self.process, self.url, self.port = process, url, urlsplit(url).port
+        self.log: list[str] = []
+        assert process.stderr
+        self.reader = Thread(target=self.log.extend, args=[process.stderr], daemon=True)  # or its pipe would fill
+        self.reader.start()
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """Status and JSON, or text, of one request."""
@@ -54,8 +67,9 @@ class Server:
     def end(self) -> tuple[int, list[dict[str, Any]]]:
         """Exit code and log after SIGTERM."""
         self.process.send_signal(signal.SIGTERM)
-        _, log = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, [json.loads(line) for line in log.splitlines()]
+        code = self.process.wait(PATIENCE)
+        self.reader.join(PATIENCE)
+        return code, [json.loads(line) for line in self.log]
 
 
 @contextmanager
@@ -231,6 +245,53 @@ def waiting(server: Server) -> float:
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("sightline_waiting_sentences{"))
 
 
+def test_memory_does_not_grow_with_requests(model_path: Path, lines: Letters) -> None:
+    def many(server: Server, count: int) -> float:
+        with ThreadPoolExecutor(4) as clients:
+            list(clients.map(server.translate, lines(count, 21)))
+        status = Path(f"/proc/{server.process.pid}/status")
+        return int(next(line for line in status.read_text().splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+
+    if not Path("/proc/self/status").exists():
+        pytest.skip("memory is read as Linux counts it")
+    with serving(model_path, "--languages", "en-de") as server:
+        *_, before, after = [many(server, 1000) for _ in range(5)]  # it grows at first, with the batches that may come
+    assert after < before + 5  # MiB
+
+
+def test_what_the_openapi_document_says_is_what_is_answered(model_path: Path) -> None:
+    """As `schemathesis` makes them up: requests that the document allows, and others."""
+    with serving(model_path, "--languages", "en-de", "--max-characters", 300, "--max-texts", 4) as server:
+        schema = schemathesis.openapi.from_url(f"{server.url}openapi.json")
+        operations = [found.ok() for found in schema.get_all_operations()]
+        assert {operation.label for operation in operations} >= {
+            "POST /translate",
+            "POST /v1/translate",
+            "GET /languages",
+        }
+        for operation in operations:
+            for mode in schemathesis.GenerationMode:
+                if mode is schemathesis.GenerationMode.POSITIVE or operation.method == "post":
+                    hold(operation.as_strategy(generation_mode=mode))
+        _, log = server.end()
+    statuses = [entry["status"] for entry in log if entry["event"] == "request"]
+    assert max(statuses) < 500 and statuses.count(200) > 20 and statuses.count(400) > 20
+
+
+def hold(cases: Any) -> None:
+    checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+    @given(case=cases)
+    @settings(EXAMPLES, suppress_health_check=list(HealthCheck))
+    def ask(case: Any) -> None:
+        case.call_and_validate(checks=checks)
+
+    ask()
+
+
+EXAMPLES = settings(max_examples=8, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+
+
 # Who may not ask -----------------------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[int, str, str, Any, dict[str, str]]] = [
@@ -307,6 +368,19 @@ def test_sigterm_lets_requests_end_and_exits_with_0(model_path: Path, lines: Let
     assert code == 0 and log[-1]["event"] == "ended"
     said = json.dumps(log)
     assert not any(line in said for some in asked for line in some if len(line) > 6), "no text is in the log"
+
+
+def test_who_is_too_slow_is_not_waited_for(model_path: Path) -> None:
+    post = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    said = {"": b"", "GET / HT": b"", f"{post}Content-Length: 10\r\n\r\nq=": b"HTTP/1.1 408", f"{post}x": b""}
+    with serving(model_path, "--languages", "en-de", "--arrival-seconds", 1) as server:
+        clients = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in said]
+        for client, text in zip(clients, said, strict=True):
+            client.sendall(text.encode())
+        assert server.translate("a b")  # who does not wait for them
+        for client, answer in zip(clients, said.values(), strict=True):
+            with client:
+                assert client.recv(12) == answer
 
 
 def test_too_much_at_once_is_told_to_come_back(model_path: Path, lines: Letters) -> None:

@@ -45,6 +45,7 @@ def _how_much(parser: argparse.ArgumentParser) -> None:
         ("max-characters", 100_000, "of all texts of a request"),
         ("max-texts", 1000, "in one list"),
         ("max-seconds", 60, "for an answer"),
+        ("arrival-seconds", 30, "for a request to arrive, and between two of a connection"),
         ("max-waiting", 5000, "sentences in line, before others are told to come back later"),
         ("drain", 30, "seconds that requests may go on for after SIGTERM"),
         ("batch-tokens", 4096, "pieces of a batch times hypotheses, roughly"),
@@ -75,7 +76,13 @@ def run_serve(options: argparse.Namespace) -> None:
         options.models, said, lambda path: load_translator(path, options.device), settings, not options.idle
     )
     names, origins = tuple(options.hosts), tuple(options.origins)
-    caps = Caps(options.max_body, options.max_characters, options.max_texts, seconds=float(options.max_seconds))
+    caps = Caps(
+        body=options.max_body,
+        characters=options.max_characters,
+        texts=options.max_texts,
+        seconds=float(options.max_seconds),
+        body_seconds=float(options.arrival_seconds),
+    )
     pace = Pace(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
     neighbours = Neighbours(options.host, names, origins, keys)
     serve(models, Wanted(options.port, neighbours, caps, pace, options.log_text, options.drain))

@@ -28,7 +28,7 @@ class Caps:
     texts: int = 1000  # in one list
     alternatives: int = 10
     seconds: float = 60.0  # for an answer
-    body_seconds: float = 30.0  # for a body to arrive
+    body_seconds: float = 30.0  # for headers to arrive, and for a body
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Parameter:
 
 
 KEY = Parameter("api_key", "text", "a key, where this server asks for one")
-SOURCE = Parameter("source", "text", "code of the language to translate from, or auto", needed=True, example="en")
-TARGET = Parameter("target", "text", "code of the language to translate into", needed=True, example="de")
+SOURCE = Parameter("source", "text", "code of the language to translate from, or auto", needed=True)
+TARGET = Parameter("target", "text", "code of the language to translate into", needed=True)
 TRANSLATE = (
     Parameter("q", "texts", "a text to translate, or a list of texts", needed=True, example="A dog runs."),
     SOURCE,

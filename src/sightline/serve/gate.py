@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from sightline.errors import UserError
 from sightline.hosts import names_us
@@ -180,12 +180,12 @@ def origin_of(scope: Any) -> str:
     return headers_of(scope).get("origin", "")
 
 
-def log(stream: TextIO, **values: Any) -> None:
-    """One line of JSON, with the time."""
+def log(**values: Any) -> None:
+    """One line of JSON on standard error, with the time."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    print(json.dumps({"time": f"{now}Z", **values}, ensure_ascii=False), file=stream, flush=True)
+    print(json.dumps({"time": f"{now}Z", **values}, ensure_ascii=False), file=sys.stderr, flush=True)
 
 
 def log_request(method: str, path: str, status: int, seconds: float) -> None:
     """Of a request: never its text, nor what follows the path."""
-    log(sys.stderr, event="request", method=method, path=path, status=status, ms=round(1000 * seconds, 1))
+    log(event="request", method=method, path=path, status=status, ms=round(1000 * seconds, 1))

@@ -76,17 +76,18 @@ SETTINGS = _object(
 )
 
 
-def described(caps: Caps) -> dict[str, Any]:
-    """The document, with this server's limits."""
+def described(caps: Caps, sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+    """The document, with this server's limits and languages."""
+    known = {"source": [*sources, "auto"], "target": list(targets)}
     paths = {
-        "/translate": _post("Translate, as LibreTranslate does", TRANSLATE, caps, TRANSLATED),
-        "/detect": _post("The languages that a text may be in", DETECT, caps, _list(DETECTED)),
-        "/translate_file": _post("Translate a file", FILE, caps, _object(translatedFileUrl=TEXT)),
+        "/translate": _post("Translate, as LibreTranslate does", TRANSLATE, caps, TRANSLATED, known),
+        "/detect": _post("The languages that a text may be in", DETECT, caps, _list(DETECTED), known),
+        "/translate_file": _post("Translate a file", FILE, caps, _object(translatedFileUrl=TEXT), known),
         "/download_file/{name}": _download(),
         "/languages": _get("Languages, and into which a text in each is translated", LANGUAGES),
         "/frontend/settings": _get("What a page needs to know", SETTINGS),
         "/health": _get("Whether the server is well", _object(status=TEXT)),
-        "/v1/translate": _native(caps),
+        "/v1/translate": _native(caps, known),
     }
     return {"openapi": "3.1.0", "info": {"title": "Sightline", "version": "1"}, "paths": paths}
 
@@ -95,8 +96,13 @@ def _get(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"get": {"summary": summary, "responses": _responses(_content(schema), (403,))}}
 
 
-def _post(summary: str, parameters: Sequence[Parameter], caps: Caps, schema: dict[str, Any]) -> dict[str, Any]:
+def _post(
+    summary: str, parameters: Sequence[Parameter], caps: Caps, schema: dict[str, Any], known: dict[str, list[str]]
+) -> dict[str, Any]:
     fields = _schema(parameters, caps)
+    for name, codes in known.items():
+        if name in fields["properties"]:
+            fields["properties"][name] |= {"enum": codes, "example": codes[0]}
     kinds = ["application/json", "application/x-www-form-urlencoded"]
     if any(parameter.kind == "file" for parameter in parameters):
         kinds = ["multipart/form-data"]
@@ -105,9 +111,11 @@ def _post(summary: str, parameters: Sequence[Parameter], caps: Caps, schema: dic
     return {"post": {"summary": summary, "requestBody": body, "responses": _responses(_content(schema), tuple(ERRORS))}}
 
 
-def _native(caps: Caps) -> dict[str, Any]:
-    asked = _post("Translate, with what is known of each sentence; or as a stream of events", NATIVE, caps, NATIVELY)
-    asked["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": TEXT}
+def _native(caps: Caps, known: dict[str, list[str]]) -> dict[str, Any]:
+    asked = _post(
+        "Translate, with what is known of each sentence; or as a stream of events", NATIVE, caps, NATIVELY, known
+    )
+    asked["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": {}}
     return asked
 
 

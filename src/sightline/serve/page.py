@@ -1,20 +1,36 @@
 """The page to translate in, and the OpenAPI document as a page; neither asks any other server for anything.
 
-They look as the other pages of ours do: `paper.css`, and the two sides of the page of `export --to web`.
+They look as the other pages of ours do: `paper.css`, and the two sides and lists of the page of `export --to web`.
 """
 
 import html
 import json
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import Any
 
-from sightline.inspect.page.document import asset, document
-from sightline.serve.asked import Caps
+from sightline.inspect.page.document import as_script_json, asset, document, filled, script_text
+from sightline.serve.files import FORMATS
 
 
-def translating_page(languages: Sequence[Mapping[str, Any]], needs_key: bool, caps: Caps) -> str:
+def translating_page(languages: Sequence[Mapping[str, Any]], needs_key: bool) -> str:
     """The HTML."""
-    return document("Sightline", asset("paper.css"), "<main><h1>Sightline</h1></main>")
+    style = asset("paper.css") + _read("sightline.export.web", "page.css") + _own("serve.css")
+    data = as_script_json({"languages": list(languages), "needsKey": needs_key, "formats": list(FORMATS)})
+    body = filled(_own("page.html"), {"data": data})
+    return document("Sightline", style, body, script_text("main.js", _own_or_shared), ("connect-src 'self'",))
+
+
+def _own(name: str) -> str:
+    return _read("sightline.serve", name)
+
+
+def _own_or_shared(name: str) -> str:
+    return _own(name) if name == "main.js" else asset(name)
+
+
+def _read(package: str, name: str) -> str:
+    return resources.files(package).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def description_page(described: Mapping[str, Any]) -> str:

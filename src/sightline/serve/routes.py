@@ -6,7 +6,6 @@ and checked by the tables of `asked`. Not here: who may ask (`gate`), and runnin
 
 import asyncio
 import json
-import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -171,19 +170,23 @@ class Answers:
         """To translate in."""
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(translating_page(self.offer.languages(), bool(self.neighbours.keys), self.caps))
+        return HTMLResponse(translating_page(self.offer.languages(), bool(self.neighbours.keys)))
 
     async def description(self, request: "Request") -> Any:
         """The OpenAPI document for people."""
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(description_page(described(self.caps)))
+        return HTMLResponse(description_page(self.described()))
 
     async def openapi(self, request: "Request") -> Any:
         """The OpenAPI document."""
-        return described(self.caps)
+        return self.described()
 
     # --- what they share
+
+    def described(self) -> dict[str, Any]:
+        """The OpenAPI document of this server."""
+        return described(self.caps, self.offer.sources, self.offer.targets)
 
     async def asked(self, request: "Request", parameters: tuple[Parameter, ...]) -> dict[str, Any]:
         """What a request says, if its key is known."""
@@ -221,7 +224,7 @@ class Answers:
         for one in found:
             self.meters.translated(one.sentences)
             for sentence in one.sentences if self.log_text else ():
-                log(sys.stderr, event="translated", source=sentence.source, text=sentence.text)
+                log(event="translated", source=sentence.source, text=sentence.text)
 
     async def in_time(self, request: "Request", work: Any) -> Any:
         """What `work` gives, if that does not take too long and the client stays."""
@@ -247,7 +250,7 @@ class Answers:
             except Refused as error:
                 return failed(error.status, str(error), error.headers)
             except Unavailable as error:
-                log(sys.stderr, event="unavailable", error=str(error))
+                log(event="unavailable", error=str(error))
                 return failed(400, "the model for these languages is not available at present")
             except UserError as error:
                 return failed(400, str(error))
@@ -257,7 +260,7 @@ class Answers:
                 return failed(499, "the client went away")
             except Exception as error:  # a fault of ours; its message may hold what was to be translated
                 where = traceback.format_tb(error.__traceback__)
-                log(sys.stderr, event="fault", error=type(error).__name__, where=where)
+                log(event="fault", error=type(error).__name__, where=where)
                 return failed(500, f"Cannot translate text: {type(error).__name__}; the server's log says where")
 
         return answer

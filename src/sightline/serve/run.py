@@ -4,7 +4,6 @@ SIGTERM ends it gracefully: nobody new is let in, whoever is in gets an answer, 
 """
 
 import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from typing import Any
 from sightline.errors import UserError
 from sightline.serve.asked import Caps
 from sightline.serve.batching import Pace
+from sightline.serve.connections import timely
 from sightline.serve.files import Shelf
 from sightline.serve.gate import Gate, Neighbours, log, log_request
 from sightline.serve.metrics import Meters
@@ -23,7 +23,6 @@ from sightline.serve.routes import Answers, failed
 from sightline.serve.served import Offer, Served
 
 INSTALL = "pip install 'sightline[serve]'"
-HEADERS_SECONDS = 30  # for a request to begin after a connection did, and for a graceful end
 
 
 @dataclass(frozen=True)
@@ -110,11 +109,11 @@ def serve(models: Sequence[Served], wanted: Wanted) -> None:
             app,
             host=host,
             port=wanted.port,
+            http=timely(wanted.caps.body_seconds),
             log_config=None,
             access_log=False,
             server_header=False,
             lifespan="on",
-            timeout_keep_alive=HEADERS_SECONDS,
             timeout_graceful_shutdown=wanted.drain,
         )
         socket = _bound(config, host, wanted.port)
@@ -123,9 +122,9 @@ def serve(models: Sequence[Served], wanted: Wanted) -> None:
         try:
             address = f"[{host}]" if ":" in host else host
             pairs = ["-".join(direction) for model in models for direction in model.directions]
-            log(sys.stderr, event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
+            log(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
             uvicorn.Server(config).run(sockets=[socket])
-            log(sys.stderr, event="ended")
+            log(event="ended")
         finally:
             signal.signal(signal.SIGTERM, before)
 

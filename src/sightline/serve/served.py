@@ -95,12 +95,15 @@ class Served:
         ]
 
     def _links(self, model: Any, sentences: Sequence[str], found: Sequence[Any], said: Mapping[str, str]) -> list[Any]:
-        """None where a sentence was translated in parts, of which no attention sees the whole."""
+        """None where a sentence was translated in parts, which no attention sees whole, or the model has none."""
         asked = model.between(**said) if said else model
         whole = [one.parts == 1 for one in found]
         sources = [text if all_of_it else "" for text, all_of_it in zip(sentences, whole, strict=True)]
         targets = [one.text if all_of_it else "" for one, all_of_it in zip(found, whole, strict=True)]
-        links = asked.align(sources, targets)
+        try:
+            links = asked.align(sources, targets)
+        except UserError:
+            return [None] * len(found)
         return [tuple(sorted(pairs)) if all_of_it else None for pairs, all_of_it in zip(links, whole, strict=True)]
 
     def _load(self) -> Any:
@@ -182,6 +185,7 @@ class Offer:
         self.models = tuple(models)
         self.by_direction = {direction: model for model in models for direction in model.directions}
         self.sources = tuple(dict.fromkeys(source for source, _ in self.by_direction))
+        self.targets = tuple(dict.fromkeys(target for _, target in self.by_direction))
         self.codes = tuple(dict.fromkeys(code for direction in self.by_direction for code in direction))
 
     def find(self, source: str, target: str) -> Served:
