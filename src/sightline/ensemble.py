@@ -52,12 +52,16 @@ class Ensemble(TranslationVerbs):
         return any(model._changed for model in self.models)
 
     def _form(self, compute: str) -> EncoderDecoder | OwnSearch:
-        """The compiled library, where it has all models."""
+        """The compiled library, where it has all models; else torch has all of them, rounded alike in bfloat16."""
         forms: list[Any] = [each.form(DecodeConfig(compute=compute)) for each in self._translators]
         if all(isinstance(form, CompiledNetwork) for form in forms):
             return CompiledEnsemble(tuple(forms))
+        from sightline.network.prepared import rounded  # needs torch
+
+        in_torch: Any = rounded if compute == "bfloat16" else lambda model: model
         pairs = zip(forms, self._translators, strict=True)
-        return self._members([each.model if isinstance(form, CompiledNetwork) else form for form, each in pairs])
+        members = [in_torch(each.model) if isinstance(form, CompiledNetwork) else form for form, each in pairs]
+        return self._members(members)
 
     @staticmethod
     def _members(models: Sequence[Any]) -> EncoderDecoder:

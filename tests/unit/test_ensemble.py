@@ -22,6 +22,7 @@ from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig, l
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import decode_tokens
+from sightline.decode.ensemble import AveragedNetworks
 from sightline.ensemble import Ensemble
 from sightline.errors import UserError
 from sightline.native.library import library
@@ -45,6 +46,7 @@ SHAPES = {
     "a": SMALL,
     "b": replace(SMALL, d_model=24, n_heads=3, norm_position="pre"),
     "learned": replace(SMALL, positions="learned", max_len=24),
+    "relative": replace(SMALL, positions="relative"),
     "lstm": ModelConfig(vocab_size=TOKENIZER.vocab_size, d_model=16, architecture="recurrent", cell="lstm"),
 }
 DECODE = DecodeConfig(beam_size=3, max_length_factor=1.0, max_length_extra=3)
@@ -111,6 +113,18 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
         found = decode_tokens(ensemble._translator.form(config), sources, config, None, None, 40, table)
         wanted = [[TOKENIZER.pieces(h.tokens) for h in ranked] for ranked in found]
         assert pieces(ensemble.translate(TEXTS, **settings)) == wanted
+
+
+@pytest.mark.parametrize("names", [("a", "relative"), ("relative", "a")], ids="+".join)
+def test_bfloat16_rounds_every_member(folders: Path, names: tuple[str, ...]) -> None:
+    """Also one that the library would have, beside one that it lacks a part of."""
+    ensemble = load(folders, *names)
+    found = ensemble._translator.form(replace(ensemble.decode_config, compute="bfloat16"))
+    assert isinstance(found, AveragedNetworks)
+    for member, name in zip(found.members, names, strict=True):
+        weight = sightline.load(folders / name, "cpu").network.output.weight
+        torch.testing.assert_close(member.output.weight, weight.bfloat16().float(), rtol=0, atol=0)
+    assert pieces(ensemble.translate(TEXTS, compute="bfloat16"))
 
 
 def test_one_model_twice_is_that_model(folders: Path) -> None:
