@@ -107,7 +107,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "workers": frozenset({"decode", "api", "verbs"}),
     "drafting": frozenset({"api", "data", "decode", "verbs"}),
     "verbs": frozenset({"drafting", "model", "checkpoint", "config", "data", "decode", "workers"}),
-    "ensemble": frozenset({"api", "model", "config", "decode", "checkpoint", "native", "verbs"}),
+    "ensemble": frozenset({"api", "model", "config", "decode", "checkpoint", "native", "network.prepared", "verbs"}),
     "tasks": frozenset(
         {
             "model",
