@@ -17,6 +17,7 @@ from sightline.decode.contract import Draft
 from sightline.decode.translator import Translation
 from sightline.evaluate.alignment import AlignmentScore
 from sightline.evaluate.answers import AnswerReport
+from sightline.evaluate.captions import CaptionReport
 from sightline.evaluate.classes import LabelReport
 from sightline.evaluate.entities import TagReport
 from sightline.evaluate.forecasts import ForecastReport
@@ -239,6 +240,7 @@ class Verbs:
         | LanguageReport
         | MaskedReport
         | TranscriptReport
+        | CaptionReport
     ):
-        """How good the model is on labelled files, on files of a series, on text that it predicts, or on recordings."""
+        """How good the model is on labelled files, a series, text that it predicts, recordings, or captions."""
         ...

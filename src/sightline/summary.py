@@ -34,7 +34,7 @@ VERBS = {  # of the models of families: the commands
     "tag": "tag, evaluate",
     "answer": "answer, evaluate",
     "transcribe": "transcribe",
-    "caption": "caption",
+    "caption": "caption, evaluate",
 }
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors: ours
 CODE = r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"  # of a language, as M2M-100, NLLB and mBART write it

@@ -149,6 +149,10 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.language_modelling": frozenset(
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
     ),
+    "tasks.telling": frozenset({"config", "data.told", "network.transformer", "training"}),
+    "tasks.captioning": frozenset(
+        {"config", "checkpoint", "data", "evaluate.captions", "generation", "network", "training"}
+    ),
     "tasks.transcription": frozenset(
         {"config", "checkpoint", "data", "evaluate.transcripts", "families.keys", "generation", "network", "training"}
     ),

@@ -6,16 +6,29 @@ the checkpoint that everybody uses. Its processor makes pixels of the same files
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from copy import deepcopy
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from side_by_side import curves
 from tiny_families import vocabulary
 
 import sightline
+from sightline.checkpoint.write import file_tensors
+from sightline.config import RunConfig, apply_settings, load_recipe
 from sightline.data.image import read_image
+from sightline.data.told import ToldBatch
+from sightline.network.dropout import Dropout
+from sightline.tasks.captioning import CaptionJob, caption_job
+from sightline.tasks.job import TrainRequest
+from sightline.tasks.trainable import described
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -39,10 +52,14 @@ PIXELS = {"do_normalize": True, "do_resize": True, "feature_extractor_type": "Vi
           "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "resample": 2}  # fmt: skip
 
 
-def write_captioner(folder: Path, seed: int = 3, **decoder: Any) -> Any:
+def write_captioner(folder: Path, seed: int = 3, looks: dict[str, Any] | None = None, **decoder: Any) -> Any:
     """A model of transformers, saved as people publish it: preprocessing in its older words, vocabulary, ids."""
     config = transformers.VisionEncoderDecoderConfig(
-        encoder=ENCODER, decoder=DECODER | decoder, decoder_start_token_id=END, pad_token_id=END, eos_token_id=END
+        encoder=ENCODER | (looks or {}),
+        decoder=DECODER | decoder,
+        decoder_start_token_id=END,
+        pad_token_id=END,
+        eos_token_id=END,
     )
     with warnings.catch_warnings(), torch.random.fork_rng():
         warnings.simplefilter("ignore")
@@ -94,3 +111,115 @@ def test_pixels_are_those_of_transformers(tmp_path: Path) -> None:
     model = sightline.load(tmp_path / "captioner", "cpu")
     for path, expected in zip(paths, their_pixels(paths), strict=True):
         torch.testing.assert_close(read_image(path, model.preprocessing), expected, atol=1e-6, rtol=0)
+
+
+# --- Training
+
+
+TEXTS = ["ab", "c", "abc d", "dd", "a b"]
+
+
+def job_of(folder: Path, **changes: Any) -> tuple[Any, CaptionJob]:
+    """The model in transformers, and the job that starts from the folder that it saves."""
+    theirs, init = write_captioner(folder / "in", **changes), str(folder / "in")
+    paths = write_pictures(folder, len(TEXTS))
+    lines = [f"{path.name}\t{text}\n" for path, text in zip(paths, TEXTS, strict=True)]
+    (folder / "train.tsv").write_text("".join(lines) + f"{paths[1].name}\tda d\n")
+    files = [str(folder / "train.tsv")]
+    request = TrainRequest("", files, files, str(folder / "out"), show=False, init=init, task="caption")
+    settings = ["train.max_steps=50", "train.tokens_per_batch=12", "train.learning_rate=0.01", "train.warmup_steps=5"]
+    recipe = load_recipe("tune-captions")
+    config = RunConfig(described(init, "caption"), recipe.data, recipe.train)
+    return theirs.train(), caption_job(request, apply_settings(config, settings), folder / "out")
+
+
+def batches(job: CaptionJob) -> Iterator[ToldBatch]:
+    with closing(job.stream(None, pin=False)) as stream:
+        yield from islice(stream, job.config.train.max_steps)
+
+
+def loss_of(theirs: Any, batch: ToldBatch) -> torch.Tensor:
+    """With labels alone: what the decoder reads `transformers` makes of them."""
+    return theirs(pixel_values=batch.values, labels=batch.tgt_out).loss
+
+
+def in_file(network: Any, job: CaptionJob, gradients: bool = False) -> dict[str, torch.Tensor]:
+    own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
+    assert all(value is not None for value in own.values())
+    return file_tensors(own, job.model.config)
+
+
+def gradients_in_file(theirs: Any, folder: Path) -> dict[str, torch.Tensor]:
+    """Its files have other names than its modules: its gradients as it would save them, but the pooler's, of none."""
+    as_weights = deepcopy(theirs)
+    for weight, parameter in zip(as_weights.parameters(), theirs.parameters(), strict=True):
+        weight.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    as_weights.save_pretrained(folder)
+    found = load_file(folder / "model.safetensors")
+    return {key: value for key, value in found.items() if "pooler" not in key}
+
+
+def test_loss_and_gradients(tmp_path: Path) -> None:
+    theirs, job = job_of(tmp_path)
+    own, batch = job.network().train(), next(batches(job))
+    loss = loss_of(theirs, batch)
+    loss.backward()
+    found = job.objective(own)(batch)
+    (found.objective / batch.n_targets).backward()
+    torch.testing.assert_close(found.objective / batch.n_targets, loss, atol=1e-5, rtol=1e-5)
+    expected, gradients = gradients_in_file(theirs, tmp_path / "gradients"), in_file(own, job, gradients=True)
+    assert gradients.keys() == expected.keys() and len(gradients) > 60
+    for key, value in expected.items():
+        torch.testing.assert_close(
+            gradients[key], value, atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}"
+        )
+
+
+def test_fifty_updates(tmp_path: Path) -> None:
+    theirs, job = job_of(tmp_path)
+    own, train = job.network().train(), job.config.train
+    found = curves(theirs, own, train, job.objective(own), batches(job), lambda batch: loss_of(theirs, batch))
+    assert found[1] == pytest.approx(found[0], abs=1e-4)
+    assert found[0][-1] < found[0][0] - 1
+
+
+def test_what_is_saved_has_the_same_logits(tmp_path: Path) -> None:
+    """And the pooler, which is not trained, is as it was: `transformers` misses nothing."""
+    theirs, job = job_of(tmp_path)
+    own, out = job.network(), tmp_path / "out"
+    with torch.no_grad():
+        for parameter in own.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    job.layout.write_companions(out)
+    job.layout.write_weights(out, dict(own.named_parameters()), "")
+    again, said = transformers.VisionEncoderDecoderModel.from_pretrained(out, output_loading_info=True)
+    assert not said["missing_keys"] and not said["unexpected_keys"]
+    assert torch.equal(again.encoder.pooler.dense.weight, theirs.encoder.pooler.dense.weight)
+    [batch] = job.valid.in_order(9)
+    logits = again.eval()(pixel_values=batch.values, decoder_input_ids=batch.tgt_in).logits
+    torch.testing.assert_close(own.eval()(batch.values, batch.tgt_in), logits, atol=1e-5, rtol=1e-5)
+
+
+def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    """What stands for dropout: no mask, but a factor by which a wrong rate, or one too few, would be seen."""
+    return x * (1 - p / 2) if training else x
+
+
+@pytest.mark.parametrize(("rate", "attention"), [(0.1, 0.2), (0.0, 0.0), (0.3, 0.0)])
+def test_each_part_drops_what_its_configuration_says(
+    rate: float, attention: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": attention}
+    writes = {"resid_pdrop": 0.4, "embd_pdrop": 0.4, "attn_pdrop": 0.3 if attention else 0.0}
+    _, job = job_of(tmp_path, looks=looks, **writes)
+    theirs = transformers.VisionEncoderDecoderModel.from_pretrained(tmp_path / "in", attn_implementation="eager")
+    monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
+    monkeypatch.setattr(
+        Dropout,
+        "forward",
+        lambda self, x, residual=None: scaled(x, self.p, self.training) + (0 if residual is None else residual),
+    )
+    assert job.config.model.dropout == 0.4
+    own, batch = job.network().train(), next(batches(job))
+    found = job.objective(own)(batch).objective / batch.n_targets
+    torch.testing.assert_close(found, loss_of(theirs.train(), batch), atol=1e-5, rtol=1e-5)

@@ -21,7 +21,7 @@ from tiny_families import HEARING, WHISPER, write_tiny
 
 from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig, apply_settings, load_recipe
-from sightline.data.speech import SpeechBatch
+from sightline.data.told import ToldBatch
 from sightline.evaluate.transcripts import normalised
 from sightline.network.dropout import Dropout
 from sightline.network.transformer import Transformer
@@ -87,13 +87,13 @@ def both(tmp_path: Path) -> tuple[Any, Transformer, TranscriptionJob]:
     return loaded(tmp_path), job.network().train(), job
 
 
-def batches(job: TranscriptionJob) -> Iterator[SpeechBatch]:
+def batches(job: TranscriptionJob) -> Iterator[ToldBatch]:
     with closing(job.stream(None, pin=False)) as stream:
         yield from islice(stream, job.config.train.max_steps)
 
 
-def loss_of(theirs: Any, batch: SpeechBatch) -> torch.Tensor:
-    return theirs(input_features=batch.mel, decoder_input_ids=batch.tgt_in, labels=batch.tgt_out).loss
+def loss_of(theirs: Any, batch: ToldBatch) -> torch.Tensor:
+    return theirs(input_features=batch.values, decoder_input_ids=batch.tgt_in, labels=batch.tgt_out).loss
 
 
 def in_file(network: Transformer, job: TranscriptionJob, gradients: bool = False) -> dict[str, torch.Tensor]:
@@ -110,7 +110,7 @@ def test_batches_are_what_transformers_makes_of_the_files(both: tuple[Any, Trans
     _, _, job = both
     [batch] = job.valid.in_order(4)
     extractor = transformers.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
-    for i, mel in enumerate(batch.mel):
+    for i, mel in enumerate(batch.values):
         samples = soundfile.read(job.valid.recordings[i].sound, dtype="float32")[0]
         features = extractor(samples, sampling_rate=16_000, return_tensors="pt").input_features[0]
         torch.testing.assert_close(mel, features[:, : mel.size(1)], atol=1e-4, rtol=0)
@@ -166,8 +166,8 @@ def test_what_is_saved_has_the_same_logits(both: tuple[Any, Transformer, Transcr
     job.layout.write_weights(out, dict(own.named_parameters()), "")
     again = transformers.WhisperForConditionalGeneration.from_pretrained(out).eval()
     [batch] = job.valid.in_order(4)
-    logits = again(input_features=batch.mel, decoder_input_ids=batch.tgt_in).logits
-    torch.testing.assert_close(own.eval()(batch.mel, batch.tgt_in), logits, atol=1e-5, rtol=1e-5)
+    logits = again(input_features=batch.values, decoder_input_ids=batch.tgt_in).logits
+    torch.testing.assert_close(own.eval()(batch.values, batch.tgt_in), logits, atol=1e-5, rtol=1e-5)
 
 
 def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:

@@ -51,6 +51,7 @@ SHORT = {  # appended to `train`, by task
     "mlm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "forecast": [*SMALL, "model.d_ff=32", "data.window=8", "data.horizon=4", "data.season=4"],
     "transcribe": SMALL,
+    "caption": SMALL,
     "plm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "rtd": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "denoise": [*SMALL, *TRANSLATING[1:], "model.d_ff=32", "data.vocab_size=300"],
@@ -83,6 +84,14 @@ def links(n: int) -> Callable[[Path], None]:
 def recordings(path: Path) -> None:
     sound(path.with_name("talk.flac"))
     write(path, ["talk.flac\ta dog runs", "talk.flac\tin the park"])
+
+
+def captions(path: Path) -> None:
+    lines = []
+    for i in range(4):
+        picture(path.with_name(f"captioned{i}.png"))
+        lines += [f"captioned{i}.png\ta dog {i}", f"captioned{i}.png\tin the park"]
+    write(path, lines)
 
 
 def labelled(path: Path) -> None:
@@ -231,6 +240,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "pictures/": pictures,
     "talk.flac": sound,
     "recordings.tsv": recordings,
+    "captions.tsv": captions,
     "held.tsv": recordings,
     "DIR": Path.mkdir,  # corpora of the study: each is used where it is there, and here is none
 }

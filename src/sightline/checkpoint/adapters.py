@@ -10,6 +10,7 @@ Not here: networks with adapters in training (`network/low_rank.py`), and what w
 (`adapter_layout`).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,7 @@ def _without_head(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> d
 def _add(tensors: dict[str, Tensor], folder: Path) -> None:
     values, matrices = read_json(folder / ADAPTER), _matrices(folder)
     _check(values, matrices, folder)
+    transposed = _transposed(folder)
     for name, tensor in matrices.items():
         path = name.removeprefix(PREFIX)
         if path.endswith(".lora_B.weight"):
@@ -98,9 +100,29 @@ def _add(tensors: dict[str, Tensor], folder: Path) -> None:
             layer = _key_of(path.removesuffix(".lora_B.weight") + ".weight", tensors, folder)
             added = _scale(values, len(a)) * (tensor.float() @ a.float())
             weight = tensors[layer].float()
-            tensors[layer] = weight + (added.t() if values.get("fan_in_fan_out") else added)
+            turned = any(f".{key}".endswith(f".{_numberless(layer)}") for key in transposed)
+            tensors[layer] = weight + (added.t() if turned else added)
         elif not path.endswith(".lora_A.weight"):  # a part that was trained whole, such as a head
             tensors[path.replace(".modules_to_save.", ".")] = tensor
+
+
+def _transposed(folder: Path) -> list[str]:
+    """The layers that the model's file has transposed, GPT-2's Conv1D: `peft`, too, goes by the kind of a layer,
+    whatever `fan_in_fan_out` says of all.
+    """
+    values = read_json(home_of(base_of(folder)) / CONFIG)
+    if (family := FAMILIES.get(str(values.get("model_type")))) is None:
+        return []
+    return [key for key, ours in family.table(family.config_from_hf(values)).items() if ours.startswith("^")]
+
+
+def _numberless(layer: str) -> str:
+    """A key of a file as tables have it.
+
+    >>> _numberless("h.11.attn.c_attn.weight")
+    'h.{i}.attn.c_attn'
+    """
+    return re.sub(r"\.\d+\.", ".{i}.", layer.removesuffix(".weight"))
 
 
 def _matrices(folder: Path) -> dict[str, Tensor]:

@@ -87,7 +87,8 @@ def _evaluate_options(commands: Any) -> None:
     model_options(parser, needed=False, what=TRANSLATES)
     ensemble_option(parser)
     source = "text to translate, or that a language model is to predict; of a classifier texts and labels (.tsv), of a "
-    source += "forecaster a .csv file, of Whisper recordings with transcripts (.tsv, .jsonl)"
+    source += "forecaster a .csv file, of Whisper recordings with transcripts (.tsv, .jsonl), of a captioner pictures "
+    source += "with captions (.tsv)"
     parser.add_argument("--source", type=in_file, metavar="FILE", help=source)
     hypothesis = "translations of whichever system, scored without a MODEL; with --alignments links"
     parser.add_argument("--hypothesis", type=in_file, metavar="FILE", help=hypothesis)

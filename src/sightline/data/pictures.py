@@ -115,6 +115,14 @@ class Augmentation:
         return image.crop((x, y, x + image.width, y + image.height)) if x or y else image
 
 
+def changed_pixels(
+    picture: Picture, how: Preprocessing, augmentation: Augmentation, drawn: tuple[int, int, int] | None
+) -> Float[Tensor, "3 height width"]:
+    """A picture as a network reads it, changed by what follows from `drawn`; None = as it is."""
+    image = open_image(picture.path, picture.location)
+    return pixels(image if drawn is None else augmentation(image, np.random.default_rng(drawn)), how)
+
+
 @dataclass(frozen=True)
 class PictureBatch(OnDevices):
     """Pictures of one size, and the class of each."""
@@ -170,10 +178,7 @@ class PictureSet:
         return PictureBatch(torch.stack(read), torch.tensor(classes), self.n_patches)
 
     def _pixels(self, row: int, drawn: tuple[int, int, int] | None) -> Float[Tensor, "3 height width"]:
-        image = open_image(self.pictures[row].path, self.pictures[row].location)
-        if drawn is None:
-            return pixels(image, self.how)
-        return pixels(self.augmentation(image, np.random.default_rng(drawn)), self.how)
+        return changed_pixels(self.pictures[row], self.how, self.augmentation, drawn)
 
     def plan(self, rows: int, seed: int, epoch: int) -> list[Rows]:
         """The batches of an epoch, in an order drawn from (seed, epoch)."""

@@ -4,32 +4,28 @@ Sound files are named from the folder of the file that lists them. Before traini
 heard of a batch is computed while those before it are trained on, anew in each epoch, so memory does not grow with the
 recordings; what is masked of it follows from seed, epoch and recording. Every recording is a window as long as the
 encoder's table of positions, silence behind it: the network has no mask for what it hears, so a shorter window would
-not be the same. Not here: spectrograms (`audio.py`), the pieces of transcripts and what is learnt
-(`sightline.tasks.transcription`).
+not be the same. Not here: spectrograms (`audio.py`), batches (`told.py`), the pieces of transcripts and what is
+learnt (`sightline.tasks.transcription`).
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from sightline.data.audio import HOP, RATE, log_mel, read_audio, sound_seconds
-from sightline.data.batch import OnDevices
-from sightline.data.batching import EndlessStream, Rows, walk_epochs
 from sightline.data.corpus import json_object, read_lines, text_field
 from sightline.data.prepared import digest
 from sightline.data.spec_augment import SpecAugment
+from sightline.data.told import Drawn, ToldCorpus
 from sightline.errors import UserError
 
 FORMAT = "write 'sound file TAB transcript' on every line"
 OBJECT = '{"audio": "...", "text": "..."}'
-NOT_PREDICTED = -100  # in `tgt_out`: padding, and what an output is given to begin with
 
 
 @dataclass(frozen=True)
@@ -96,62 +92,14 @@ def window_of(recording: Recording, n_mels: int, frames: int) -> Float[Tensor, "
 
 
 @dataclass(frozen=True)
-class SpeechBatch(OnDevices):
-    """What is heard, and what is to be written, padded on the right."""
-
-    mel: Float[Tensor, "batch n_mels frames"]
-    tgt_in: Int[Tensor, "batch tgt_len"]
-    tgt_out: Int[Tensor, "batch tgt_len"]  # NOT_PREDICTED where nothing is learnt
-    n_targets: int  # pieces of the transcripts, end marks included: what the loss is a sum over
-    n_real: int  # cells of `tgt_in` that are no padding
-
-    @property
-    def n_tokens(self) -> int:
-        """The pieces that are predicted: what speed is counted in."""
-        return self.n_targets
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of `tgt_in`."""
-        return self.tgt_in.numel()
-
-    @property
-    def extent(self) -> str:
-        """How large it is, in words."""
-        return f"{len(self.mel)} recordings, {self.tgt_in.size(1)} pieces long"
-
-
-def collate_speech(
-    mels: Sequence[Float[Tensor, "n_mels frames"]], texts: Sequence[Sequence[int]], beginning: Sequence[int], end: int
-) -> SpeechBatch:
-    """Tensors of some recordings and the ids of their transcripts, which come without marks.
-
-    >>> batch = collate_speech([torch.zeros(2, 4)] * 2, [[5, 6], [7]], beginning=[1, 2], end=3)
-    >>> batch.tgt_in.tolist(), batch.tgt_out.tolist()
-    ([[1, 2, 5, 6], [1, 2, 7, 3]], [[-100, 5, 6, 3], [-100, 7, 3, -100]])
-    """
-    read = [torch.tensor([*beginning, *text]) for text in texts]
-    written = [torch.tensor([NOT_PREDICTED] * (len(beginning) - 1) + [*text, end]) for text in texts]
-    tgt_in = pad_sequence(read, batch_first=True, padding_value=end)
-    tgt_out = pad_sequence(written, batch_first=True, padding_value=NOT_PREDICTED)
-    return SpeechBatch(torch.stack(list(mels)), tgt_in, tgt_out, sum(len(t) + 1 for t in texts), sum(map(len, read)))
-
-
-@dataclass(frozen=True)
-class SpokenCorpus:
+class SpokenCorpus(ToldCorpus):
     """Recordings whose transcripts are ids, and how they are heard."""
 
     recordings: tuple[Recording, ...]
-    tokens: tuple[list[int], ...]  # of each transcript, without marks
     seconds: float  # of all together
-    beginning: tuple[int, ...]  # what every output is given to begin with
-    end: int  # the mark behind it
     n_mels: int
     frames: int  # of a window
     masks: SpecAugment | None = None  # of what is trained on
-
-    def __len__(self) -> int:
-        return len(self.recordings)
 
     @property
     def key(self) -> str:
@@ -159,30 +107,10 @@ class SpokenCorpus:
         sizes = [os.path.getsize(one.sound) for one in self.recordings]
         return digest(list(self.tokens), sizes, self.beginning, self.end, self.n_mels, self.frames)
 
-    def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> SpeechBatch:
-        """The batch of some recordings, read from their files now; those of an epoch before the first as they are."""
-        mels = [window_of(self.recordings[i], self.n_mels, self.frames) for i in rows.tolist()]
-        if self.masks and epoch >= 0:
-            drawn = (np.random.default_rng([seed, epoch, i]) for i in rows.tolist())
-            mels = [self.masks(mel, generator) for mel, generator in zip(mels, drawn, strict=True)]
-        return collate_speech(mels, [self.tokens[i] for i in rows.tolist()], self.beginning, self.end)
-
-    def stream(self, size: int, seed: int, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[SpeechBatch]:
-        """Training batches of `size` recordings without end, from `state` on, in an order drawn from (seed, epoch)."""
-
-        def plan(epoch: int) -> list[tuple[int, Rows]]:
-            order = np.random.default_rng([seed, epoch]).permutation(len(self))
-            return [(epoch, order[at : at + size]) for at in range(0, len(order), size)]
-
-        def load(part: tuple[int, Rows]) -> SpeechBatch:
-            return self.load(part[1], seed, part[0])
-
-        return EndlessStream(lambda start: walk_epochs(plan, load, start), state, prefetch=2, pin=pin)
-
-    def in_order(self, size: int) -> Iterator[SpeechBatch]:
-        """Every recording once."""
-        for at in range(0, len(self), size):
-            yield self.load(np.arange(at, min(at + size, len(self))))
+    def values(self, row: int, drawn: Drawn | None) -> Float[Tensor, "n_mels frames"]:
+        """The spectrogram of a recording, read from its file now; `drawn`: masked, where masks are asked for."""
+        mel = window_of(self.recordings[row], self.n_mels, self.frames)
+        return self.masks(mel, np.random.default_rng(drawn)) if self.masks and drawn else mel
 
 
 def spoken_corpus(
@@ -209,4 +137,4 @@ def spoken_corpus(
                 f"{recording.origin}: the transcript has {len(ids)} pieces, and the model writes {room} at most: cut "
                 "it, and the recording"
             )
-    return SpokenCorpus(tuple(recordings), tuple(tokens), seconds, tuple(beginning), end, n_mels, frames)
+    return SpokenCorpus(tuple(tokens), tuple(beginning), end, tuple(recordings), seconds, n_mels, frames)

@@ -16,6 +16,7 @@ from torch import Tensor
 from sightline.data.image import Preprocessing, read_image
 from sightline.decode.contract import Hypothesis, Stop
 from sightline.decode.steps import step_of
+from sightline.evaluate.captions import CaptionReport, caption_report
 from sightline.generation.chat import refuse_single
 from sightline.generation.decoding import begin, limits_of, search
 from sightline.generation.models import Output, Writer, output_of
@@ -68,6 +69,13 @@ class CaptionModel(LookVerbs, Writer):
         """What is written for each picture, best first, without what it begins with."""
         seen = torch.stack(list(pictures)).to(next(self.network.parameters()))  # to its device, in its numbers
         return say(self.network, self.network.encode(seen), settings, self.max_len, stop)
+
+    def evaluate(self, paths: Sequence[str]) -> CaptionReport:
+        """BLEU and chrF++ of captions against all that each picture of some tables has (`data.captions`)."""
+        from sightline.data.captions import captions_by_picture, read_captions
+
+        said = captions_by_picture(read_captions(paths))
+        return caption_report([one.text for one in self.caption([*said])], [*said.values()])
 
     def said(self, tokens: Sequence[int]) -> str:
         """A caption without marks and without blanks around it."""

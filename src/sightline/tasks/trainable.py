@@ -14,6 +14,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from sightline.checkpoint.folder import read_folder
@@ -71,9 +72,13 @@ def trainable(network: Kind, dropout: float, more: DropoutRates | None = None) -
 
 
 def unfrozen(network: nn.Module, dropout: float) -> None:
-    """Let weights change, which become copies, for what a network was given lies in a file; drop as the paper does."""
+    """Let weights change, which become copies, for what a network was given lies in a file; drop as the paper does.
+
+    The copies lie row by row, also where a file has them transposed (GPT-2): so a checkpoint keeps the moments of Adam,
+    whose fused kernel pairs numbers by where they lie.
+    """
     for parameter in network.parameters():
-        parameter.data = parameter.detach().clone()
+        parameter.data = parameter.detach().clone(memory_format=torch.contiguous_format)
         parameter.requires_grad_(True)
     for module in network.modules():
         if isinstance(module, Dropout):
@@ -165,7 +170,7 @@ def _described(model: Any, task: str) -> ModelConfig:
         d_v=stack.d_v or stack.d_head,
         n_encoder_layers=encoder.n_layers if encoder else ModelConfig().n_encoder_layers,
         n_decoder_layers=decoder.n_layers if decoder else ModelConfig().n_decoder_layers,
-        dropout=_dropout(model.hf_config),
+        dropout=_dropout(model.hf_config.get("decoder") or model.hf_config),  # a captioner has two
         norm_position=stack.norm_position,
         norm="rms" if stack.norm.startswith("rms") else "layer",
         activation=stack.activation.partition("_")[0],

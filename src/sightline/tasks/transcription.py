@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.trained import GENERATION, RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import marks_around
-from sightline.config import RunConfig, TrainConfig
+from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
 from sightline.data.spec_augment import Spans, SpecAugment
-from sightline.data.speech import NOT_PREDICTED, SpeechBatch, SpokenCorpus, spoken_corpus
+from sightline.data.speech import SpokenCorpus, spoken_corpus
+from sightline.data.told import ToldBatch
 from sightline.errors import UserError
 from sightline.evaluate.transcripts import check_jiwer, transcript_report
 from sightline.families.keys import Keys
@@ -34,10 +35,10 @@ from sightline.generation.speech import SpeechModel
 from sightline.generation.transcribe import TASKS, beginning_of, write_down
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest, file_names, say
+from sightline.tasks.telling import told_loss, told_objective
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.validation import shown
-from sightline.training.loss import Loss, sequence_loss
-from sightline.training.step import Objective, projection
+from sightline.training.step import Objective
 
 WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "my", "yue")  # as in OpenAI's tokenizer.py
 
@@ -73,9 +74,9 @@ class TranscriptionJob:
 
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, Transformer)
-        return speech_objective(network, self.config.train)
+        return told_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[SpeechBatch]:
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
         return self.train.stream(self.size, self.config.train.seed, state, pin)
 
     def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
@@ -88,9 +89,9 @@ class TranscriptionJob:
             with torch.inference_mode(), shown(len(self.valid), self.show) as done:
                 for batch in self.valid.in_order(self.size):
                     there = batch.to(device)
-                    memory = network.encode(there.mel)
+                    memory = network.encode(there.values)
                     hidden = network.decode(there.tgt_in, memory)
-                    nll += speech_loss(network, hidden, there.tgt_out).nll.item()
+                    nll += told_loss(network, hidden, there.tgt_out).nll.item()
                     targets += batch.n_targets
                     written += self.written(network, memory)
                     done(len(memory))
@@ -103,28 +104,6 @@ class TranscriptionJob:
         model, settings = self.model, self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
         found = write_down(network, memory, self.valid.beginning, model.marks, settings, False, model.max_len)
         return [model.tokenizer.decode(one.tokens).strip() for one in found]
-
-
-def speech_objective(network: Transformer, train: TrainConfig) -> Objective:
-    """Label-smoothed cross-entropy of every piece of a transcript, given those before it and what is heard."""
-    states = torch.compile(network.states) if train.compile else network.states
-
-    def objective(batch: SpeechBatch) -> Loss:
-        return speech_loss(network, states(batch.mel, batch.tgt_in), batch.tgt_out, train.label_smoothing)
-
-    return objective
-
-
-def speech_loss(
-    network: Transformer,
-    hidden: Float[Tensor, "batch tgt_len d_model"],
-    tgt_out: Int[Tensor, "batch tgt_len"],
-    label_smoothing: float = 0.0,
-) -> Loss:
-    """Loss of predicting what of `tgt_out` is to be predicted, summed, in nats."""
-    weight, bias, _ = projection(network)
-    wanted = tgt_out != NOT_PREDICTED
-    return sequence_loss(hidden[wanted][None], weight, tgt_out[wanted], label_smoothing, bias=bias)
 
 
 # --- What it is made of

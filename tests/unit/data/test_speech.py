@@ -53,8 +53,8 @@ def test_a_batch_has_windows_of_one_length(folder: Path) -> None:
     corpus = read(listed(folder, "a.wav\tab\nc.wav\tz\n"))
     assert len(corpus) == 2 and corpus.seconds == pytest.approx(0.4)
     batch = corpus.load(np.array([1, 0]))
-    assert batch.mel.shape == (2, N_MELS, FRAMES)
-    torch.testing.assert_close(batch.mel[0], log_mel(read_audio(folder / "c.wav"), N_MELS, 1)[:, :FRAMES])
+    assert batch.values.shape == (2, N_MELS, FRAMES)
+    torch.testing.assert_close(batch.values[0], log_mel(read_audio(folder / "c.wav"), N_MELS, 1)[:, :FRAMES])
     assert batch.tgt_in.tolist() == [[1, 2, ord("z"), END], [1, 2, ord("a"), ord("b")]]
     assert batch.tgt_out.tolist() == [[-100, ord("z"), END, -100], [-100, ord("a"), ord("b"), END]]
     assert (batch.n_targets, batch.n_tokens, batch.n_real, batch.n_cells) == (5, 5, 7, 8)
@@ -64,20 +64,20 @@ def test_what_is_masked_follows_from_seed_and_epoch(folder: Path) -> None:
     """It is gone, in what is trained on alone; everything else is as it was heard."""
     plain = read(listed(folder, "a.wav\tab\nc.wav\tz\n"))
     masked, rows = replace(plain, masks=SpecAugment(Spans(0.2, 4, 0), Spans(0.3, 2, 1))), np.array([1, 0])
-    heard = plain.load(rows).mel
-    assert torch.equal(masked.load(rows).mel, heard)
+    heard = plain.load(rows).values
+    assert torch.equal(masked.load(rows).values, heard)
     [batch] = masked.in_order(2)
-    assert torch.equal(batch.mel, heard.flip(0))
-    drawn = [masked.load(rows, seed, epoch).mel for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    assert torch.equal(batch.values, heard.flip(0))
+    drawn = [masked.load(rows, seed, epoch).values for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
     assert torch.equal(drawn[0], drawn[1])
     assert not any(torch.equal(drawn[0], other) for other in (heard, *drawn[2:]))
     gone = drawn[0] == 0
     assert torch.equal(drawn[0][~gone], heard[~gone]) and 0 < gone.float().mean() < 0.7
     assert not torch.equal(gone[0], gone[1])  # each recording by itself
-    alone = masked.load(np.array([0]), 1, 0).mel
+    alone = masked.load(np.array([0]), 1, 0).values
     assert torch.equal(alone[0], drawn[0][1])  # whatever batch it is in
     with closing(masked.stream(2, 1, None, False)) as stream:
-        first = next(stream).mel
+        first = next(stream).values
     assert any(torch.equal(first, drawn[0][order]) for order in ([0, 1], [1, 0]))
 
 

@@ -456,7 +456,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
                 "languages      deu_Latn, fra_Latn",
             ],
         ),
-        ("captions", ["for            inspect, explore, caption"]),
+        ("captions", ["for            inspect, explore, caption, evaluate"]),
         ("whisper", ["for            inspect, explore, transcribe", "languages      en"]),
     ],
 )

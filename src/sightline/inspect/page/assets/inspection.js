@@ -105,7 +105,7 @@ export class Inspection {
   titles(part) {
     const { reads, writes } = this.data.about;
     const source = { patches: "picture", times: "sound", pieces: writes ? "source" : "text" }[/** @type {string} */ (reads)] ?? "";
-    const written = reads === "times" ? "transcript" : "translation";
+    const written = { times: "transcript", patches: "caption" }[/** @type {string} */ (reads)] ?? "translation";
     if (part === "decoder") return { keys: reads ? "read so far" : "text so far", queries: reads ? "writes" : "what comes next" };
     return { keys: source, queries: part === "encoder" ? source : written };
   }

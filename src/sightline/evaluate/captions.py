@@ -1,0 +1,44 @@
+"""How well pictures are described: BLEU and chrF++ against all captions that a picture has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sightline.evaluate.bleu import Score, as_json, corpus_scores
+
+METRICS = ("BLEU", "chrF++")
+
+
+@dataclass(frozen=True)
+class CaptionReport:
+    """Of all pictures together."""
+
+    scores: dict[str, Score]
+    pictures: int
+    captions: int  # that they have
+
+    def as_json(self) -> dict[str, Any]:
+        """`{"BLEU": {"score": ..., "signature": ...}, ..., "pictures": n, "captions": n}`."""
+        return {**as_json(self.scores), "pictures": self.pictures, "captions": self.captions}
+
+    def render(self) -> str:
+        """A report for people."""
+        width = max(map(len, self.scores))
+        lines = [f"{name:<{width}}  {one.score:6.2f}   {one.signature}" for name, one in self.scores.items()]
+        return "\n".join([*lines, f"{self.pictures:,} pictures, {self.captions:,} captions"])
+
+
+def caption_report(
+    written: Sequence[str], said: Sequence[Sequence[str]], metrics: Sequence[str] = METRICS
+) -> CaptionReport:
+    """Of what was `written` of each picture and of the captions that it has, at least one each.
+
+    A picture with fewer captions than others has its first one several times: neither figure changes by that.
+
+    >>> caption_report(["a dog runs fast"], [["a cat", "a dog runs fast"]]).scores["BLEU"].score
+    100.0
+    """
+    most = max(map(len, said), default=1)
+    streams = [[own[i] if i < len(own) else own[0] for own in said] for i in range(most)]
+    scores = corpus_scores(written, streams, metrics=metrics)
+    return CaptionReport(scores, len(written), sum(map(len, said)))

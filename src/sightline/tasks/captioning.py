@@ -1,0 +1,204 @@
+"""Training a captioner further on pictures with captions: cross-entropy of the next piece, BLEU.
+
+The decoder is given the mark that captions begin with and learns the caption and its end mark: the loss of
+`VisionEncoderDecoderModel` with labels of both. Encoder and decoder drop each what its part of config.json says. What
+comes out is a folder in the layout it came in. Not here: files (`sightline.data.captions`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.checkpoint.trained import RUN
+from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.vocabulary import bare
+from sightline.config import RunConfig
+from sightline.data.amount import parse_amount
+from sightline.data.batching import EndlessStream
+from sightline.data.captions import (
+    CaptionedPictures,
+    captioned_pictures,
+    captions_by_picture,
+    held_out,
+    read_captions,
+)
+from sightline.data.pictures import Augmentation, Picture, key_of
+from sightline.data.told import ToldBatch
+from sightline.errors import UserError
+from sightline.evaluate.captions import caption_report
+from sightline.generation.captions import CaptionModel, say
+from sightline.generation.rewrite import beginning_of
+from sightline.network.dropout import Dropout
+from sightline.network.more_dropout import DroppingKernel
+from sightline.network.transformer import Transformer
+from sightline.tasks import job as jobs
+from sightline.tasks.job import TrainRequest, file_names
+from sightline.tasks.telling import told_loss, told_objective
+from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
+from sightline.tasks.validation import shown
+from sightline.training.step import Objective
+
+
+class WholeFolder(SameLayout):
+    """With the pooler of its encoder, which nothing reads, but which `transformers` would miss."""
+
+    def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
+        """The weights by the names that they came with, what no network reads beside them, and the model card."""
+        self.write_pruned(folder, parameters, card)
+
+
+@dataclass(frozen=True)
+class CaptionJob:
+    """See `sightline.tasks.job.Job`."""
+
+    config: RunConfig
+    tokenizer: Any
+    about: dict[str, Any]
+    train: CaptionedPictures
+    valid: CaptionedPictures
+    layout: SameLayout
+    model: CaptionModel
+    signature: str = ""
+    show: bool = False  # progress of a validation
+
+    @property
+    def chance(self) -> float:
+        return math.log(self.config.model.vocab_size)
+
+    @property
+    def size(self) -> int:
+        """Pictures of a batch."""
+        side = self.config.model.image_size // self.config.model.patch_size
+        return max(1, self.config.train.tokens_per_batch // side**2)
+
+    def network(self) -> Transformer:
+        return trainable_captioner(self.model, self.config.model.dropout)
+
+    def objective(self, network: nn.Module) -> Objective:
+        assert isinstance(network, Transformer)
+        return told_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
+        return self.train.stream(self.size, self.config.train.seed, state, pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Nats a piece of all captions, and the BLEU of what greedy search writes of each picture."""
+        assert isinstance(network, Transformer)
+        said, first = [*captions_by_picture(self.valid.pictures).values()], self.valid.first
+
+        def validate() -> dict[str, float]:
+            nll, targets, seen, written = 0.0, 0, 0, list[str]()
+            with torch.inference_mode(), shown(len(self.valid), self.show) as done:
+                for batch in self.valid.in_order(self.size):
+                    there = batch.to(device)
+                    memory = network.encode(there.values)
+                    nll += told_loss(network, network.decode(there.tgt_in, memory), there.tgt_out).nll.item()
+                    targets += batch.n_targets
+                    new = [row - seen for row in first if seen <= row < seen + len(memory)]
+                    written += self.written(network, memory[new]) if new else []
+                    seen += len(memory)
+                    done(len(memory))
+            return {"loss": nll / targets, "bleu": caption_report(written, said, ["BLEU"]).scores["BLEU"].score}
+
+        return validate
+
+    def written(self, network: Transformer, memory: Tensor) -> list[str]:
+        """What greedy search makes of pictures that the encoder has seen."""
+        settings = self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
+        return [self.model.said(ranked[0].tokens) for ranked in say(network, memory, settings, self.model.max_len)]
+
+
+def trainable_captioner(model: CaptionModel, dropout: float) -> Transformer:
+    """Its network with weights that may change; `dropout` is the decoder's, the encoder has its own."""
+    looks, writes = model.hf_config["encoder"], model.hf_config["decoder"]
+    rates, attention = more_dropout(writes, dropout), more_dropout(looks, 0.0).attention
+    both = replace(rates, attention=max(rates.attention, attention))
+    network = trainable(model.network, dropout, both)
+    own = float(looks.get("hidden_dropout_prob") or 0.0)
+    for part in (network.src_embeddings, network.encoder):
+        _drop(part, own, attention)
+    _drop(network.decoder, dropout, rates.attention)
+    return network
+
+
+def _drop(part: nn.Module, p: float, attention: float) -> None:
+    """Rates of a part of a network: the paper's dropout, and that of attention weights."""
+    for module in part.modules():
+        if isinstance(module, Dropout):
+            module.p = p
+    for module in part.modules():
+        if isinstance(module, DroppingKernel):
+            module.dropout.p = attention
+
+
+# --- What it is made of
+
+
+def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> CaptionJob:
+    """Read and check everything a captioner is trained further on."""
+    if request.source_language or request.target_language:
+        raise UserError("--source-language and --target-language: captions are written in the language of those learnt")
+    model: CaptionModel = START.read(request.init)
+    files = _files(request)
+    train, valid = (_corpus(model, config, pictures) for pictures in files)
+    counts = [f"{len(captions_by_picture(some)):,} pictures with {len(some):,} captions" for some in files]
+    jobs.say(request, f"training on {counts[0]}, validating on {counts[1]}")
+    held = parse_amount(request.valid)
+    corpus = {
+        "train": file_names(request.train),
+        "valid": file_names(request.train if held else request.valid),
+        "captions": len(train),
+        "key": key_of(files[0]),
+        "valid_key": key_of(files[1]),
+        **({"held_out": {"taken": len(valid), "dropped": 0}} if held else {}),
+    }
+    about = {
+        "corpus": corpus,
+        "material": {"training data": f"{', '.join(corpus['train'])}: {counts[0]}"},
+        "network": _rows(model, config.model.dropout),
+        "settings": RUN,
+    }
+    return CaptionJob(config, model.tokenizer, about, train, valid, WholeFolder(model), model, show=request.show)
+
+
+START = StartingPoint(caption_job, CaptionModel, "a ViT or DeiT with a GPT-2 (vision-encoder-decoder)", "tune-captions")
+
+
+def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture]]:
+    train, amount = read_captions(request.train), parse_amount(request.valid)
+    if not amount:
+        return train, read_captions(request.valid)
+    there = len(captions_by_picture(train))
+    count = amount.pairs or round(amount.share * there)
+    if not 0 < count < there:
+        raise UserError(f"--valid {amount.text}: {count} of {there} pictures; take another part")
+    return held_out(train, count)
+
+
+def _corpus(model: CaptionModel, config: RunConfig, pictures: Sequence[Picture]) -> CaptionedPictures:
+    settings, encode = model.generation, bare(model.tokenizer)[0]
+    if not settings.end_ids:
+        raise UserError(f"{model.path}: neither config.json nor generation_config.json has an eos_token_id")
+    assert model.max_len
+    marks = beginning_of(settings), settings.end_ids[0]
+    changes = Augmentation(config.data.flip, config.data.shift)
+    return captioned_pictures(pictures, encode, *marks, model.max_len, model.preprocessing, changes)
+
+
+def _rows(model: CaptionModel, dropout: float) -> dict[str, str]:
+    """What the model card says of the network."""
+    config, looks, writes = model.config, model.config.encoder, model.config.decoder
+    assert looks and writes
+    size = f"{config.image_size[0]} pixels a side in patches of {config.patch_size}"
+    own = model.hf_config["encoder"].get("hidden_dropout_prob", 0.0)
+    shape = f"{looks.n_layers} + {writes.n_layers} layers, d_model {looks.d_model} and {writes.d_model}, {size}"
+    return {
+        "architecture": f"{config.family}: {shape}",
+        "vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`",
+        "dropout": f"{dropout} of the decoder, {own} of the encoder",
+    }

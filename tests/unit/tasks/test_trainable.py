@@ -1,0 +1,31 @@
+"""A published network that is trained on: what is kept of an optimiser fits the weights it is kept of."""
+
+from pathlib import Path
+
+import torch
+from tiny_families import write_tiny
+
+from sightline.checkpoint.folder import read_folder
+from sightline.config import TrainConfig
+from sightline.tasks.trainable import trainable
+from sightline.training.optimizer import make_optimizer
+
+
+def test_moments_that_were_written_are_those_of_their_weights(tmp_path: Path) -> None:
+    """GPT-2's file has its matrices transposed; files of moments have none."""
+    write_tiny(tmp_path, "gpt2")
+    found = []
+    for written in (False, True):
+        network = trainable(read_folder(str(tmp_path), dtype="float32").network, 0.0)
+        optimizer = make_optimizer(network, TrainConfig())
+        for step in range(3):
+            generator = torch.Generator().manual_seed(step)
+            for parameter in network.parameters():
+                parameter.grad = torch.randn(parameter.shape, generator=generator)
+            optimizer.step(0.01)
+            if written:
+                kept = {name: value.contiguous() for name, value in optimizer.tensors(network).items()}
+                optimizer.restore(network, kept)
+        found.append({name: parameter.detach() for name, parameter in network.named_parameters()})
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, atol=0, rtol=0)
