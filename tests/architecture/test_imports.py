@@ -68,6 +68,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "model",
             "drafting",
             "evaluate.answers",
+            "evaluate.captions",
             "evaluate.retrieval",
             "evaluate.classes",
             "evaluate.entities",
