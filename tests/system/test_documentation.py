@@ -88,7 +88,7 @@ def recordings(path: Path) -> None:
 
 def captions(path: Path) -> None:
     lines = []
-    for i in range(4):
+    for i in range(20):
         picture(path.with_name(f"captioned{i}.png"))
         lines += [f"captioned{i}.png\ta dog {i}", f"captioned{i}.png\tin the park"]
     write(path, lines)
