@@ -79,6 +79,16 @@ def test_what_peft_saves_means_the_same_here(case: tuple[str, Any, Path, list[st
     assert (our_logits(base) - expected).abs().max() > 0.01
 
 
+def test_the_root_of_the_rank_divides_where_it_is_asked_for(tmp_path: Path) -> None:
+    write_tiny(tmp_path / "base", "llama")
+    theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "base")
+    config = peft.LoraConfig(r=4, lora_alpha=12, target_modules=["q_proj"], init_lora_weights=False, use_rslora=True)
+    wrapped = peft.get_peft_model(theirs, config)
+    wrapped.save_pretrained(tmp_path / "adapters")
+    found = our_logits(read_folder(tmp_path / "adapters").network)
+    torch.testing.assert_close(found, their_logits(wrapped), atol=2e-5, rtol=1e-4)
+
+
 def adapted_network(case: tuple[str, Any, Path, list[str]]) -> tuple[Any, AdapterLayout]:
     """Ours in training, with the matrices that peft has drawn; and where its adapters would be written to."""
     _, _, folder, names = case

@@ -168,6 +168,8 @@ def test_a_share_validates_and_a_label_may_stand_once(cli: Cli, files: list[str]
               "--out", tmp_path / "out", "--set", *QUICK, "train.max_steps=2")  # fmt: skip
     assert ran.code == 0, ran.err
     assert "with 4 labels" in ran.err
+    corpus = json.loads((tmp_path / "out" / "training.json").read_text())["corpus"]
+    assert corpus["valid"] == corpus["train"] and corpus["held_out"]["taken"]
 
 
 BAD = [

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
@@ -32,8 +31,8 @@ from sightline.generation.models import ReadingModel
 from sightline.generation.reading import TextReader
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import check_length
-from sightline.tasks.heads import ENCODERS, headed, known_head, network_rows, said_of_head, with_head
-from sightline.tasks.job import TrainRequest, file_names, say
+from sightline.tasks.heads import ENCODERS, about_run, headed, known_head, said_of_head, with_head
+from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.labelling import LabellingJob
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
@@ -109,19 +108,8 @@ def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     say(request, f"training on {amount}" + (f", {without:,} without an answer" if without else ""))
     known = known_head(base, model)
     say(request, said_of_head(base, "the ends of answers", known))
-    about = {
-        "corpus": {
-            "train": file_names(request.train),
-            "valid": file_names(request.train if held else request.valid),
-            "questions": len(train),
-            "key": _key(train, reader),
-            "valid_key": _key(valid, reader),
-            **held,
-        },
-        "material": {"training data": f"{', '.join(file_names(request.train))}: {amount}"},
-        "network": network_rows(model, config.model.dropout),
-        "settings": RUN,
-    }
+    corpus = {"questions": len(train), "key": _key(train, reader), "valid_key": _key(valid, reader)}
+    about = about_run(request, model, config.model.dropout, amount, corpus, held)
 
     def make() -> EncoderOnly:
         return headed(base, model, known, config.model.dropout)

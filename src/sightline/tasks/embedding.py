@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.checkpoint.embedder import EmbedderLayout
-from sightline.checkpoint.trained import RUN
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
@@ -34,8 +33,8 @@ from sightline.generation.sentences import SentenceSettings
 from sightline.generation.vectors import TextEmbedder, retrieved
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import check_length
-from sightline.tasks.heads import ENCODERS, headed, network_rows, with_head
-from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
+from sightline.tasks.heads import ENCODERS, about_run, headed, with_head
+from sightline.tasks.job import FolderLayout, TrainRequest, say
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.loss import Loss
@@ -122,19 +121,10 @@ def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) 
     train, valid, held = _files(request)
     say(request, f"training on {len(train):,} lines of {len(train[0])} texts, validating on {len(valid):,}")
     training, validating = (RelatedTexts(lines, _ids(embedder, lines), embedder.pad_id) for lines in (train, valid))
-    about = {
-        "corpus": {
-            "train": file_names(request.train),
-            "valid": file_names(request.train if held else request.valid),
-            "lines": len(train),
-            "key": digest(model.reader.side.fingerprint, train),
-            "valid_key": digest(model.reader.side.fingerprint, valid),
-            **held,
-        },
-        "material": {"training data": f"{', '.join(file_names(request.train))}: {len(train):,} lines of texts"},
-        "network": network_rows(model, config.model.dropout),
-        "settings": RUN,
-    }
+    origin = model.reader.side.fingerprint
+    keys = {"key": digest(origin, train), "valid_key": digest(origin, valid)}
+    amount, corpus = f"{len(train):,} lines of texts", {"lines": len(train), **keys}
+    about = about_run(request, model, config.model.dropout, amount, corpus, held)
 
     def make() -> EncoderOnly:
         return headed(base, model, {}, config.model.dropout)

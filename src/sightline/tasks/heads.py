@@ -7,12 +7,13 @@ behind. Not here: what is learnt (`labelling`, `tagging`, `answering`, `pictures
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from sightline.checkpoint.published import unread_tensors
+from sightline.checkpoint.trained import RUN
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 from sightline.generation.family_model import FamilyModel
@@ -20,7 +21,7 @@ from sightline.generation.label import class_names
 from sightline.network.halves import EncoderOnly
 from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled, replace_parameter
-from sightline.tasks.job import TrainRequest, say
+from sightline.tasks.job import TrainRequest, file_names, say
 from sightline.tasks.trainable import head_dropout, more_dropout, trainable
 
 ENCODERS = "an encoder alone (BERT or one of its relatives)"  # that get such heads
@@ -115,6 +116,36 @@ def said_of_head(model: FamilyModel, what: str, known: Mapping[str, Tensor]) -> 
     pooled = ", behind the pooler that was there" if "head.pool.weight" in known else ""
     left = "" if model.config.head == "none" else f", in the place of the one that it had ({model.config.head})"
     return f"a new head for {what} on {name}{pooled}{left}"
+
+
+def about_run(
+    request: TrainRequest,
+    model: FamilyModel,
+    dropout: float,
+    amount: str,
+    corpus: Mapping[str, Any],
+    held: Mapping[str, Any],
+    labels: Sequence[str] = (),
+    called: str = "labels",
+) -> dict[str, Any]:
+    """What `training.json` and the card say of a run that learns a head on the model.
+
+    Args:
+        amount: what is trained on, in words.
+        corpus: its size, and the keys of what is trained and validated on.
+        held: what is said of a part held out of the training files; nothing where files are named.
+        called: what the card calls the labels.
+    """
+    train = file_names(request.train)
+    valid = train if held else file_names(request.valid)
+    named = {called: ", ".join(labels)} if labels else {}
+    return {
+        "corpus": {"train": train, "valid": valid, **corpus, **held},
+        **({"labels": [*labels]} if labels else {}),
+        "material": {**named, "training data": f"{', '.join(train)}: {amount}"},
+        "network": network_rows(model, dropout),
+        "settings": RUN,
+    }
 
 
 def network_rows(model: FamilyModel, dropout: float) -> dict[str, str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import nn
 
-from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
@@ -38,8 +37,8 @@ from sightline.tasks.classification import (
     classification_objective,
     say_seen_once,
 )
-from sightline.tasks.heads import ENCODERS, headed, in_order, known_head, network_rows, said_of_head, with_head
-from sightline.tasks.job import TrainRequest, file_names, held_out, hold_out, say
+from sightline.tasks.heads import ENCODERS, about_run, headed, in_order, known_head, said_of_head, with_head
+from sightline.tasks.job import TrainRequest, held_out, hold_out, say
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.packed_encoder import packed_forward
@@ -77,23 +76,9 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     say(request, f"training on {len(training):,} {what} with {len(labels)} labels")
     known = known_head(base, model)
     say(request, said_of_head(base, f"{len(labels)} classes", known))
-    about = {
-        "corpus": {
-            "train": file_names(request.train),
-            "valid": file_names(request.valid),
-            "texts": len(training),
-            "key": _key(train, model.reader),
-            "valid_key": _key(valid, model.reader),
-            **held,
-        },
-        "labels": labels,
-        "material": {
-            "labels": ", ".join(labels),
-            "training data": f"{', '.join(file_names(request.train))}: {len(training):,} {what}",
-        },
-        "network": network_rows(model, config.model.dropout),
-        "settings": RUN,
-    }
+    corpus = {"texts": len(training), "key": _key(train, model.reader), "valid_key": _key(valid, model.reader)}
+    amount = f"{len(training):,} {what}"
+    about = about_run(request, model, config.model.dropout, amount, corpus, held, labels)
 
     def make() -> EncoderOnly:
         return headed(base, model, known, config.model.dropout)

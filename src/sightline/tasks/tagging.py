@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
@@ -27,8 +26,8 @@ from sightline.generation.reading import TextReader
 from sightline.generation.tag import PartOfSentence, read_words, word_logits
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import check_length, label_loss, say_seen_once
-from sightline.tasks.heads import ENCODERS, headed, in_order, known_head, network_rows, said_of_head, with_head
-from sightline.tasks.job import TrainRequest, file_names, say
+from sightline.tasks.heads import ENCODERS, about_run, headed, in_order, known_head, said_of_head, with_head
+from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.labelling import LabellingJob
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
@@ -74,23 +73,8 @@ def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> Ta
     say(request, f"training on {amount} with {len(labels)} tags, validating on {len(valid):,}")
     known = known_head(base, model)
     say(request, said_of_head(base, f"{len(labels)} classes", known))
-    about = {
-        "corpus": {
-            "train": file_names(request.train),
-            "valid": file_names(request.train if held else request.valid),
-            "sentences": len(train),
-            "key": _key(train, reader),
-            "valid_key": _key(valid, reader),
-            **held,
-        },
-        "labels": labels,
-        "material": {
-            "tags": ", ".join(labels),
-            "training data": f"{', '.join(file_names(request.train))}: {amount}",
-        },
-        "network": network_rows(model, config.model.dropout),
-        "settings": RUN,
-    }
+    corpus = {"sentences": len(train), "key": _key(train, reader), "valid_key": _key(valid, reader)}
+    about = about_run(request, model, config.model.dropout, amount, corpus, held, labels, "tags")
 
     def make() -> EncoderOnly:
         return headed(base, model, known, config.model.dropout)
