@@ -177,6 +177,7 @@ def _about(request: TrainRequest, task: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "recipe": _recipe(request, task),
         "init": Path(request.init).absolute().name if request.init else "",
+        **({"languages": "-".join(request.languages)} if any(request.languages) else {}),
     }
 
 

@@ -49,6 +49,7 @@ def trained(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
     (folder / "memory" / "notes.txt").write_text("no catalogue")
     (folder / "valid.po").write_text(catalogue(entries(60, 3)))
     options = ["--train", folder / "memory", "--valid", folder / "valid.po", "--out", folder / "model"]
+    options += ["--languages", "en", "fr"]
     ran = cli("train", "--recipe", "tiny", *options, "--set", *SETTINGS)
     assert ran.code == 0, ran.err
     return folder / "model", ran.err + ran.out
@@ -57,6 +58,7 @@ def trained(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
 def test_what_was_learnt_from_is_reported(trained: tuple[Path, str]) -> None:
     assert "1 untranslated" in trained[1]
     assert "with placeholders or tags" in trained[1]
+    assert json.loads((trained[0] / "config.json").read_text())["languages"] == "en-fr"  # for `sightline serve`
 
 
 def test_untranslated_entries_are_filled_with_every_placeholder(

@@ -58,6 +58,15 @@ def _how_much(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--idle", type=whole(0), default=0, metavar="N", help=idle)
 
 
+def _is_one_pair(said: list[str]) -> bool:
+    """Whether `--languages` is written as `sightline train` takes it.
+
+    >>> _is_one_pair(["en", "de"]), _is_one_pair(["en-de", "de-en"])
+    (True, False)
+    """
+    return len(said) == 2 and not any(mark in text for text in said for mark in "-:")
+
+
 def run_serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     from sightline.api import load_translator
@@ -69,7 +78,8 @@ def run_serve(options: argparse.Namespace) -> None:
     from sightline.serve.served import served
 
     keys = read_keys(options.api_keys) if options.api_keys else ()
-    said = [read_direction(text) for text in options.languages]
+    pairs = [":".join(options.languages)] if _is_one_pair(options.languages) else options.languages
+    said = [read_direction(text) for text in pairs]
     settings = decode_overrides(options)
     settings.pop("batch_tokens", None)
     models = served(
