@@ -128,3 +128,11 @@ def test_a_memory_without_a_pair_is_refused_before_anything_is_written(cli: Cli,
     ran = cli("train", "--recipe", "tiny", "--train", tmp_path / "a.po", "--valid", "5%", "--out", tmp_path / "m")
     assert "holds no pair to learn from (1 units: 0 pairs" in ran.complaint
     assert not (tmp_path / "m").exists()
+
+
+def test_check_corpus_looks_through_memories(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text(catalogue([*entries(50, 1), ("open", "")]))
+    ran = cli("check-corpus", tmp_path / "a.po")
+    assert ran.code == 0, ran.err
+    assert "1 untranslated" in ran.err
+    assert "pairs" in ran.out

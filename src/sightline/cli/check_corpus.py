@@ -2,12 +2,14 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file, output
 from sightline.config import recipe_names
 from sightline.errors import UserError
+from sightline.localisation import is_memory
 
 if TYPE_CHECKING:
     from sightline.data.corpus import Corpus
@@ -36,6 +38,7 @@ def run_check_corpus(options: argparse.Namespace) -> None:
     from sightline.data.amount import parse_amount
     from sightline.data.first_look import check_files, parse_pairs
     from sightline.data.prepared import spool
+    from sightline.localisation.memory import as_tsv
     from sightline.survey.page import page
     from sightline.survey.report import TRAINING, VALIDATION, as_text, check_corpora
 
@@ -46,6 +49,9 @@ def run_check_corpus(options: argparse.Namespace) -> None:
     flags = {TRAINING: "check-corpus", VALIDATION: "--valid"}
     sets: dict[str, list[Corpus]] = {}
     for name, paths in named.items():
+        if any(map(is_memory, paths)):
+            paths, read = as_tsv(paths)
+            print(f"{name}: {read}", file=sys.stderr)
         if paths:
             check_files({flags.get(name, "--test"): paths})
             sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths))

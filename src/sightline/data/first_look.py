@@ -78,10 +78,10 @@ def _check_text(path: str, head: bytes) -> None:
     found = MARKUP.match(head.removeprefix(b"\xef\xbb\xbf"))
     lines = [line for line in head.split(b"\n") if line.strip()]
     if found and 2 * sum(line.lstrip().startswith(b"<") for line in lines) >= len(lines):
-        kind = "TMX, a translation memory in XML" if b"<tmx" in head else "XML or HTML"
-        raise UserError(
-            f"{path}: is {kind}, not one sentence a line; write its texts to a .tsv file, source TAB target"
-        )
+        kind, mend = "XML or HTML", "write its texts to a .tsv file, source TAB target"
+        if b"<tmx" in head:
+            kind, mend = "TMX, a translation memory in XML", "give it the ending .tmx"
+        raise UserError(f"{path}: is {kind}, not one sentence a line; {mend}")
     kinds = [kind for start, kind in FORMATS.items() if head.startswith(start)]
     if len(head) - len(head.translate(None, CONTROLS)) > len(head) / 20 and not head.startswith(UTF16):
         kinds.append("binary")

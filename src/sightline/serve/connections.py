@@ -15,7 +15,11 @@ def timely(seconds: float) -> type[Any]:
     class TimelyProtocol(protocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(seconds, self.look, self.cycle)
+            self.looking = self.loop.call_later(seconds, self.look, self.cycle)
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self.looking.cancel()  # or all that the connection held would be kept until then
+            super().connection_lost(error)
 
         def look(self, before: Any) -> None:
             """`before` is the request that was answered, or came, when this was last looked at."""
@@ -23,6 +27,6 @@ def timely(seconds: float) -> type[Any]:
                 return
             if self.cycle is before and (before is None or before.response_complete):
                 return self.transport.close()
-            self.loop.call_later(seconds, self.look, self.cycle)
+            self.looking = self.loop.call_later(seconds, self.look, self.cycle)
 
     return TimelyProtocol

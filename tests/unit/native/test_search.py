@@ -17,6 +17,7 @@ from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import SearchOptions, SpecialIds
 from sightline.decode.engine import decode_tokens, search_options
 from sightline.decode.steps import start_decoding
+from sightline.decode.streaming import written_in
 from sightline.decode.watching import watched
 from sightline.errors import UserError
 from sightline.native.library import Ids, Options, library
@@ -422,7 +423,7 @@ def test_steps_are_drawn_too(build: Build, sentences: Sentences) -> None:
     model, config = native(build(2.0, vocab_size=60, tied_embeddings="none")), replace(SHORT, sample=True)
     for source in sentences(5, 2, 9, vocab=60):
         search = begun(model, source, config)
-        written = [best.token for best in engine.written_in(search)]
+        written = [best.token for best in written_in(search)]
         assert search.found() == decode_tokens(model, [source], config)
         assert written[: len(search.found()[0][0].tokens)] == search.found()[0][0].tokens
 
