@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sightline.data.links import Link
-from sightline.localisation.unit import Code, Parts, joined, plain
+from sightline.localisation.unit import Code, Parts, joined, plain, words
 
 MARKS = "⓵⓶⓷⓸⓹⓺⓻⓼⓽⓾"
 MARK = re.compile(f"[{MARKS}]")
@@ -64,7 +64,7 @@ def marked_pair(source: Parts, target: Parts) -> tuple[str, str] | None:
 def _mark_of(part: str | Code, left: Counter[Code], marks: dict[Code, list[str]], free: Iterator[str]) -> str:
     """The next mark for a code that is `left` to be marked; other parts as they are written."""
     if isinstance(part, str) or not left[part]:
-        return _written(part)
+        return words((part,))
     left[part] -= 1
     marks[part].append(next(free))
     return marks[part][-1]
@@ -72,12 +72,7 @@ def _mark_of(part: str | Code, left: Counter[Code], marks: dict[Code, list[str]]
 
 def _next_of(part: str | Code, marks: dict[Code, list[str]]) -> str:
     """The next of the marks of a code; other parts as they are written."""
-    return marks[part].pop(0) if isinstance(part, Code) and marks.get(part) else _written(part)
-
-
-def _written(part: str | Code) -> str:
-    """Without the inline markup of its file."""
-    return part if isinstance(part, str) else "" if part.inline else part.text
+    return marks[part].pop(0) if isinstance(part, Code) and marks.get(part) else words((part,))
 
 
 def copied(text: str, codes: Sequence[Code]) -> Parts | None:

@@ -20,7 +20,6 @@ from sightline.localisation.carrying import (
     copied,
     marked,
     placed,
-    same_codes,
     uncoded,
     unmarked,
 )
@@ -129,13 +128,16 @@ def _translated(waiting: Sequence[Parts], model: TranslatingModel, overrides: Ma
 def _with_marks(texts: Sequence[Parts], model: TranslatingModel, overrides: Mapping[str, Any]) -> list[_Carried | None]:
     """A mark for every code; not for a model that has no pieces for them, nor for texts without codes."""
     known = knows_marks(model.tokenizer)
-    written = [marked(parts) if known and codes_of(parts) else None for parts in texts]
-    found = iter(model.translate([text for text in written if text is not None], **overrides))
-    translations = [next(found) if text is not None else None for text in written]
-    return [
-        _carried(unmarked(t.text, codes_of(parts)), t) if t else None
-        for parts, t in zip(texts, translations, strict=True)
-    ]
+    found = _some([marked(parts) if known and codes_of(parts) else None for parts in texts], model, overrides)
+    return [t and _carried(unmarked(t.text, codes_of(parts)), t) for parts, t in zip(texts, found, strict=True)]
+
+
+def _some(
+    texts: Sequence[str | None], model: TranslatingModel, overrides: Mapping[str, Any]
+) -> list[Translation | None]:
+    """Translations of those that are texts."""
+    found = iter(model.translate([text for text in texts if text is not None], **overrides))
+    return [None if text is None else next(found) for text in texts]
 
 
 def knows_marks(tokenizer: Tokenizer) -> bool:
@@ -149,16 +151,11 @@ def knows_marks(tokenizer: Tokenizer) -> bool:
 
 def _as_written(texts: Sequence[Parts], model: TranslatingModel, overrides: Mapping[str, Any]) -> list[_Carried | None]:
     """The text as it is, where its codes are text: many models copy what they do not know."""
-    taken = [not any(code.inline for code in codes_of(parts)) for parts in texts]
-    found = iter(model.translate([plain(parts) for parts, take in zip(texts, taken, strict=True) if take], **overrides))
+    taken = [None if any(code.inline for code in codes_of(parts)) else plain(parts) for parts in texts]
     carried: list[_Carried | None] = []
-    for parts, take in zip(texts, taken, strict=True):
+    for parts, t in zip(texts, _some(taken, model, overrides), strict=True):
         codes = codes_of(parts)
-        translation = next(found) if take else None
-        if translation is None:
-            carried.append(None)
-        else:
-            carried.append(_carried(copied(translation.text, codes) if codes else (translation.text,), translation))
+        carried.append(t and _carried(copied(t.text, codes) if codes else (t.text,), t))
     return carried
 
 
@@ -188,9 +185,3 @@ def _beside_words(texts: Sequence[Parts], model: TranslatingModel, overrides: Ma
 
 def _carried(parts: Parts | None, translation: Translation) -> _Carried | None:
     return None if parts is None else _Carried(parts, translation.log_prob, len(translation.pieces) + 1)
-
-
-def lost(filled: Sequence[Filled]) -> int:
-    """Units whose translation holds other codes than their source."""
-    of = [(with_codes(f.unit.source, f.unit.markup), with_codes(f.target, f.unit.markup)) for f in filled if f.target]
-    return sum(not same_codes(source, target) for source, target in of)

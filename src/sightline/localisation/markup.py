@@ -14,7 +14,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from sightline.errors import UserError
-from sightline.localisation.unit import Code, Parts, joined
+from sightline.localisation.unit import Code, Parts, joined, plain
 
 START_TAG = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 END_TAG = re.compile(rb"</[^>]*>")
@@ -174,12 +174,7 @@ def _characters(raw: str) -> str:
 
 def written(parts: Parts) -> str:
     """Parts as the content of an element."""
-    return "".join(part.text if isinstance(part, Code) and part.inline else escape(plain_of(part)) for part in parts)
-
-
-def plain_of(part: str | Code) -> str:
-    """The characters of a part."""
-    return part if isinstance(part, str) else part.text
+    return "".join(part.text if isinstance(part, Code) and part.inline else escape(plain((part,))) for part in parts)
 
 
 def with_attributes(tag: str, **values: str) -> str:

@@ -47,11 +47,12 @@ def pairs_of(paths: Sequence[str], languages: Sequence[str] = ("", "")) -> tuple
     for path in paths:
         for unit in read_document(path, languages).units:
             report.units += 1
-            reason = _left_out(unit)
-            pair, has_marks = _pair(unit)
-            reason = reason or ("repeats" if pair in seen else "")
-            if reason:
+            if reason := _left_out(unit):
                 report.dropped[reason] += 1
+                continue
+            pair, has_marks = _pair(unit)
+            if pair in seen:
+                report.dropped["repeats"] += 1
                 continue
             seen[pair] = None
             report.kept += 1

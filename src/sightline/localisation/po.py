@@ -62,7 +62,7 @@ class Catalogue:
         import polib
 
         entry, end = self._entries[number], "\r\n" if block[0].endswith("\r\n") else "\n"
-        head = [line for line in block[: next(i for i, line in enumerate(block) if line.startswith("msgstr"))]]
+        head = list(block[: next(i for i, line in enumerate(block) if line.startswith("msgstr"))])
         if -1 in texts:
             fresh = polib.POEntry(msgid="x", msgstr=as_source(entry.msgid, texts[-1]))
         else:
