@@ -55,9 +55,7 @@ SHORT = {  # appended to `train`, by task
     "plm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "rtd": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "denoise": [*SMALL, *TRANSLATING[1:], "model.d_ff=32", "data.vocab_size=300"],
-    "tag": SMALL,
-    "answer": SMALL,
-    "embed": SMALL,
+    **{task: [*SMALL, "model.d_ff=32", "data.vocab_size=300"] for task in ("tag", "answer", "embed")},
 }
 SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 

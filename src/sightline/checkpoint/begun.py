@@ -2,7 +2,8 @@
 tokenizer of ours, or of one that names pictures.
 
 From its first validation on it is what a published model's folder is, for every command and for `transformers`.
-`training.json` says how it was trained (as in `tuned`).
+`training.json` says how it was trained (as in `tuned`). A body of random weights, which a task puts its head on, is
+written as a whole, and nobody has trained it (`tasks/scratch.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,7 @@ KEPT = {  # by its head, what a model is, and in which layout it is kept
     "language": ("language", "gpt2 (model.positions=learned) or of llama (rotary)"),
     "masked": ("masked language", "bert"),
     "replaced": ("replaced-token", "electra"),
+    "none": ("reading", "bert"),
     "image_class": ("picture", "vit"),
 }
 
@@ -54,20 +56,28 @@ class BegunLayout:
         self, folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]
     ) -> None:
         """Everything but the weights and the card."""
+        self.write_companions(folder, tokenizer)
+        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
+
+    def write_companions(self, folder: Path, tokenizer: Tokenizer | None) -> None:
+        """The tokenizer, and the files that say what the model is."""
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         if tokenizer:
             write_file(folder / TOKENIZER, tokenizer.save)
         for name, values in self.files.items():
             write_json(folder / name, values)
-        write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
         """The weights by the names of the family, and the model card."""
+        self.write_tensors(folder, parameters)
+        write_text(folder / CARD, card)
+
+    def write_tensors(self, folder: Path, parameters: Mapping[str, Tensor]) -> None:
+        """The weights alone."""
         own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
         tensors = dict(self.in_file(own))
         write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
-        write_text(folder / CARD, card)
 
 
 def begun_text(axes: NetworkConfig, length: int, tokenizer: Tokenizer) -> BegunLayout:

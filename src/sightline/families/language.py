@@ -44,6 +44,11 @@ def masked_axes(c: ModelConfig, length: int) -> NetworkConfig:
     return NetworkConfig("bert", vocab_size=c.vocab_size, encoder=encoder, head="masked", head_activation=c.activation)
 
 
+def body_axes(c: ModelConfig, length: int) -> NetworkConfig:
+    """The same without a head, for a task to put its own on."""
+    return replace(masked_axes(c, length), head="none", tie_head=False)
+
+
 def replaced_axes(c: ModelConfig, length: int) -> tuple[NetworkConfig, NetworkConfig]:
     """The axes of an ELECTRA: of the discriminator, and of the generator, which reads the same embeddings.
 

@@ -73,7 +73,7 @@ def adapted(job: Job, request: TrainRequest) -> Any:
 
 def _check(job: Job, request: TrainRequest, config: RunConfig) -> None:
     rank = f"train.lora_rank = {config.train.lora_rank}"
-    if not isinstance(job.layout, SameLayout):
+    if not request.init or not isinstance(job.layout, SameLayout):
         raise UserError(f"{rank}: adapters are for a published model; start from one with --init, or leave it out")
     if adapters_in(Path(request.init)):
         raise UserError(f"{rank}: --init {request.init} has adapters; put them into a model first, by export --to hf")

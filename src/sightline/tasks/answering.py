@@ -7,8 +7,9 @@ place where an answer may begin, so that a batch's other rows change nothing. No
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from sightline.tasks.classification import check_length
 from sightline.tasks.heads import ENCODERS, about_run, headed, known_head, said_of_head, with_head
 from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.labelling import LabellingJob
+from sightline.tasks.scratch import encoder_from_scratch
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.loss import Loss
@@ -122,6 +124,14 @@ def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     )  # fmt: skip
 
 
+def _texts(request: TrainRequest) -> Iterator[str]:
+    """Every context once, and all questions."""
+    questions = list(chain.from_iterable(map(read_questions, request.train)))
+    yield from dict.fromkeys(one.context for one in questions)
+    yield from (one.question for one in questions)
+
+
+answering_job = partial(encoder_from_scratch, tuned_answers_job, _texts)
 START = StartingPoint(tuned_answers_job, ReadingModel, ENCODERS, "tune-answers", "max_length")
 
 

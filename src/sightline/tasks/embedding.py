@@ -7,8 +7,10 @@ folder of sentence-transformers. Not here: pooling and what comes behind it (`si
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import check_length
 from sightline.tasks.heads import ENCODERS, about_run, headed, with_head
 from sightline.tasks.job import FolderLayout, TrainRequest, say
+from sightline.tasks.scratch import encoder_from_scratch
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.loss import Loss
@@ -134,6 +137,11 @@ def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) 
     return EmbeddingJob(config, model.reader.side, about, training, validating, embedder, make, layout)
 
 
+def _texts(request: TrainRequest) -> Iterator[str]:
+    return chain.from_iterable(read_related(request.train))
+
+
+embedding_job = partial(encoder_from_scratch, tuned_embedding_job, _texts)
 START = StartingPoint(tuned_embedding_job, ReadingModel, ENCODERS, "tune-vectors", "max_length")
 
 

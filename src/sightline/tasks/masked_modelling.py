@@ -123,6 +123,11 @@ def marked_tokenizer(
         return learn_pieces(request.train, config.data, request.special, marks)
 
     tokenizer = choose_tokenizer(request, config, folder, learn)
+    return with_marks(tokenizer, config, around)
+
+
+def with_marks(tokenizer: Tokenizer, config: RunConfig, around: tuple[str, str] = AROUND) -> Tokenizer:
+    """The tokenizer itself, which puts marks around texts from now on; `UserError` if it has no mask."""
     try:
         mask_id(tokenizer)
     except UserError as error:

@@ -5,8 +5,9 @@ judged are whole entities. What comes out is a folder in the layout it came in. 
 (`sightline.data.tagged`), and what stands where in a text (`sightline.generation.tag`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from sightline.tasks.classification import check_length, label_loss, say_seen_on
 from sightline.tasks.heads import ENCODERS, about_run, headed, in_order, known_head, said_of_head, with_head
 from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.labelling import LabellingJob
+from sightline.tasks.scratch import encoder_from_scratch
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 
@@ -88,6 +90,11 @@ def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> Ta
     )  # fmt: skip
 
 
+def _texts(request: TrainRequest) -> Iterator[str]:
+    return (" ".join(one.words) for path in request.train for one in read_tagged(path))
+
+
+tagging_job = partial(encoder_from_scratch, tuned_tags_job, _texts)
 START = StartingPoint(tuned_tags_job, ReadingModel, ENCODERS, "tune-tags", "max_length")
 
 
