@@ -131,7 +131,7 @@ ELSEWHERE = {  # who compiles the program that hashes every kernel, who runs it,
     "manylinux_2_17_aarch64": (
         ["aarch64-linux-gnu-gcc"],
         ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"],
-        ["dotprod", "neon"],
+        ["i8mm", "dotprod", "neon"],
     ),
     "win_amd64": (ZIG_WINDOWS, [WINE], [name for name in usable_builds() if platform.machine() == "x86_64"]),
 }

@@ -33,11 +33,19 @@ BUILDS = {
         UNTRIED: (*AVX512, "-mamx-tile", "-mamx-int8"),
         ANYWHERE: ("-DSCALAR", "-O2"),  # an oracle: -O3 would take half the time of the build
     },
-    "aarch64": {"dotprod": ("-march=armv8.2-a+dotprod",), "neon": (), ANYWHERE: ("-DSCALAR", "-O2")},
+    "aarch64": {
+        "i8mm": ("-march=armv8.2-a+dotprod+i8mm",),
+        "dotprod": ("-march=armv8.2-a+dotprod",),
+        "neon": (),
+        ANYWHERE: ("-DSCALAR", "-O2"),
+    },
 }
 BUILDS |= {"arm64": BUILDS["aarch64"], "AMD64": BUILDS["x86_64"]}  # as macOS and Windows call them
 ZIG = (sys.executable, "-m", "ziglang", "cc")
-IN_ZIG = {"-march=armv8.2-a+dotprod": "-mcpu=generic+v8_2a+dotprod"}  # which knows processors and no architectures
+IN_ZIG = {  # which knows processors and no architectures
+    "-march=armv8.2-a+dotprod": "-mcpu=generic+v8_2a+dotprod",
+    "-march=armv8.2-a+dotprod+i8mm": "-mcpu=generic+v8_2a+dotprod+i8mm",
+}
 
 
 def builds(machine: str = "") -> dict[str, tuple[str, ...]]:

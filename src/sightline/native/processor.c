@@ -59,12 +59,22 @@ static int multiplies_bfloat16(void) {
 #elif defined(__aarch64__)
 #ifdef __linux__
 #include <sys/auxv.h>
-static int multiplies(void) { return getauxval(AT_HWCAP) >> 20 & 1; } /* HWCAP_ASIMDDP */
+static int multiplies(void) { return getauxval(AT_HWCAP) >> 20 & 1; }           /* HWCAP_ASIMDDP */
+static int multiplies_matrices(void) { return getauxval(AT_HWCAP2) >> 13 & 1; } /* HWCAP2_I8MM */
 #else
+#include <sys/sysctl.h>
 static int multiplies(void) { return 1; } /* every Mac's */
+static int multiplies_matrices(void) {    /* since the M2 */
+    int has = 0;
+    size_t size = sizeof has;
+    return !sysctlbyname("hw.optional.arm.FEAT_I8MM", &has, &size, NULL, 0) && has;
+}
 #endif
 
-static int runs(const char *build) { return !strcmp(build, "neon") || (!strcmp(build, "dotprod") && multiplies()); }
+static int runs(const char *build) {
+    if (!strcmp(build, "i8mm")) return multiplies() && multiplies_matrices();
+    return !strcmp(build, "neon") || (!strcmp(build, "dotprod") && multiplies());
+}
 static int multiplies_bfloat16(void) { return 0; } /* some do, and nobody has measured a training step there */
 #endif
 

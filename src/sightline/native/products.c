@@ -289,6 +289,7 @@ INLINE void int8_tile(const int MR, const int P, const Product *product, int row
         UNROLL(4)
         for (int p = 0; p < P; p++) total[r][p] = none16();
     for (int64_t k = 0; k < depth; k += GROUP) add_products(MR, P, total, x + k, depth, w + k * PANEL);
+    by_rows(MR, P, total);
     UNROLL(TALLEST)
     for (int r = 0; r < MR; r++)
         UNROLL(4)

@@ -47,6 +47,11 @@ INLINE void widen8(const void *x, int64_t i, u8 *bits) {
 #include "simd_scalar.h"
 #endif
 
+#ifndef SUMS_IN_BLOCKS
+/* What `add_products` has added, as the sums of each row: elsewhere it keeps them so. */
+INLINE void by_rows(const int ROWS, const int P, i16 total[][4]) { (void)ROWS, (void)P, (void)total; }
+#endif
+
 /* --- bfloat16: the upper half of a float32 --- */
 
 /* Eight numbers from the i-th on, which are bfloat16 if `half`, else float32. */

@@ -1,4 +1,5 @@
-/* See simd.h: aarch64, which always has NEON, and the dot products of ARMv8.2 where the compiler is told so. */
+/* See simd.h: aarch64, which always has NEON, and where the compiler is told so the dot products of ARMv8.2 and the matrix
+   products of ARMv8.6. */
 
 #include <arm_neon.h>
 
@@ -111,13 +112,15 @@ INLINE int8x16_t four_inputs(const uint8_t *x) {
 #ifdef __ARM_FEATURE_DOTPROD
 #define INT8_TILE 6
 
-INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
+/* Rows from FIRST on. */
+INLINE void add_dots(const int FIRST, const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth,
+                     const int8_t *w) {
     UNROLL(4)
     for (int p = 0; p < P; p++, w += PANEL * depth) {
         UNROLL(4)
         for (int g = 0; g < GROUP / 4; g++) {
             UNROLL(TALLEST)
-            for (int r = 0; r < ROWS; r++) {
+            for (int r = FIRST; r < ROWS; r++) {
                 UNROLL(4)
                 for (int i = 0; i < 4; i++) {
                     const int8x16_t a = four_inputs(x + r * depth + 4 * g);
@@ -127,6 +130,60 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
         }
     }
 }
+
+#ifdef __ARM_FEATURE_MATMUL_INT8
+#define SUMS_IN_BLOCKS
+
+/* `smmla` multiplies eight inputs of two rows by those of two outputs. What it adds them to stays as it is until all is
+   added: blocks of two rows by two outputs, eight in place of the sums of a panel for two rows. A last row is alone. */
+INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
+    add_dots(ROWS & ~1, ROWS, P, total, x, depth, w);
+    UNROLL(4)
+    for (int p = 0; p < P; p++, w += PANEL * depth) {
+        UNROLL(2)
+        for (int k = 0; k < GROUP; k += 8) {
+            UNROLL(4)
+            for (int i = 0; i < 4; i++) {
+                const int32x4_t first = vreinterpretq_s32_s8(vld1q_s8(w + 16 * k + 16 * i));
+                const int32x4_t next = vreinterpretq_s32_s8(vld1q_s8(w + 16 * k + 64 + 16 * i));
+                const int8x16_t low = vreinterpretq_s8_s32(vzip1q_s32(first, next));
+                const int8x16_t high = vreinterpretq_s8_s32(vzip2q_s32(first, next));
+                UNROLL(TALLEST / 2)
+                for (int r = 0; r + 1 < ROWS; r += 2) {
+                    const uint8x16_t rows = vcombine_u8(vld1_u8(x + r * depth + k), vld1_u8(x + (r + 1) * depth + k));
+                    const int8x16_t a = vreinterpretq_s8_u8(rows); /* levels of inputs have 7 bits */
+                    int32x4_t *block = &total[r + i / 2][p].v[2 * i % 4];
+                    block[0] = vmmlaq_s32(block[0], a, low);
+                    block[1] = vmmlaq_s32(block[1], a, high);
+                }
+            }
+        }
+    }
+}
+
+INLINE int32x4_t pairs_of(int32x4_t a, int32x4_t b, int second) {
+    const int64x2_t x = vreinterpretq_s64_s32(a), y = vreinterpretq_s64_s32(b);
+    return vreinterpretq_s32_s64(second ? vzip2q_s64(x, y) : vzip1q_s64(x, y));
+}
+
+INLINE void by_rows(const int ROWS, const int P, i16 total[][4]) {
+    UNROLL(TALLEST / 2)
+    for (int r = 0; r + 1 < ROWS; r += 2) {
+        UNROLL(4)
+        for (int p = 0; p < P; p++) {
+            const i16 blocks[2] = {total[r][p], total[r + 1][p]};
+            UNROLL(4)
+            for (int i = 0; i < 4; i++) {
+                const int32x4_t *block = &blocks[i / 2].v[2 * i % 4];
+                total[r][p].v[i] = pairs_of(block[0], block[1], 0);
+                total[r + 1][p].v[i] = pairs_of(block[0], block[1], 1);
+            }
+        }
+    }
+}
+#else
+#define add_products(...) add_dots(0, __VA_ARGS__)
+#endif
 #else
 #define INT8_TILE 2
 

@@ -199,7 +199,7 @@ def test_aarch64_yields_the_same_bits(
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     builds = original.builds()
     made = driver([AARCH64[0]], tmp_path)
-    assert {"neon", "dotprod"} < builds.keys()
+    assert {"neon", "dotprod", "i8mm"} < builds.keys()
     for name in builds:
         subprocess.run([AARCH64[0], *original.call_of(name, tmp_path / name)], check=True)
         call = [AARCH64[1], "-L", "/usr/aarch64-linux-gnu", str(made), str(tmp_path / name)]
