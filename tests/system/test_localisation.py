@@ -1,6 +1,7 @@
 """A folder of catalogues is learnt from, and the untranslated entries of another are filled with every placeholder."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -108,10 +109,29 @@ def test_a_model_that_knows_no_marks_places_tags_by_its_attention(cli: Cli, mode
 
 
 @pytest.mark.parametrize(
+    "name,text,kept,flags",
+    [
+        ("a.json", '{"x": {"y": "a b c"}, "n": 1}', '{"x": {"y": "_"}, "n": 1}', []),
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>a b\n", "1\n00:00:01,000 --> 00:00:02,000\n<i>_\n", []),
+        ("a.txt", "  a b. c d.\r\n\r\n b\n", "  _ _\r\n\r\n _\n", ["--sentences"]),
+    ],
+)
+def test_in_a_file_of_one_language_translations_take_the_place_of_texts(
+    cli: Cli, model_path: Path, tmp_path: Path, name: str, text: str, kept: str, flags: list[str]
+) -> None:
+    """The shared model copies letters, more or less; `_` stands for what it writes."""
+    (tmp_path / name).write_bytes(text.encode())
+    ran = cli("translate", model_path, tmp_path / name, "-o", tmp_path / "out", "--beam-size", "1", *flags)
+    assert ran.code == 0, ran.err
+    pattern = re.escape(kept).replace("_", r"[^\r\n\"<>{}]+")
+    assert re.fullmatch(pattern, (tmp_path / "out").read_bytes().decode())
+
+
+@pytest.mark.parametrize(
     "flags,said",
     [
         (["a.po", "--format", "jsonl"], "--format is for lines of text"),
-        (["a.txt", "--report", "r.jsonl"], "--report is for documents: files that end in .po"),
+        (["a.txt", "--report", "r.jsonl"], "--report is for documents (files such as .po"),
         (["missing.po"], "missing.po: no such file"),
     ],
 )

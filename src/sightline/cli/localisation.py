@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def fill_document(options: argparse.Namespace) -> None:
     """Translate what nobody has; the rest of the file stays as it is."""
     from sightline.localisation.fill import fill, targets_of
-    from sightline.localisation.table import read_document
+    from sightline.localisation.reading import read_document
 
-    document = read_document(options.input, options.languages)
+    document = read_document(options.input, options.languages, ".txt" if options.sentences else "")
     model: Any = load_models(options)
     language = options.source_language or options.languages[0]
     filled = fill(document, model, language, **decode_overrides(options, model.decode_config))

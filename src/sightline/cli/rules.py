@@ -19,7 +19,7 @@ from sightline.cli.files import in_file, out_file
 from sightline.cli.options import SAMPLING
 from sightline.config import DecodeConfig
 from sightline.errors import UserError
-from sightline.localisation import DOCUMENTS
+from sightline.localisation import MEMORIES, is_document
 
 DECODING = tuple(field.name for field in fields(DecodeConfig))
 
@@ -37,6 +37,10 @@ def _few(options: argparse.Namespace) -> bool:
     return not options.sample and 1 in (options.n_best, options.beam_size)
 
 
+def _is_document(options: argparse.Namespace) -> bool:
+    return options.sentences or is_document(options.input)
+
+
 def _shows_everything(options: argparse.Namespace) -> bool:
     from sightline.cli.inspect import format_of
 
@@ -47,13 +51,13 @@ RULES: dict[str, tuple[FlagRule, ...]] = {
     "translate": (
         FlagRule(
             ("format", "alignment", "prefix", "draft", "n_best", "workers"),
-            lambda o: o.input.lower().endswith(DOCUMENTS),
+            _is_document,
             "is for lines of text, and this is a document that is filled unit by unit",
         ),
         FlagRule(
             ("report", "languages"),
-            lambda o: not o.input.lower().endswith(DOCUMENTS),
-            f"is for documents: files that end in {', '.join(DOCUMENTS)}",
+            lambda o: not _is_document(o),
+            f"is for documents (files such as {', '.join(MEMORIES)}), and with --sentences for any text",
         ),
         FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),
         FlagRule(

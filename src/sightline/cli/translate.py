@@ -22,7 +22,7 @@ from sightline.cli.options import (
     output_option,
     workers_option,
 )
-from sightline.localisation import DOCUMENTS
+from sightline.localisation import is_document
 
 if TYPE_CHECKING:
     from sightline.decode.translator import Translation
@@ -41,6 +41,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--alignment", type=out_file, default="", metavar="FILE", help=alignment)
     report = "of a document: write what was translated, doubtful ones first, as JSON lines"
     parser.add_argument("--report", type=out_file, default="", metavar="FILE.jsonl", help=report)
+    sentences = "a text of paragraphs: cut every line into sentences, which are translated one by one"
+    parser.add_argument("--sentences", action="store_true", help=sentences)
     document_languages(parser)
     parser.add_argument("--prefix", default="", help="what every translation must begin with")
     draft = "guess ahead, for a quicker answer to single sentences, the same as with --beam-size 1: 'input', "
@@ -55,7 +57,7 @@ def add(commands: Any) -> None:
 
 def run_translate(options: argparse.Namespace) -> None:
     """Translate; line in, line out, or a document unit by unit."""
-    if options.input.lower().endswith(DOCUMENTS):
+    if options.sentences or is_document(options.input):
         from sightline.cli.localisation import fill_document
 
         return fill_document(options)

@@ -69,11 +69,6 @@ class Batch(OnDevices):
     n_target_tokens: int  # real tokens of tgt_out, end marks included
 
     @property
-    def padding_share(self) -> float:
-        """The share of padding among all cells of `src` and `tgt_out`."""
-        return 1 - self.n_real / self.n_cells
-
-    @property
     def n_targets(self) -> int:
         """Target pieces: what the loss is a sum over."""
         return self.n_target_tokens

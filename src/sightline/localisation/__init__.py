@@ -1,17 +1,31 @@
-"""Translation memories and catalogues, in and out: the files that translators work with.
+"""Files that hold texts to translate, in and out: catalogues, translation memories, pages, documents, subtitles.
 
-A file is a `Document` of `Unit`s (`unit.py`), read by the module of its format (`table.py` lists them). `memory.py`
+A file is a `Document` of `Unit`s (`unit.py`), read by the module of its format. `memory.py`
 makes training pairs of units, `fill.py` has a model translate what is untranslated: bytes of a unit that is not filled
-stay as they are. What must survive a translation (tags, placeholders, addresses) is found by
+stay as they are. Formats without a place for a translation beside its source are read by `passages.py`: there the
+translation takes the source's place. What must survive a translation (tags, placeholders, addresses) is found by
 `placeholders.py` and carried over by `carrying.py`. Not here: line-by-line text (`cli/translate.py`).
 """
 
 import os
 
-MEMORIES = (".po", ".tmx", ".xliff", ".xlf")  # endings of files with both languages, which can be learnt from
-DOCUMENTS = (*MEMORIES, ".pot")  # of all that are translated unit by unit
+FORMATS = {  # the endings of files, by the module here whose `read` takes them
+    "po": (".po", ".pot"),
+    "tmx": (".tmx",),
+    "xliff": (".xliff", ".xlf"),
+    "json_messages": (".json", ".arb"),
+    "properties": (".properties",),
+    "subtitles": (".srt", ".vtt"),
+    "plain_text": (".txt",),
+}
+MEMORIES = sum((FORMATS[name] for name in ("po", "tmx", "xliff")), ())  # which hold both languages, to learn from
 
 
 def is_memory(path: str) -> bool:
     """Whether a file to learn from, or a folder of such files, is read unit by unit; by its name."""
     return path.lower().endswith(MEMORIES) or os.path.isdir(path)
+
+
+def is_document(path: str) -> bool:
+    """Whether `translate` fills a file unit by unit, by its name; a `.txt` is lines unless it is told otherwise."""
+    return path.lower().endswith(tuple(e for endings in FORMATS.values() for e in endings if e != ".txt"))

@@ -6,8 +6,9 @@ which no way does is left untranslated where a lost code would break what reads 
 markup.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from sightline.data.links import Links
@@ -43,7 +44,25 @@ class TranslatingModel(Protocol):
 
     def translate(self, texts: Sequence[str], **overrides: Any) -> list[Translation]: ...
 
-    def align(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[Any]: ...
+    def align(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[Links]: ...
+
+
+@dataclass(frozen=True)
+class ToTranslate:
+    """Sentences of a document, for whoever translates them; where their codes are put beside words, with links."""
+
+    texts: Sequence[str]
+    aligned: bool = False
+
+
+@dataclass(frozen=True)
+class SentenceAnswer:
+    """A translation of one."""
+
+    text: str
+    log_prob: float  # natural log
+    n_pieces: int  # with the end mark
+    links: Links | None = None  # where they were asked for and the model has any
 
 
 @dataclass(frozen=True)
@@ -67,6 +86,9 @@ class _Carried:
     doubt: str = ""
 
 
+FillingSteps = Generator[ToTranslate, list[SentenceAnswer], list[Filled]]
+
+
 def fill(
     document: Document, model: TranslatingModel, language: str = "", again: bool = False, **overrides: Any
 ) -> list[Filled]:
@@ -79,10 +101,35 @@ def fill(
         again: units that have a translation, and fuzzy ones, are translated too.
         **overrides: settings of `DecodeConfig`.
     """
+    steps = filling(document, language, knows_marks(model.tokenizer), again)
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(_translated(wanted, model, overrides))
+    except StopIteration as end:
+        return end.value
+
+
+def _translated(wanted: ToTranslate, model: TranslatingModel, overrides: Mapping[str, Any]) -> list[SentenceAnswer]:
+    found = model.translate(wanted.texts, **overrides)
+    links: Sequence[Links | None] = [None] * len(found)
+    if wanted.aligned and found:
+        with suppress(UserError, AttributeError):  # a model without attention from words to words
+            links = model.align(wanted.texts, [translation.text for translation in found])
+    return [SentenceAnswer(t.text, t.log_prob, len(t.pieces) + 1, pairs) for t, pairs in zip(found, links, strict=True)]
+
+
+def filling(document: Document, language: str, marks: bool, again: bool = False) -> FillingSteps:
+    """`fill`, which leaves it to others how sentences are translated: it yields them, and is sent their translations.
+
+    Args:
+        document: as for `fill`; so are `language` and `again`.
+        marks: whether the model has learnt marks (`knows_marks`).
+    """
     wanted = [(n, unit) for n, unit in enumerate(document.units) if _is_open(unit, again)]
     cut = [_cut(unit, language) for _, unit in wanted]
     waiting = [sentence.parts for _, found in cut for sentence in found if sentence.parts]
-    done = iter(_translated(waiting, model, overrides))
+    done = iter((yield from _carried_over(waiting, marks)))
     return [_put_together(n, unit, *pieces, done) for (n, unit), pieces in zip(wanted, cut, strict=True)]
 
 
@@ -115,29 +162,52 @@ def _put_together(number: int, unit: Unit, before: str, cut: Sequence[CutSentenc
     )
 
 
-def _translated(waiting: Sequence[Parts], model: TranslatingModel, overrides: Mapping[str, Any]) -> list[_Carried]:
+def _carried_over(
+    waiting: Sequence[Parts], marks: bool
+) -> Generator[ToTranslate, list[SentenceAnswer], list[_Carried]]:
     """Each sentence, by the first way that keeps its codes."""
     found: dict[int, _Carried] = {n: _Carried(parts, 0.0, 0) for n, parts in enumerate(waiting) if not uncoded(parts)}
-    for way in (_with_marks, _as_written, _beside_words):
-        left = [n for n in range(len(waiting)) if n not in found]
-        carried = way([waiting[n] for n in left], model, overrides)
-        found |= {n: one for n, one in zip(left, carried, strict=True) if one}
+    for said, back, aligned in (
+        (marked if marks else _nothing, _from_marks, False),
+        (_as_written, _from_written, False),
+        (uncoded, _beside_words, True),
+    ):
+        texts = {n: text for n, parts in enumerate(waiting) if n not in found and (text := said(parts)) is not None}
+        if texts:
+            answers = yield ToTranslate(list(texts.values()), aligned)
+            carried = {n: back(waiting[n], answer) for n, answer in zip(texts, answers, strict=True)}
+            found |= {n: one for n, one in carried.items() if one}
     return [found[n] for n in range(len(waiting))]
 
 
-def _with_marks(texts: Sequence[Parts], model: TranslatingModel, overrides: Mapping[str, Any]) -> list[_Carried | None]:
-    """A mark for every code; not for a model that has no pieces for them, nor for texts without codes."""
-    known = knows_marks(model.tokenizer)
-    found = _some([marked(parts) if known and codes_of(parts) else None for parts in texts], model, overrides)
-    return [t and _carried(unmarked(t.text, codes_of(parts)), t) for parts, t in zip(texts, found, strict=True)]
+def _nothing(parts: Parts) -> None:
+    """For a model that has no pieces for marks."""
 
 
-def _some(
-    texts: Sequence[str | None], model: TranslatingModel, overrides: Mapping[str, Any]
-) -> list[Translation | None]:
-    """Translations of those that are texts."""
-    found = iter(model.translate([text for text in texts if text is not None], **overrides))
-    return [None if text is None else next(found) for text in texts]
+def _from_marks(parts: Parts, answer: SentenceAnswer) -> _Carried | None:
+    return _carried(unmarked(answer.text, codes_of(parts)), answer)
+
+
+def _as_written(parts: Parts) -> str | None:
+    """The text as it is, where its codes are text: many models copy what they do not know."""
+    return None if any(code.inline for code in codes_of(parts)) else plain(parts)
+
+
+def _from_written(parts: Parts, answer: SentenceAnswer) -> _Carried | None:
+    codes = codes_of(parts)
+    return _carried(copied(answer.text, codes) if codes else (answer.text,), answer)
+
+
+def _beside_words(parts: Parts, answer: SentenceAnswer) -> _Carried:
+    """The text that was translated without its codes, and each of them at the word it stood at."""
+    if answer.links is not None:
+        return _Carried(placed(parts, answer.text, answer.links), answer.log_prob, answer.n_pieces, PLACED)
+    inline = all(code.inline for code in codes_of(parts))
+    return _Carried((answer.text,), answer.log_prob, answer.n_pieces, STRIPPED if inline else LEFT)
+
+
+def _carried(parts: Parts | None, answer: SentenceAnswer) -> _Carried | None:
+    return None if parts is None else _Carried(parts, answer.log_prob, answer.n_pieces)
 
 
 def knows_marks(tokenizer: Tokenizer) -> bool:
@@ -147,41 +217,3 @@ def knows_marks(tokenizer: Tokenizer) -> bool:
     """
     pieces = tokenizer.encode(f"a {MARKS[0]}")[len(tokenizer.encode("a")) :]
     return len(pieces) == 1 and pieces[0] != tokenizer.unk_id and MARKS[0] in tokenizer.decode(pieces)
-
-
-def _as_written(texts: Sequence[Parts], model: TranslatingModel, overrides: Mapping[str, Any]) -> list[_Carried | None]:
-    """The text as it is, where its codes are text: many models copy what they do not know."""
-    taken = [None if any(code.inline for code in codes_of(parts)) else plain(parts) for parts in texts]
-    carried: list[_Carried | None] = []
-    for parts, t in zip(texts, _some(taken, model, overrides), strict=True):
-        codes = codes_of(parts)
-        carried.append(t and _carried(copied(t.text, codes) if codes else (t.text,), t))
-    return carried
-
-
-def _beside_words(texts: Sequence[Parts], model: TranslatingModel, overrides: Mapping[str, Any]) -> list[_Carried]:
-    """The text without its codes, and each of them at the word it stood at."""
-    bare = [uncoded(parts) for parts in texts]
-    found = model.translate(bare, **overrides)
-    links: Sequence[Links] | None
-    try:
-        links = model.align(bare, [translation.text for translation in found]) if bare else []
-    except (UserError, AttributeError):  # a model without attention from words to words
-        links = None
-    carried = []
-    for n, (parts, translation) in enumerate(zip(texts, found, strict=True)):
-        if links is not None:
-            one = _carried(placed(parts, translation.text, links[n]), translation)
-            carried.append(replace(one, doubt=PLACED) if one else one)
-        else:
-            inline = all(code.inline for code in codes_of(parts))
-            carried.append(
-                _Carried(
-                    (translation.text,), translation.log_prob, len(translation.pieces), STRIPPED if inline else LEFT
-                )
-            )
-    return carried
-
-
-def _carried(parts: Parts | None, translation: Translation) -> _Carried | None:
-    return None if parts is None else _Carried(parts, translation.log_prob, len(translation.pieces) + 1)

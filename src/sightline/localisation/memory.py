@@ -16,7 +16,7 @@ from sightline.errors import UserError
 from sightline.localisation import MEMORIES, is_memory
 from sightline.localisation.carrying import MARK, marked_pair
 from sightline.localisation.placeholders import with_codes
-from sightline.localisation.table import read_document
+from sightline.localisation.reading import read_document
 from sightline.localisation.unit import Unit, UnitState, words
 
 
@@ -41,7 +41,7 @@ def pairs_of(paths: Sequence[str], languages: Sequence[str] = ("", "")) -> tuple
     """The pairs of memories, each once.
 
     Raises:
-        UserError: a file cannot be read; see `table.read_document`.
+        UserError: a file cannot be read; see `reading.read_document`.
     """
     report, seen = MemoryReport(), dict[Pair, None]()
     for path in paths:

@@ -1,8 +1,9 @@
 """What a translation must hold as it stands: addresses, variables of message formats, tags, roles of reStructuredText.
 
 Formats: C and Python (`%s`, `%(name)s`, `%1$d`), braces of Python, .NET and ICU (`{0}`, `{name:.2f}`), templates
-(`{{name}}`, `${name}`, `%name%`), HTML's tags and character references. A message of ICU that chooses among texts
-(`{n, plural, ...}`) holds texts inside its code; `chooses` tells them, for they are not for a machine.
+(`{{name}}`, `${name}`, `%name%`, `$t(name)`), `$NAME$` of browser extensions, HTML's tags and character references. A
+message of ICU that chooses among texts (`{n, plural, ...}`) holds texts inside its code; `chooses` tells them, for they
+are not for a machine.
 """
 
 import re
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from sightline.localisation.unit import Code, Parts, joined
 
 ADDRESS = r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-BRACES = r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{[\w.\[\]!:,<>^+#%-]*\}"
+BRACES = r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$t\([^()]*\)|\{[\w.\[\]!:,<>^+#%-]*\}"
 PERCENT = r"%(?:\d+\$)?(?:\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsa@](?![A-Za-z])|%%|%\w+%"
 TAGS = r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.*?-->|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
 ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS))
@@ -22,6 +23,7 @@ OF_MARKUP = {
         r":[\w:.+-]+:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
         rf"\s?::(?=\s*$)|{ANYWHERE}"
     ),
+    "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
     "markdown": re.compile(rf"`+[^`]+`+|!?\[(?=[^\]]*\]\()|\]\([^()\s]*(?:\s\"[^\"]*\")?\)|{ANYWHERE}"),
 }
 CHOOSES = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")

@@ -42,6 +42,7 @@ class Unit:
     state: UnitState
     line: int  # of the file, from 1
     markup: str = ""  # what stands in its strings beside placeholders: "rst", "markdown"
+    key: str = ""  # what a program knows it by, where the format has such keys
 
 
 @runtime_checkable

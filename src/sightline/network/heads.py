@@ -4,14 +4,9 @@ The paper's head is `LanguageHead`. Heads of whatever writes no text are in `oth
 classifiers and forecasters in `pooled.py`.
 """
 
-from collections.abc import Callable
-
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
-
-Scores = Callable[[Tensor], Tensor]  # from hidden states (*any, d_model) to scores (*any, n)
 
 
 class LanguageHead(nn.Module):
@@ -25,11 +20,6 @@ class LanguageHead(nn.Module):
         """Unnormalised scores."""
         return self.output(hidden)
 
-    def rows(self, ids: Int[Tensor, " n"]) -> Scores:
-        """The scores of some pieces only, for less than those of all."""
-        weight, bias = self.output.weight[ids], None if self.output.bias is None else self.output.bias[ids]
-        return lambda hidden: F.linear(hidden, weight, bias)
-
 
 class ScaledLanguageHead(LanguageHead):
     """W (scale * h): T5 scales by d_model^-1/2 where head and embeddings are one matrix."""
@@ -42,11 +32,6 @@ class ScaledLanguageHead(LanguageHead):
         """Unnormalised scores."""
         return self.output(hidden * self.scale)
 
-    def rows(self, ids: Int[Tensor, " n"]) -> Scores:
-        """As of `LanguageHead`."""
-        scores = super().rows(ids)
-        return lambda hidden: scores(hidden * self.scale)
-
 
 class CappedLanguageHead(LanguageHead):
     """cap * tanh(logits / cap): no score beyond the cap (Gemma 2, arXiv:2408.00118, section 2.2)."""
@@ -58,8 +43,3 @@ class CappedLanguageHead(LanguageHead):
     def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """Unnormalised scores."""
         return self.cap * torch.tanh(super().forward(hidden) / self.cap)
-
-    def rows(self, ids: Int[Tensor, " n"]) -> Scores:
-        """As of `LanguageHead`."""
-        scores = super().rows(ids)
-        return lambda hidden: self.cap * torch.tanh(scores(hidden) / self.cap)

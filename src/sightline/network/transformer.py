@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from sightline.network.cache import DecoderCache
 from sightline.network.embeddings import Embeddings
-from sightline.network.heads import Scores
 from sightline.network.stacks import Decoder, Encoder
 
 
@@ -60,11 +59,6 @@ class Transformer(nn.Module):
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """Unnormalised scores of the next piece (the softmax belongs to loss and search)."""
         return self.head(hidden)
-
-    def output_rows(self, ids: Int[Tensor, " n"]) -> Scores:
-        """`logits` for some pieces only: a function of hidden states, for whoever has a shortlist."""
-        head: Any = self.head
-        return head.rows(ids)
 
     def start_cache(
         self, memory: Float[Tensor, "batch positions d_model"], src_mask: Bool[Tensor, "batch src_len"] | None = None

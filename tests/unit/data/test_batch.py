@@ -1,7 +1,6 @@
 """Ids to tensors."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +26,7 @@ def test_every_id_and_mark_is_in_its_place(pairs):
     assert batch.src.shape[1] == max(len(src) for src, _ in pairs) + 1
 
 
-def test_types_index_and_padding_share():
+def test_types_index_and_how_much_is_padding():
     pairs = [
         (np.array([5], np.int32), np.array([6, 7], np.int32)),
         (np.array([], np.int32), np.array([8], np.int32)),
@@ -36,6 +35,6 @@ def test_types_index_and_padding_share():
     assert batch.src.tolist() == [[5, 2], [2, 9]]
     assert batch.tgt_in.tolist() == [[1, 6, 7], [1, 8, 9]]
     assert batch.index.tolist() == [40, 7]
-    assert batch.padding_share == pytest.approx(2 / 10)
+    assert (batch.n_real, batch.n_cells) == (8, 10)
     assert batch.src.dtype == batch.tgt_in.dtype == batch.tgt_out.dtype == batch.index.dtype == torch.int64
     assert torch.equal(batch.to("cpu").tgt_out, batch.tgt_out)

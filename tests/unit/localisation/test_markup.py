@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sightline.errors import UserError
 from sightline.localisation import tmx, xliff
 from sightline.localisation.markup import Source, with_attributes, written
-from sightline.localisation.table import read_document
+from sightline.localisation.reading import read_document
 from sightline.localisation.unit import Code, Parts, plain, words
 
 TMX = """<?xml version="1.0"?>

@@ -1,0 +1,87 @@
+"""Messages of programs in JSON: nested or flat (i18next, ngx-translate, vue-i18n), of browser extensions, and ARB.
+
+Every string that is a value is a text, but of an extension's messages.json (each entry an object with a `message`) the
+messages alone, and of ARB (https://github.com/google/app-resource-bundle/wiki) nothing under a key that begins with
+`@`. Strings without a letter are left alone; keys are never texts.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sightline.errors import UserError
+from sightline.localisation.passages import Characters, Passages, TextPassage
+from sightline.localisation.unit import plain
+
+TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
+ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}")
+
+
+def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+    """Messages; `languages` say nothing to them.
+
+    Raises:
+        UserError: it is no JSON; with the line.
+    """
+    characters = Characters(path, data)
+    try:
+        whole = json.loads(characters.text)
+    except json.JSONDecodeError as error:
+        where = f"{path}: line {error.lineno}, column {error.colno}"
+        raise UserError(f"{where}: is no JSON ({error.msg}); mend it, comments and commas at ends included") from error
+    except (RecursionError, ValueError) as error:
+        raise UserError(f"{path}: is no JSON that anybody writes by hand ({error}); it is refused") from error
+    in_ascii = characters.text.isascii() and ESCAPED.search(characters.text) is not None
+    return Passages(characters, _passages(characters.text, _kind(whole), in_ascii))
+
+
+def _kind(whole: Any) -> str:
+    """ "extension", "arb", or nothing for any other."""
+    if not isinstance(whole, dict) or not whole:
+        return ""
+    if all(isinstance(entry, dict) and isinstance(entry.get("message"), str) for entry in whole.values()):
+        return "extension"
+    return "arb" if any(key.startswith("@@") or f"@{key}" in whole for key in whole) else ""
+
+
+def _passages(text: str, kind: str, in_ascii: bool) -> Iterator[TextPassage]:
+    for path, start, end in _values(text):
+        if kind == "extension" and (len(path) != 2 or path[1] != "message"):
+            continue
+        if kind == "arb" and any(key.startswith("@") for key in path):
+            continue
+        value = json.loads(text[start:end])
+        yield TextPassage(
+            start,
+            end,
+            (value,) if value else (),
+            lambda parts: json.dumps(plain(parts), ensure_ascii=in_ascii),
+            key="/".join(path),
+            markup="extension" if kind == "extension" else "",
+        )
+
+
+def _values(text: str) -> Iterator[tuple[list[str], int, int]]:
+    """Where each string stands that is a value, and the keys and numbers that lead to it."""
+    path: list[str] = []
+    closers: list[str] = []  # of what is open, the innermost last
+    is_value = True
+    for found in TOKEN.finditer(text):
+        token = found[0]
+        if token in "{[":
+            closers.append("}" if token == "{" else "]")
+            path.append("" if token == "{" else "0")
+            is_value = token == "["
+        elif token in "}]":
+            closers.pop()
+            path.pop()
+        elif token == ",":
+            is_value = closers[-1] == "]"
+            path[-1] = str(int(path[-1]) + 1) if is_value else ""
+        elif token == ":":
+            is_value = True
+        elif is_value:
+            yield path.copy(), *found.span()
+        else:
+            path[-1] = json.loads(token)

@@ -1,0 +1,108 @@
+"""Subtitles: SubRip (.srt), and WebVTT (.vtt, https://www.w3.org/TR/webvtt1/).
+
+The lines of a cue are one text, but for those that begin with a dash, where somebody else speaks; a translation gets as
+many lines, of about one length. Numbers, times, settings, notes, styles and tags stay. Deviation: a sentence that runs
+over two cues is translated as two, for its words must keep their times.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape, unescape
+
+from sightline.errors import UserError
+from sightline.localisation.passages import Characters, Passages, TextPassage
+from sightline.localisation.unit import Code, Parts, joined
+
+TIME = r"(?:\d+:)?\d{1,2}:\d{1,2}[,.]\d{1,3}"
+TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?$")
+TAG = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
+WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<]|<)+")
+SPEAKS = ("-", "\u2013", "\u2014")
+ASIDE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
+LineSpans = list[tuple[int, int]]  # first and last character of each
+
+
+def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+    """Subtitles of either kind; `languages` say nothing to them.
+
+    Raises:
+        UserError: it has no cues, or times that are none; with the line.
+    """
+    characters = Characters(path, data)
+    is_vtt = path.lower().endswith(".vtt")
+    if is_vtt and not re.match(r"WEBVTT(?:\s|$)", characters.text):
+        raise UserError(f"{path}: line 1: is no WebVTT file, which begins with the line WEBVTT")
+    return Passages(characters, _passages(characters, is_vtt))
+
+
+def _passages(characters: Characters, is_vtt: bool) -> Iterator[TextPassage]:
+    text, timed = characters.text, False
+    for block in _blocks(text):
+        if is_vtt and ASIDE.match(text[slice(*block[0])]):
+            continue
+        head = next((n for n, span in enumerate(block[:2]) if TIMES.match(text[slice(*span)])), -1)
+        if head < 0 and (not timed or any("-->" in text[slice(*span)] for span in block)):
+            wanted = "00:00:01.000 --> 00:00:02.000" if is_vtt else "a number, then 00:00:01,000 --> 00:00:02,000"
+            raise UserError(f"{characters.path}: line {characters.line(block[0][0])}: a cue begins with {wanted}")
+        timed = True
+        if head >= 0 or not is_vtt:  # SubRip's cues may have blank lines in them
+            for lines in _voices(text, block[head + 1 :]):
+                yield _passage(text, lines, is_vtt)
+
+
+def _blocks(text: str) -> Iterator[LineSpans]:
+    """LineSpans with nothing blank between them."""
+    block: LineSpans = []
+    for found in LINE.finditer(text):
+        line = found[0].rstrip("\r\n")
+        if line.strip():
+            block.append((found.start(), found.start() + len(line)))
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _voices(text: str, lines: LineSpans) -> Iterator[LineSpans]:
+    """LineSpans that are one text."""
+    group: LineSpans = []
+    for start, end in lines:
+        if group and TAG.sub("", text[start:end]).lstrip().startswith(SPEAKS):
+            yield group
+            group = []
+        group.append((start, end))
+    if group:
+        yield group
+
+
+def _passage(text: str, lines: LineSpans, is_vtt: bool) -> TextPassage:
+    start, end = lines[0][0], lines[-1][1]
+    between = text[lines[0][1] : lines[1][0]] if len(lines) > 1 else ""
+    pieces = TAG.split(" ".join(text[slice(*span)].strip() for span in lines))
+    source = joined([Code(p, inline=True) if i % 2 else unescape(p) if is_vtt else p for i, p in enumerate(pieces)])
+    return TextPassage(start, end, source, lambda parts: between.join(_wrapped(_written(parts, is_vtt), len(lines))))
+
+
+def _written(parts: Parts, is_vtt: bool) -> str:
+    texts = [part if isinstance(part, str) else part.text for part in parts]
+    raw = [(isinstance(part, Code) and part.inline) or not is_vtt for part in parts]
+    return "".join(text if is_raw else escape(text, quote=False) for text, is_raw in zip(texts, raw, strict=True))
+
+
+def _wrapped(text: str, many: int) -> list[str]:
+    """A text in at most so many lines, none longer than need be; one without blanks stays whole.
+
+    >>> _wrapped("a dog runs and a cat sleeps", 2)
+    ['a dog runs and', 'a cat sleeps']
+    """
+    words = WORD.findall(text)
+    for width in range(max(1, len(text) // many), len(text) + 1):
+        lines = [""]
+        for word in words:
+            fits = len(lines[-1]) + len(word) < width or not lines[-1]
+            lines = [*lines[:-1], f"{lines[-1]} {word}".strip()] if fits else [*lines, word]
+        if len(lines) <= many:
+            return lines
+    return [text]

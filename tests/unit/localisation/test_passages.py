@@ -1,0 +1,246 @@
+"""Files of one language: what is a text in each format, and every byte beside the texts that are replaced stays."""
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sightline.errors import UserError
+from sightline.localisation.carrying import codes_of
+from sightline.localisation.placeholders import with_codes
+from sightline.localisation.reading import parse_document
+from sightline.localisation.unit import Parts, Unit, UnitState, plain
+
+NESTED = """{
+  "home": {"title": "Hello {{name}}", "list": ["one", "two", 3, null, "5"]},\t"empty": "",
+  "it's \\"quoted\\"": "a\\nb \\/ $t(home.title)", "n": [[{"x": "deep"}], true] }
+"""
+EXTENSION = """{"open": {"message": "Open $FILE$", "description": "of a menu",
+  "placeholders": {"file": {"content": "$1", "example": "a.txt"}}}}"""
+ARB = """{"@@locale": "en", "hi": "Hi {name}", "@hi": {"description": "greets", "placeholders": {"name": {}}}}"""
+PROPERTIES = r"""# a comment = not a text
+! another
+open=Open
+  close : Close \
+      the file
+tab\tkey  two words\u0021
+path = C\:\\dir \
+# no comment
+empty=
+broken\ key\:=it''s {0} of '{x}'
+last"""
+SUBTITLES = """1
+00:00:01,000 --> 00:00:02,500
+<i>A dog runs
+and a cat sleeps.</i>
+
+2
+00:00:03,000 --> 00:00:04,000 X1:1 X2:2
+- Who is it?
+- {\\an8}It is 5.
+
+still the same cue
+"""
+VTT = """WEBVTT - a title
+
+STYLE
+::cue { color: red }
+
+NOTE nobody reads this --> here
+
+one
+00:01.000 --> 00:02.000 align:start
+<v Ann Lee>Fish &amp; <00:01.500>chips
+are good
+
+01:00:03.000 --> 01:00:04.000
+2 < 3
+"""
+TEXT = "\n  A dog. A cat!  \r\n\r\n\tLast line\n***\n"
+SAMPLES = {
+    "a.json": (NESTED, ["Hello {{name}}", "one", "two", "a\nb / $t(home.title)", "deep"]),
+    "messages.json": (EXTENSION, ["Open $FILE$"]),
+    "a.arb": (ARB, ["Hi {name}"]),
+    "a.properties": (PROPERTIES, ["Open", "Close the file", "two words!", "C:\\dir # no comment", "it's {0} of '{x}'"]),
+    "a.srt": (
+        SUBTITLES,
+        ["<i>A dog runs and a cat sleeps.</i>", "- Who is it?", "- {\\an8}It is 5.", "still the same cue"],
+    ),
+    "a.vtt": (VTT, ["<v Ann Lee>Fish & <00:01.500>chips are good"]),
+    "a.txt": (TEXT, ["A dog. A cat!", "Last line"]),
+}
+
+
+def open_units(name: str, text: str) -> list[Unit]:
+    units = parse_document(name, text.encode()).units
+    return [unit for unit in units if unit.state is UnitState.UNTRANSLATED]
+
+
+def changed(name: str, text: str, change: Callable[[Unit], Parts]) -> str:
+    document = parse_document(name, text.encode())
+    return document.filled(
+        {n: change(u) for n, u in enumerate(document.units) if u.state is not UnitState.KEPT}
+    ).decode()
+
+
+def shouted(unit: Unit) -> Parts:
+    return tuple(part.upper() if isinstance(part, str) else part for part in with_codes(unit.source, unit.markup))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_is_a_text(name: str) -> None:
+    text, expected = SAMPLES[name]
+    assert [plain(unit.source) for unit in open_units(name, text)] == expected
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("mark,encoding", [(b"", "utf-8"), (b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le")])
+def test_nothing_filled_is_nothing_changed(name: str, mark: bytes, encoding: str) -> None:
+    data = mark + SAMPLES[name][0].replace("\n", "\r\n").encode(encoding)
+    assert parse_document(name, data).filled({}) == data
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_is_filled_is_read_again_and_codes_are_as_they_were(name: str) -> None:
+    text, sources = SAMPLES[name]
+    found = changed(name, text, shouted)
+    units = open_units(name, found)
+    assert [plain(unit.source).lower() for unit in units] == [source.lower() for source in sources]
+    before = [codes_of(with_codes(unit.source, unit.markup)) for unit in open_units(name, text)]
+    assert [codes_of(with_codes(unit.source, unit.markup)) for unit in units] == before
+
+
+def test_only_the_texts_of_messages_change() -> None:
+    found = changed("a.json", NESTED, lambda unit: ("\u00fc\n",))
+    assert found == (
+        NESTED.replace('"Hello {{name}}"', '"\u00fc\\n"')
+        .replace('"one", "two"', '"\u00fc\\n", "\u00fc\\n"')
+        .replace('"a\\nb \\/ $t(home.title)"', '"\u00fc\\n"')
+        .replace('"deep"', '"\u00fc\\n"')
+    )
+    in_ascii = '{"a": "caf\\u00e9"}'
+    assert changed("a.json", in_ascii, lambda unit: ("\u00fc",)) == '{"a": "\\u00fc"}'
+
+
+def test_units_of_messages_have_keys() -> None:
+    assert [unit.key for unit in parse_document("a.json", NESTED.encode()).units] == [
+        *("home/title", "home/list/0", "home/list/1", "home/list/4", "empty"),
+        *('it\'s "quoted"', "n/0/0/x"),
+    ]
+    keys = ["open", "close", "tab\tkey", "path", "empty", "broken key:", "last"]
+    assert [unit.key for unit in parse_document("a.properties", PROPERTIES.encode()).units] == keys
+
+
+@pytest.mark.parametrize(
+    "data,expected",
+    [
+        (b"a=x\n", b"a=l'\\u00e9t\\u00e9\\n\\ud83d\\ude00 \\\\\n"),
+        ("a=\u00e4\n".encode(), "a=l'\u00e9t\u00e9\\n\U0001f600 \\\\\n".encode()),
+        (b"a=\xe4\n", b"a=l'\\u00e9t\\u00e9\\n\\ud83d\\ude00 \\\\\n"),
+        (b"a=x {0}\n", b"a=l''\\u00e9t\\u00e9\\n\\ud83d\\ude00 \\\\\n"),
+    ],
+)
+def test_bundles_stay_in_the_characters_they_are_written_in(data: bytes, expected: bytes) -> None:
+    document = parse_document("a.properties", data)
+    found = document.filled({0: ("l'\u00e9t\u00e9\n\U0001f600 \\",)})
+    assert found == expected
+    assert (
+        plain(parse_document("a.properties", found).units[0].source).replace("''", "'")
+        == "l'\u00e9t\u00e9\n\U0001f600 \\"
+    )
+
+
+def test_a_cue_gets_as_many_lines_as_it_had() -> None:
+    found = changed("a.srt", SUBTITLES, lambda unit: ("Ein Hund rennt und eine Katze schl\u00e4ft dabei",))
+    assert "00:00:02,500\nEin Hund rennt und eine\nKatze schl\u00e4ft dabei\n\n2\n" in found
+    assert "X1:1 X2:2\nEin Hund rennt und eine Katze schl\u00e4ft dabei\nEin Hund" in found
+    assert changed("a.vtt", VTT, lambda unit: ("a <b> & c",)).count("a &lt;b&gt;\n&amp; c") == 1
+
+
+@pytest.mark.parametrize(
+    "name,text,said",
+    [
+        ("a.json", '{"a":\n "b",}', r"a.json: line 2, column \d+: is no JSON"),
+        ("a.json", "[" * 200_000, "a.json: is no JSON that anybody"),
+        ("a.json", "", "a.json: line 1, column 1: is no JSON"),
+        ("a.properties", "a=b\nc=\\u00g0\n", r"a.properties: line 2: has \\u without four"),
+        ("a.srt", "Hello\n", "a.srt: line 1: a cue begins with"),
+        ("a.srt", SUBTITLES + "\n3\n00:00 --> 1\nx\n", "a.srt: line 13: a cue begins with"),
+        ("a.vtt", SUBTITLES, "a.vtt: line 1: is no WebVTT file"),
+        ("a.pdf", "", "a.pdf: its ending is none of .po"),
+    ],
+)
+def test_what_is_no_such_file_is_refused_in_a_line(name: str, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        parse_document(name, text.encode())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.srt", "a.vtt", "a.txt"])
+def test_bytes_of_another_encoding_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name}: line 2: is not in UTF-8"):
+        parse_document(name, b"x\ny\xe4\n")
+
+
+# --- whatever the file
+
+LETTERS = st.text(st.sampled_from('a "\\/\n\t{}[]<>&=:#!-\u00e4\U0001f600\x85\u2028'), max_size=12)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | LETTERS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(LETTERS, inner, max_size=3),
+    max_leaves=8,
+)
+LINES = st.lists(
+    st.sampled_from(
+        ["a", "=", ":", " ", "\\", "\\u0041", "#", "!", "\t", "\n", "\r\n", "\r", "{0}", "'", "\u00e4", "\f"]
+    ),
+    max_size=25,
+)
+CUES = st.lists(
+    st.sampled_from(
+        ["\n", "\r\n", "1", "\n\n2\n00:00:01,000 --> 00:00:02,000\n", "- a", "b <i>c</i>", " ", "&lt;", "d e f"]
+    ),
+    max_size=20,
+)
+
+
+@given(JSON, st.sampled_from([None, 1]), st.booleans())
+def test_any_messages_come_back_and_can_be_filled(whole: object, indent: int | None, ascii_only: bool) -> None:
+    text = json.dumps(whole, indent=indent, ensure_ascii=ascii_only)
+    assert (
+        changed("a.json", text, lambda unit: unit.source) == text
+        or json.loads(changed("a.json", text, lambda unit: unit.source)) == whole
+    )
+    assert parse_document("a.json", text.encode()).filled({}) == text.encode()
+
+
+@given(LINES)
+@example(["a", "=", "\\"])
+def test_any_bundle_comes_back_and_can_be_filled(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert parse_document("a.properties", text.encode()).filled({}) == text.encode()
+    keys = [(unit.key, unit.source) for unit in open_units("a.properties", text)]
+    again = changed("a.properties", text, lambda unit: unit.source)
+    assert [(unit.key, unit.source) for unit in open_units("a.properties", again)] == keys
+
+
+@given(CUES, st.sampled_from(["a.srt", "a.vtt"]))
+def test_any_subtitles_come_back(pieces: list[str], name: str) -> None:
+    start = "WEBVTT\n\n" if name == "a.vtt" else ""
+    text = f"{start}00:00:01,000 --> 00:00:02,000\n{''.join(pieces)}"
+    document = parse_document(name, text.encode())
+    assert document.filled({}) == text.encode()
+    again = changed(name, text, shouted)
+    assert [re.sub(r"\s+", " ", plain(u.source)).lower() for u in open_units(name, again)] == [
+        re.sub(r"\s+", " ", plain(u.source)).lower() for u in open_units(name, text)
+    ]
+
+
+@given(st.text(st.sampled_from("aB .!?\n\r\t\u00a0\u3002\u2028,"), max_size=60))
+def test_any_text_comes_back(text: str) -> None:
+    data = text.encode()
+    document = parse_document("a.txt", data)
+    assert document.filled({n: unit.source for n, unit in enumerate(document.units)}) == data
