@@ -50,7 +50,7 @@ def trained(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
     (folder / "memory" / "notes.txt").write_text("no catalogue")
     (folder / "valid.po").write_text(catalogue(entries(60, 3)))
     options = ["--train", folder / "memory", "--valid", folder / "valid.po", "--out", folder / "model"]
-    options += ["--languages", "en", "fr"]
+    options += ["--languages", "en-fr"]
     ran = cli("train", "--recipe", "tiny", *options, "--set", *SETTINGS)
     assert ran.code == 0, ran.err
     return folder / "model", ran.err + ran.out

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,8 +73,8 @@ class Server:
 
 
 @contextmanager
-def serving(*arguments: Any) -> Iterator[Server]:
-    command = [sys.executable, "-m", "sightline", "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
+def serving(*arguments: Any, program: Sequence[str] = ("-m", "sightline"), port: int = 0) -> Iterator[Server]:
+    command = [sys.executable, *program, "serve", *map(str, arguments), "--port", str(port), "--device", "cpu"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr
@@ -405,6 +405,65 @@ def test_a_model_that_is_deleted_goes_on_and_one_that_is_given_up_is_missed(mode
                 status, answer = server.ask("POST", "/translate", {"q": "a", **LANGUAGES})
                 assert (status, "not available" in answer["error"]) == (400, True)
                 assert server.end()[0] == 0
+
+
+FAULTY = """
+import sys
+from sightline.cli import main
+from sightline.serve.served import Served
+
+translate = Served.translate
+
+def failing(self, sentences, wish):
+    if any("boom" in text for text in sentences):
+        raise MemoryError("boom")
+    return translate(self, sentences, wish)
+
+Served.translate = failing
+sys.exit(main())
+"""
+
+
+def test_a_fault_while_translating_is_its_own_requests_alone(model_path: Path, lines: Letters, wanted: Any) -> None:
+    asked = [lines(3, seed) for seed in range(20)]
+    with (
+        serving(model_path, "--languages", "en-de", program=("-c", FAULTY)) as server,
+        ThreadPoolExecutor(8) as clients,
+    ):
+        faults = [clients.submit(server.ask, "POST", "/translate", {"q": ["a", "boom"], **LANGUAGES}) for _ in range(4)]
+        assert list(clients.map(server.translate, asked)) == [wanted(some) for some in asked]
+        for status, answer in (fault.result() for fault in faults):
+            assert status == 500 and list(answer) == ["error"] and "boom" not in answer["error"]
+        code, log = server.end()
+    assert code == 0 and "boom" not in json.dumps(log)
+
+
+def test_a_killed_server_answers_nothing_wrong_and_the_next_one_at_once(model_path: Path, lines: Letters) -> None:
+    body = {"q": lines(900, 14), **LANGUAGES}
+    with serving(model_path, "--languages", "en-de") as server, ThreadPoolExecutor(4) as clients:
+        found = [clients.submit(server.ask, "POST", "/translate", body) for _ in range(4)]
+        while waiting(server) < 900:
+            time.sleep(0.01)
+        server.process.kill()
+        for one in found:
+            with pytest.raises((ConnectionError, http.client.HTTPException)):
+                one.result()
+    with serving(model_path, "--languages", "en-de", port=server.port or 0) as again:
+        assert again.port == server.port and again.translate("a b c")
+
+
+def test_who_does_not_read_his_answer_keeps_nobody_waiting(server: Server, lines: Letters, wanted: Any) -> None:
+    asked = lines(400, 15)
+    body = json.dumps({"text": asked, **LANGUAGES, "stream": True}).encode()
+    head = f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # what the server writes soon has no more room
+        client.settimeout(PATIENCE)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        assert [server.translate(some) for some in asked[:5]] == wanted(asked[:5])
+        stream = b"".join(iter(lambda: client.recv(65536), b"")).decode()
+    assert stream.count("event: sentence") == stream.count("event: translation") == 400 and "event: done" in stream
 
 
 def test_mistakes_are_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:

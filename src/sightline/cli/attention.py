@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import aligned, in_file, output
+from sightline.cli.files import in_file, output
 from sightline.cli.options import (
     EITHER,
     TRANSLATES,
@@ -45,6 +45,7 @@ def _align_options(commands: Any) -> None:
 
 def run_align(options: argparse.Namespace) -> None:
     """Links of each pair, a line each; or the choice of the attention that they are read from."""
+    from sightline.data.aligned import aligned
     from sightline.data.links import format_links
 
     sources, targets = aligned(options.source, options.target)
@@ -116,6 +117,8 @@ def run_prune(options: argparse.Namespace) -> None:
 
 def _measured_on(options: argparse.Namespace, reads: str) -> list[list[str]]:
     """What `head_importance` takes of a model that reads that; `UserError` for files of another kind."""
+    from sightline.data.aligned import aligned
+
     if reads in ("labelled", "series"):
         if options.target:
             raise UserError(f"--target: the files of --source say it all; this model reads files of its own ({reads})")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import aligned, in_file, out_file, output
+from sightline.cli.files import in_file, out_file, output
 from sightline.cli.generate import compute_option, score_text
 from sightline.cli.options import (
     EITHER,
@@ -55,6 +55,7 @@ def _score_options(commands: Any) -> None:
 
 def run_score(options: argparse.Namespace) -> None:
     """One JSON line per pair, and the corpus perplexity on standard error; of a language model that of one text."""
+    from sightline.data.aligned import aligned
     from sightline.evaluate.score import corpus_perplexity
 
     model = load_as_asked(options)
@@ -155,6 +156,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 
 def _evaluate_hypotheses(options: argparse.Namespace) -> None:
+    from sightline.data.aligned import aligned
     from sightline.evaluate.report import evaluate_text
 
     files = [*_references(options), *([options.against] if options.against else [])]
@@ -166,6 +168,7 @@ def _evaluate_hypotheses(options: argparse.Namespace) -> None:
 
 
 def _evaluate_translator(options: argparse.Namespace, model: "Model") -> None:
+    from sightline.data.aligned import aligned
     from sightline.evaluate.report import evaluate_model
 
     _ = model.translate  # or a `UserError`
@@ -224,6 +227,7 @@ def _keep(model: str, tuning: "Tuning", said: str) -> Path:
 
 
 def _evaluate_alignment(options: argparse.Namespace) -> None:
+    from sightline.data.aligned import aligned
     from sightline.data.links import check_links, read_gold, read_links
     from sightline.evaluate.alignment import score_alignment
 

@@ -1,4 +1,4 @@
-"""Files in and out for the commands: aligned lines, output that appears when complete, progress."""
+"""Files in and out for the commands: lines, output that appears when complete, progress."""
 
 import os
 import shlex
@@ -31,19 +31,6 @@ def lines_of(path: str, verb: str) -> Iterator[str]:
         said = path if len(path) < 40 else f"{path[:40]}..."
         raise UserError(f"{said}: no such file; for a text itself: echo {shlex.quote(said)} | sightline {verb} MODEL")
     return read_lines(path, allow_empty=True)
-
-
-def aligned(*paths: str) -> list[list[str]]:
-    """The lines of files that must have as many lines each."""
-    from sightline.data.corpus import read_lines
-
-    columns = [list(read_lines(path)) for path in paths]
-    for path, column in zip(paths, columns, strict=True):
-        if len(column) != len(columns[0]):
-            raise UserError(
-                f"{paths[0]} has {len(columns[0]):,} lines but {path} has {len(column):,}; line n must belong to line n"
-            )
-    return columns
 
 
 @contextmanager

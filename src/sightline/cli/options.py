@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sightline.model import Model
 
 HALF = ("float16", "bfloat16")
+CODE = re.compile(r"[a-z]{2,3}([_-]([A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")  # of a language
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
@@ -107,8 +108,20 @@ def language_options(parser: argparse.ArgumentParser) -> None:
 
 
 def document_languages(parser: argparse.ArgumentParser) -> None:
-    text = "the two languages of a translation memory that are meant, where it has more or does not say: en de"
-    parser.add_argument("--languages", nargs=2, default=("", ""), metavar=("SOURCE", "TARGET"), help=text)
+    text = "the two languages of a translation memory that are meant, where it has more or does not say: en-de"
+    parser.add_argument("--languages", type=direction, default=("", ""), metavar="FROM-TO", help=text)
+
+
+def direction(text: str) -> tuple[str, str]:
+    """The type of `--languages`: two codes with a hyphen between them, or a colon where a code has a hyphen itself.
+
+    >>> direction("en-de"), direction("pt-BR:en")
+    (('en', 'de'), ('pt-BR', 'en'))
+    """
+    source, _, target = text.partition(":" if ":" in text else "-")
+    if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or source == target:
+        raise argparse.ArgumentTypeError(f"{text}: write two different codes, such as en-de (or pt-BR:en)")
+    return source, target
 
 
 def ensemble_option(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import aligned, in_file, out_file, output
+from sightline.cli.files import in_file, out_file, output
 from sightline.cli.options import decode_options, decode_overrides, device_option, output_option
 from sightline.errors import UserError
 
@@ -104,6 +104,7 @@ def _scored(options: argparse.Namespace, groups: "list[Group]") -> "ResultsTable
 
 
 def _test_sets(given: list[list[str]]) -> "list[EvaluationSet]":
+    from sightline.data.aligned import aligned
     from sightline.results.hypotheses import EvaluationSet
 
     tests: dict[str, EvaluationSet] = {}

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from sightline.cli.files import in_file
-from sightline.cli.options import TRANSLATES, decode_options, decode_overrides, device_option, whole
+from sightline.cli.options import TRANSLATES, decode_options, decode_overrides, device_option, direction, whole
 
 UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_length", "batch_tokens")
 
@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("models", metavar="MODEL", nargs="+", help=TRANSLATES)
     pairs = "languages that a model translates, where its folder does not say so: en-de; of several models one each"
-    parser.add_argument("--languages", nargs="+", default=[], metavar="FROM-TO", help=pairs)
+    parser.add_argument("--languages", nargs="+", type=direction, default=[], metavar="FROM-TO", help=pairs)
     host = "address to answer at; anybody who reaches another one than this computer's own may use the models "
     parser.add_argument("--host", default="127.0.0.1", help=host + "(default: %(default)s)")
     parser.add_argument("--port", type=whole(0), default=5000, help="0 is any that is free (default: %(default)s)")
@@ -58,32 +58,24 @@ def _how_much(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--idle", type=whole(0), default=0, metavar="N", help=idle)
 
 
-def _is_one_pair(said: list[str]) -> bool:
-    """Whether `--languages` is written as `sightline train` takes it.
-
-    >>> _is_one_pair(["en", "de"]), _is_one_pair(["en-de", "de-en"])
-    (True, False)
-    """
-    return len(said) == 2 and not any(mark in text for text in said for mark in "-:")
-
-
 def run_serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     from sightline.api import load_translator
     from sightline.serve.asked import Caps
     from sightline.serve.batching import Pace
     from sightline.serve.gate import Neighbours, read_keys
-    from sightline.serve.languages import read_direction
     from sightline.serve.run import Wanted, serve
     from sightline.serve.served import served
 
     keys = read_keys(options.api_keys) if options.api_keys else ()
-    pairs = [":".join(options.languages)] if _is_one_pair(options.languages) else options.languages
-    said = [read_direction(text) for text in pairs]
     settings = decode_overrides(options)
     settings.pop("batch_tokens", None)
     models = served(
-        options.models, said, lambda path: load_translator(path, options.device), settings, not options.idle
+        options.models,
+        options.languages,
+        lambda path: load_translator(path, options.device),
+        settings,
+        not options.idle,
     )
     names, origins = tuple(options.hosts), tuple(options.origins)
     caps = Caps(

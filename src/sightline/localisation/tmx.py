@@ -110,5 +110,5 @@ def read(path: str, data: bytes, languages: Sequence[str]) -> TranslationMemory:
     others = [code for code in codes if not src or not same_language(code, src)]
     tgt = languages[1] or (others[0] if src and len(others) == 1 else "")
     if not (src and tgt):
-        raise UserError(f"{path}: which languages? It has {there}; add --languages SOURCE TARGET")
+        raise UserError(f"{path}: which languages? It has {there}; add --languages FROM-TO")
     return TranslationMemory(source, (src, tgt))

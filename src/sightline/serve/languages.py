@@ -11,7 +11,6 @@ from sightline.errors import UserError
 
 Direction = tuple[str, str]  # codes of what is read and of what is written
 
-CODE = re.compile(r"[a-z]{2,3}([_-]([A-Z]{2}|[A-Z][a-z]{3}))?")
 BETWEEN = re.compile(r"([a-z]{2,3})[-_ ](?:to )?([a-z]{2,3})$")
 NAMES = {
     "ar": "Arabic", "az": "Azerbaijani", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
@@ -30,18 +29,6 @@ THREE = {
     "eng": "en", "deu": "de", "fra": "fr", "spa": "es", "ita": "it", "por": "pt", "nld": "nl", "rus": "ru", "zho": "zh",
     "jpn": "ja", "arb": "ar", "pol": "pl", "ces": "cs", "tur": "tr", "ukr": "uk", "swe": "sv", "fin": "fi",
 }  # fmt: skip
-
-
-def read_direction(text: str) -> Direction:
-    """What `--languages` says: two codes with a hyphen between them, or a colon where a code has a hyphen itself.
-
-    >>> read_direction("en-de"), read_direction("pt-BR:en")
-    (('en', 'de'), ('pt-BR', 'en'))
-    """
-    source, _, target = text.partition(":" if ":" in text else "-")
-    if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or source == target:
-        raise UserError(f"--languages {text}: write two different codes, such as en-de (or pt-BR:en)")
-    return source, target
 
 
 def name_of(code: str) -> str:

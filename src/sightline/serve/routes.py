@@ -23,7 +23,7 @@ from sightline.serve.languages import detected, likeliest, name_of
 from sightline.serve.metrics import Meters
 from sightline.serve.openapi import described
 from sightline.serve.page import description_page, translating_page
-from sightline.serve.served import Offer, Rendering, Unavailable, Wish
+from sightline.serve.served import Offer, Rendering, Unavailable, Wish, load_alignment
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -167,9 +167,10 @@ class Answers:
         return Response(text, headers={"content-type": kind})
 
     async def page(self, request: "Request") -> Any:
-        """To translate in."""
+        """To translate in. It asks for alignment, so what that needs is loaded while its reader still types."""
         from starlette.responses import HTMLResponse
 
+        asyncio.get_running_loop().run_in_executor(None, load_alignment)
         return HTMLResponse(translating_page(self.offer.languages(), bool(self.neighbours.keys)))
 
     async def description(self, request: "Request") -> Any:

@@ -7,6 +7,7 @@ sentence (`answering`).
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,11 @@ class Served:
             return self.load(str(self.path))
         except UserError as error:
             raise Unavailable(f"{self.path}: {error}") from error
+
+
+def load_alignment() -> None:
+    """Import torch, seconds and 200 MiB that translating does without, before the first alignment is asked for."""
+    import_module("sightline.inspect.alignment")
 
 
 class Unavailable(UserError):

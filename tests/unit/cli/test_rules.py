@@ -28,7 +28,7 @@ TUNE = ["evaluate", "m", "--source", "a", "--reference", "b", "--tune", "length_
 UNREAD: list[tuple[list[str], str]] = [
     (["translate", "m", "a.po", "--format", "jsonl"], "--format is for lines of text"),
     (["translate", "m", "a.TMX", "--n-best", "2"], "--n-best is for lines of text"),
-    (["translate", "m", "a.txt", "--languages", "en", "de"], "--languages is for documents (files such as .po"),
+    (["translate", "m", "a.txt", "--languages", "en-de"], "--languages is for documents (files such as .po"),
     (["translate", "m", "--draft-length", "3"], "--draft-length is for --draft"),
     (["translate", "m", "--draft", "input", "--workers", "2"], "--workers does not go with --draft"),
     (["translate", "m", "--draft", "input", "--sample"], "--sample does not go with --draft"),

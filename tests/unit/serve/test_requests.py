@@ -1,16 +1,19 @@
 """What a request may say, who may ask, and which languages a folder speaks of."""
 
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from sightline.errors import UserError
 from sightline.serve.asked import NATIVE, TRANSLATE, Caps, Refused, read_values
 from sightline.serve.files import Shelf, format_of
 from sightline.serve.gate import Neighbours, read_keys
-from sightline.serve.languages import detected, direction_of, read_direction
+from sightline.serve.languages import detected, direction_of
+from sightline.serve.run import Wanted, application
 from sightline.serve.served import Offer, Served, served
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
@@ -119,12 +122,6 @@ def test_which_languages_a_folder_speaks_of(known: Any, expected: Any) -> None:
     assert direction_of(known) == expected
 
 
-@pytest.mark.parametrize("text", ["en", "en-en", "-", "en-de-fr", "EN-DE", "en:"])
-def test_languages_that_are_none(text: str) -> None:
-    with pytest.raises(UserError, match="--languages"):
-        read_direction(text)
-
-
 def test_models_and_their_languages() -> None:
     load = model
     assert served(["m"], [("en", "de")], load, {}, True)[0].is_loaded
@@ -151,6 +148,17 @@ def test_what_is_not_served_is_said_in_libretranslates_words() -> None:
 def test_a_language_is_detected_among_those_that_are_served() -> None:
     found = detected("Ein brauner Hund läuft durch das hohe Gras.", ("en", "de"))
     assert found[0]["language"] == "de" and found[0]["confidence"] > 90 and len(found) == 2
+
+
+def test_who_opens_the_page_need_not_wait_for_the_first_alignment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loaded = Event()
+    monkeypatch.setattr("sightline.serve.routes.load_alignment", loaded.set)
+    app = application([Served(Path("m"), (("en", "de"),), model)], Wanted(), tmp_path)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        assert client.get("/languages").is_success and not loaded.is_set()
+        assert client.get("/").is_success and loaded.wait(20)
 
 
 def test_translated_files_are_found_by_their_names_alone(tmp_path: Path) -> None:
