@@ -150,7 +150,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.language_modelling": frozenset(
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
     ),
-    "tasks.scratch": frozenset({"config", "checkpoint", "data", "families.language", "network"}),
+    "tasks.scratch": frozenset({"config", "checkpoint", "data", "families.language", "families.pictures", "network"}),
     "tasks.telling": frozenset({"config", "data.told", "network.transformer", "training"}),
     "tasks.captioning": frozenset(
         {"config", "checkpoint", "data", "evaluate.captions", "generation", "network", "training"}

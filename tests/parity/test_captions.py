@@ -21,6 +21,7 @@ from side_by_side import curves
 from tiny_families import vocabulary
 
 import sightline
+from sightline.checkpoint.joined import write_joined
 from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig, apply_settings, load_recipe
 from sightline.data.image import read_image
@@ -111,6 +112,52 @@ def test_pixels_are_those_of_transformers(tmp_path: Path) -> None:
     model = sightline.load(tmp_path / "captioner", "cpu")
     for path, expected in zip(paths, their_pixels(paths), strict=True):
         torch.testing.assert_close(read_image(path, model.preprocessing), expected, atol=1e-6, rtol=0)
+
+
+# --- Two folders joined
+
+
+@pytest.mark.parametrize("width", [24, 16])
+def test_two_folders_are_joined_as_transformers_joins_them(width: int, tmp_path: Path) -> None:
+    """Its weights but for those that are drawn, its configuration; what comes out is loaded there, nothing missing."""
+    vit = transformers.ViTConfig(**{**ENCODER, "num_labels": 3})
+    single = {key: value for key, value in DECODER.items() if key not in ("add_cross_attention", "is_decoder")}
+    gpt2 = transformers.GPT2Config(**{**single, "n_embd": width})
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        transformers.ViTForImageClassification(vit).save_pretrained(tmp_path / "vit")
+        transformers.GPT2LMHeadModel(gpt2).save_pretrained(tmp_path / "gpt2")
+    vocabulary(behind=False).save(str(tmp_path / "gpt2" / "tokenizer.json"))
+    (tmp_path / "vit" / "preprocessor_config.json").write_text(json.dumps(PIXELS))
+    parts = tmp_path / "vit", tmp_path / "gpt2"
+    writes = transformers.GPT2Config.from_pretrained(parts[1])
+    writes.is_decoder = writes.add_cross_attention = True  # which 5.23 asks for without looking whether it is there
+    theirs = transformers.VisionEncoderDecoderModel.from_encoder_decoder_pretrained(
+        *map(str, parts), decoder_config=writes
+    )
+    write_joined(*parts, tmp_path / "joined")
+    ours, report = transformers.VisionEncoderDecoderModel.from_pretrained(tmp_path / "joined", output_loading_info=True)
+    assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    expected, found = theirs.state_dict(), ours.state_dict()
+    assert expected.keys() == found.keys()
+    drawn = {key for key in found if not torch.equal(found[key], expected[key])}
+    parts_drawn = ("crossattention.c_attn.weight", "crossattention.q_attn.weight", "crossattention.c_proj.weight")
+    names = {f"decoder.transformer.h.{i}.{part}" for i in range(2) for part in parts_drawn}
+    assert drawn == names | {"encoder.pooler.dense.weight"} | ({"enc_to_dec_proj.weight"} if width == 16 else set())
+    for key in names:
+        assert found[key].std() == pytest.approx(0.02 / (2 if "c_proj" in key else 1), rel=0.25)
+    for part in ("encoder", "decoder"):
+        wanted, said = (getattr(model.config, part).to_dict() for model in (theirs, ours))
+        others = ("architectures", "id2label", "label2id", "_name_or_path", "dtype", "transformers_version")
+        assert {key for key in wanted if wanted[key] != said.get(key)} <= {*others}
+    model, pixels = sightline.load(tmp_path / "joined", "cpu"), torch.randn(2, 3, 8, 8)
+    tokens = torch.randint(3, 200, (2, 5))
+    with torch.inference_mode():
+        logits = model.network.logits(model.network.decode(tokens, model.network.encode(pixels)))
+        wanted = ours(pixel_values=pixels, decoder_input_ids=tokens).logits
+    torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=1e-5)
+    write_pictures(tmp_path, 1)
+    assert isinstance(model.caption([tmp_path / "0.png"], max_new_tokens=3)[0].text, str)
 
 
 # --- Training

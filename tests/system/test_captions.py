@@ -137,3 +137,65 @@ def test_what_does_not_go_is_said_in_a_line(cli: Cli, folder: Path, tmp_path: Pa
         (["--set", "data.max_length=9"], "data.max_length = 9 means nothing to model.task = caption"),
     ]:
         assert expected in cli(*command(folder), "--out", tmp_path / "out", *more).complaint
+
+
+# --- From nothing, and from two folders
+
+BEGUN = [
+    *QUICK, "model.image_size=8", "model.patch_size=4", "model.d_model=16", "model.d_ff=32", "model.dropout=0.0",
+    "data.vocab_size=280", "train.label_smoothing=0.0", "data.shift=0",
+]  # fmt: skip
+
+
+def from_nothing(folder: Path, *more: str) -> list[str]:
+    files = ["--train", str(folder / "train.tsv"), "--valid", str(folder / "held.tsv")]
+    return ["train", "--recipe", "caption", *files, "--device", "cpu", "--set", *BEGUN, *more]
+
+
+def test_one_that_begins_here_learns(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = cli(*from_nothing(folder), "--out", out)
+    assert ran.code == 0, ran.err
+    assert "learning 280 bpe pieces" in ran.err
+    assert [row["step"] for row in records(out, "validation.jsonl")] == [60, 120]
+    assert records(out, "validation.jsonl")[-1]["bleu"] == pytest.approx(100)
+    said = cli("caption", out, *(folder / f"{name}.png" for name in COLOURS))
+    assert said.out.splitlines() == [f"A {name} field." for name in COLOURS]
+    begun, after = (load_file(path / "model.safetensors") for path in (out / "vit-gpt2-begun", out))
+    assert {key for key in begun if torch.equal(begun[key], after[key])} == {POOLER, POOLER.replace("weight", "bias")}
+    refused = cli(*from_nothing(folder, "model.positions=rotary"), "--out", tmp_path / "two")
+    assert "model.positions = rotary: patches have learned positions" in refused.complaint
+    assert not (tmp_path / "two").exists()
+
+
+def test_one_that_begins_here_goes_on_as_it_was(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    constant = from_nothing(folder, "train.schedule=constant", "train.max_steps=60", "model.dropout=0.1")
+    assert cli(*constant, "--out", tmp_path / "whole").code == 0
+    killed_and_resumed(cli, constant, 20, tmp_path / "parts", tmp_path / "whole")
+
+
+def test_two_folders_become_one_that_is_trained(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    write_tiny(tmp_path / "vit", "vit")
+    write_tiny(tmp_path / "gpt2", "gpt2")
+    joined = tmp_path / "joined"
+    ran = cli("join", tmp_path / "vit", tmp_path / "gpt2", joined)
+    assert ran.out == f"{joined}: a captioner, whose attention to a picture is random until it is trained\n", ran.err
+    asked = [str(joined) if word == str(folder / "model") else word for word in command(folder, "train.max_steps=60")]
+    ran = cli(*asked, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    rows = records(tmp_path / "out", "validation.jsonl")
+    assert rows[-1]["loss"] < rows[0]["loss"] - 1
+
+
+def test_what_is_not_joined(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    write_tiny(tmp_path / "vit", "vit")
+    write_tiny(tmp_path / "gpt2", "gpt2")
+    write_tiny(tmp_path / "endless", "gpt2", {"eos_token_id": None})
+    for looks, writes, expected in [
+        ("gpt2", "gpt2", "gpt2: what looks at pictures must be a folder of vit or deit"),
+        ("vit", "vit", "vit: what writes must be a folder of gpt2"),
+        ("vit", "endless", "endless: config.json has no eos_token_id, where a caption would end"),
+    ]:
+        assert expected in cli("join", tmp_path / looks, tmp_path / writes, tmp_path / "out").complaint
+        assert not (tmp_path / "out").exists()
+    assert "is there already; name a new folder" in cli("join", tmp_path / "vit", tmp_path / "gpt2", folder).complaint

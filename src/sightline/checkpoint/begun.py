@@ -99,8 +99,8 @@ def begun_text(axes: NetworkConfig, length: int, tokenizer: Tokenizer) -> BegunL
 def begun_pictures(axes: NetworkConfig, labels: Sequence[str]) -> BegunLayout:
     """Of a network that names pictures, and what is done to one before it reads it."""
     height, width = axes.image_size
-    names = {"id2label": {str(i): name for i, name in enumerate(labels)}}
-    names |= {"label2id": {name: i for i, name in enumerate(labels)}}
+    names = {"id2label": {str(i): name for i, name in enumerate(labels)}} if labels else {}
+    names |= {"label2id": {name: i for i, name in enumerate(labels)}} if labels else {}
     files = {
         PREPROCESSOR: {**PIXELS, "size": {"height": height, "width": width}},
         CONFIG: {**config_to_hf(axes)[0], **names, "dtype": "float32"},

@@ -1,4 +1,4 @@
-"""Checkpoints of the Transformer's families: `import` makes a model directory of one."""
+"""Checkpoints of the Transformer's families: `import` makes a model directory of one, `join` a captioner of two."""
 
 import argparse
 from pathlib import Path
@@ -13,6 +13,11 @@ def add(commands: Any) -> None:
     parser.add_argument("source", metavar="HF_DIR", help="the folder, OWNER/NAME in the hub's cache, or hf:OWNER/NAME")
     parser.add_argument("out", metavar="OUT", help="model directory to write, new")
     parser.set_defaults(run=run_import)
+    parser = commands.add_parser("join", help="make one captioner of a ViT or DeiT and a GPT-2, to be trained")
+    parser.add_argument("looks", metavar="VIT", help="a folder, OWNER/NAME in the hub's cache, or hf:OWNER/NAME")
+    parser.add_argument("writes", metavar="GPT2", help="the same")
+    parser.add_argument("out", metavar="OUT", help="folder to write, new; train --task caption --init takes it")
+    parser.set_defaults(run=run_join)
 
 
 def run_import(options: argparse.Namespace) -> None:
@@ -31,3 +36,12 @@ def run_import(options: argparse.Namespace) -> None:
     write_imported(Path(options.out), model)
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     print(f"{options.out}: {model.config.family}, {parameters:,} parameters")
+
+
+def run_join(options: argparse.Namespace) -> None:
+    """Write the captioner, and say what of it nobody has trained."""
+    from sightline.checkpoint.hub import folder_of
+    from sightline.checkpoint.joined import write_joined
+
+    write_joined(folder_of(options.looks), folder_of(options.writes), Path(options.out))
+    print(f"{options.out}: a captioner, whose attention to a picture is random until it is trained")

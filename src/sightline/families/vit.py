@@ -78,7 +78,7 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
     assert stack
     return {
         "model_type": "vit",
-        "architectures": ["ViTForImageClassification"],
+        "architectures": [name for name, head in HEADS.items() if head == config.head],
         "hidden_size": stack.d_model,
         "num_hidden_layers": stack.n_layers,
         "num_attention_heads": stack.n_heads,
@@ -89,7 +89,7 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
         "image_size": list(config.image_size) if len({*config.image_size}) > 1 else config.image_size[0],
         "patch_size": config.patch_size,
         "num_channels": config.n_channels,
-        "id2label": {str(i): str(i) for i in range(config.n_classes)},
+        **({"id2label": {str(i): str(i) for i in range(config.n_classes)}} if config.n_classes else {}),
         "hidden_dropout_prob": stack.dropout,
         "attention_probs_dropout_prob": 0.0,
     }

@@ -1,4 +1,4 @@
-"""Training a captioner further on pictures with captions: cross-entropy of the next piece, BLEU.
+"""Training a captioner on pictures with captions: cross-entropy of the next piece, BLEU.
 
 The decoder is given the mark that captions begin with and learns the caption and its end mark: the loss of
 `VisionEncoderDecoderModel` with labels of both. Encoder and decoder drop each what its part of config.json says. What
@@ -6,8 +6,9 @@ comes out is a folder in the layout it came in. Not here: files (`sightline.data
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from sightline.network.more_dropout import DroppingKernel
 from sightline.network.transformer import Transformer
 from sightline.tasks import job as jobs
 from sightline.tasks.job import TrainRequest, file_names
+from sightline.tasks.scratch import captioner_from_scratch
 from sightline.tasks.telling import told_loss, told_objective
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.validation import shown
@@ -166,7 +168,17 @@ def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Capti
     return CaptionJob(config, model.tokenizer, about, train, valid, WholeFolder(model), model, show=request.show)
 
 
-START = StartingPoint(caption_job, CaptionModel, "a ViT or DeiT with a GPT-2 (vision-encoder-decoder)", "tune-captions")
+def _texts(request: TrainRequest) -> Iterator[str]:
+    return (one.label for one in read_captions(request.train))
+
+
+captioning_job = partial(captioner_from_scratch, caption_job, _texts)
+START = StartingPoint(
+    caption_job,
+    CaptionModel,
+    "a ViT or DeiT with a GPT-2 (vision-encoder-decoder; `sightline join` makes one of two folders)",
+    "tune-captions",
+)
 
 
 def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture]]:

@@ -117,7 +117,7 @@ def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pictu
     files, labels = _files(request)
     axes, side = picture_axes(replace(config.model, n_outputs=len(labels))), config.model.image_size
     layout, how = begun_pictures(axes, labels), Preprocessing(size=(side, side))
-    return _job(request, config, files, labels, how, layout, lambda: _begun(build(axes)))
+    return _job(request, config, files, labels, how, layout, lambda: begin_positions(build(axes)))
 
 
 def tuned_picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
@@ -197,7 +197,7 @@ def _pictures(request: TrainRequest) -> tuple[Sequence[Picture], Sequence[Pictur
     return parted(train, count)
 
 
-def _begun(network: Any) -> nn.Module:
+def begin_positions(network: Any) -> nn.Module:
     """With positions that differ from the first update on."""
     front = network.embeddings
     assert isinstance(front, PatchFront)

@@ -1,8 +1,8 @@
 """Tasks whose job is a published model's, from scratch: the folder that they start from is begun here.
 
-It lies in the folder of the run (`bert-begun`), with random weights and a vocabulary learnt from the training texts,
-and all that follows is what it is for a published one: head, files, figures, layout. A run that goes on begins with it
-again. Not here: what such a folder holds (`checkpoint/begun.py`), and a captioner's (`captioning.py`).
+It lies in the folder of the run (`bert-begun`, `vit-gpt2-begun`), with random weights and a vocabulary learnt from the
+training texts, and all that follows is what it is for a published one: head, files, figures, layout. A run that goes on
+begins with it again. Not here: what such a folder holds (`checkpoint/begun.py`), and how two become one (`joined.py`).
 """
 
 import shutil
@@ -10,27 +10,31 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from torch import nn
 
-from sightline.checkpoint.begun import BegunLayout, begun_text, check_axes
-from sightline.checkpoint.layout import WEIGHTS
+from sightline.checkpoint.begun import BegunLayout, begun_pictures, begun_text, check_axes
+from sightline.checkpoint.joined import write_joined
+from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from sightline.config import RunConfig
 from sightline.data.documents import learn
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.families.language import body_axes
-from sightline.network.axes import NetworkConfig
+from sightline.families.language import body_axes, language_axes
+from sightline.families.pictures import picture_axes
 from sightline.network.build import build
 from sightline.network.parameters import parameters_of
 from sightline.tasks.job import TrainRequest, choose_tokenizer
 from sightline.tasks.language_modelling import once_readable
 from sightline.tasks.masked_modelling import MARKS, with_marks
+from sightline.tasks.pictures import begin_positions
 
 Tuned = Callable[[TrainRequest, RunConfig, Path], Any]  # the job of a published model
 TrainingTexts = Callable[[TrainRequest], Iterable[str]]  # of the training files, to learn pieces from
-BODY = "bert-begun"
+BODY, CAPTIONER = "bert-begun", "vit-gpt2-begun"
 
 
 def encoder_from_scratch(
@@ -44,15 +48,44 @@ def encoder_from_scratch(
         model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
         if new:
             axes = body_axes(model, length)
-            write_body(base, axes, begun_text(axes, length, tokenizer), tokenizer, config.train.seed)
+            write_body(base, lambda: build(axes), begun_text(axes, length, tokenizer), tokenizer, config.train.seed)
         return tuned(replace(request, init=str(base)), replace(config, model=model), folder)
 
 
-def write_body(folder: Path, axes: NetworkConfig, layout: BegunLayout, tokenizer: Tokenizer | None, seed: int) -> None:
+def captioner_from_scratch(
+    tuned: Tuned, texts: TrainingTexts, request: TrainRequest, config: RunConfig, folder: Path
+) -> Any:
+    """The job `tuned` of a ViT and a GPT-2 that begin here, both as [model] has it."""
+    model = config.model
+    check_axes(picture_axes(replace(model, n_outputs=2)))
+    check_axes(language_axes(replace(model, vocab_size=1), model.max_len))
+    with begun(folder / CAPTIONER, request.resume) as (base, new):
+        if new:
+            with TemporaryDirectory(dir=folder) as parts:
+                _write_captioner(request, config, texts, Path(parts), base)
+        size = read_json(base / CONFIG)["decoder"]["vocab_size"]
+        config = replace(config, model=replace(model, vocab_size=size))
+        return tuned(replace(request, init=str(base)), config, folder)
+
+
+def _write_captioner(request: TrainRequest, config: RunConfig, texts: TrainingTexts, parts: Path, base: Path) -> None:
+    """Both of its parts, joined as published ones are."""
+    model, seed = config.model, config.train.seed
+    tokenizer = choose_tokenizer(request, config, parts, lambda: learn(texts(request), config.data, request.special))
+    looks = replace(picture_axes(model), head="none")
+    writes = language_axes(replace(model, vocab_size=tokenizer.vocab_size), model.max_len)
+    write_body(parts / "vit", lambda: begin_positions(build(looks)), begun_pictures(looks, []), None, seed)
+    write_body(parts / "gpt2", lambda: build(writes), begun_text(writes, model.max_len, tokenizer), tokenizer, seed)
+    write_joined(parts / "vit", parts / "gpt2", base, seed)
+
+
+def write_body(
+    folder: Path, make: Callable[[], nn.Module], layout: BegunLayout, tokenizer: Tokenizer | None, seed: int
+) -> None:
     """A network that nobody has trained, as a published one lies in its folder; the weights last."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = build(axes)
+        network = make()
     layout.write_companions(folder, tokenizer)
     layout.write_tensors(folder, parameters_of(network))
 

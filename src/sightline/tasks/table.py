@@ -57,8 +57,8 @@ TASKS = {
         "sightline.tasks.pictures:picture_job", "", "sightline.tasks.pictures:START", ("accuracy", "macro_f1")),
     "transcribe": Task("speech", ".tsv of sounds and texts", "encoder writes pieces",
         start="sightline.tasks.transcription:START", metrics=("wer",)),
-    "caption": Task("captioning", ".tsv of pictures and captions", "encoder pictures writes pieces",
-        start="sightline.tasks.captioning:START", metrics=("bleu",)),
+    "caption": Task("captioning", ".tsv of pictures and captions", "encoder pictures writes text pieces",
+        "sightline.tasks.captioning:captioning_job", "", "sightline.tasks.captioning:START", ("bleu",)),
 }  # fmt: skip
 
 
