@@ -24,7 +24,6 @@ from typing import Any
 
 import machine
 import torch
-from sightline.localisation.table import read_document
 
 import sightline
 from sightline.evaluate.bleu import corpus_scores
@@ -32,6 +31,7 @@ from sightline.localisation.carrying import codes_of
 from sightline.localisation.fill import Filled, fill, targets_of
 from sightline.localisation.memory import pairs_of
 from sightline.localisation.placeholders import with_codes
+from sightline.localisation.reading import read_document
 from sightline.localisation.unit import Code, UnitState, plain
 
 KINDS = {":": "roles", "`": "literals and links", "%": "placeholders", "{": "placeholders", "h": "addresses"}
