@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import sightline
 from sightline.checkpoint.hub import folder_of
@@ -61,12 +61,28 @@ def train_model(request: TrainRequest) -> str:
         check_tensorboard()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     keep_freed_memory()
+    if request.devices > 1 or "WORLD_SIZE" in os.environ:  # which torchrun sets
+        from sightline.group import train_with_others  # which a training by one process does without
+
+        return train_with_others(request, config, folder)
     with locked(folder):
-        _refuse_to_overwrite(folder, request.resume)
+        refuse_to_overwrite(folder, request.resume)
         return _train(request, config, folder, device)
 
 
 def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch.device) -> str:
+    request, job, about = checked_job(request, config, folder)
+    with torch.random.fork_rng():  # the caller's random state is his own
+        torch.manual_seed(job.config.train.seed)
+        trainer = make_trainer(request, job, about, device, job.network())
+        job.layout.write_settings(folder, job.config, job.tokenizer, about)  # nothing before this leaves a trace
+        return run(trainer, request, job)
+
+
+def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple[TrainRequest, Job, dict[str, Any]]:
+    """The request as it is meant, what is trained on what, and what config.json will say of it; checked against the run
+    that goes on.
+    """
     published = is_family(request.init) if request.init else False
     if published and request.special:
         from sightline.tasks.growing import with_pieces  # which a first training does without
@@ -79,26 +95,28 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch
         from sightline.tasks.adapting import adapted  # which a first training does without
 
         job = adapted(job, request)
-    config = check(job.config)
+    check(job.config)
     about = {**_about(request, config.model.task), **job.about}
     if request.resume and (folder / CONFIG).is_file():
         from sightline.tasks.resuming import check_resumed  # which a first training does without
 
-        check_resumed(request, config, about, folder)
+        check_resumed(request, job.config, about, folder)
+    return request, job, about
 
-    with torch.random.fork_rng():  # the caller's random state is his own
-        torch.manual_seed(config.train.seed)
-        trainer = _trainer(request, job, about, device)
-        trainer.progress.validation_due = published  # what was good before is judged, and kept unless it gets better
-        job.layout.write_settings(folder, config, job.tokenizer, about)  # nothing before this leaves a trace
-        say(request, f"{count_parameters(trainer.model):,} parameters, on {device}, into {folder}")
-        if request.resume:
-            restored = trainer.restore(lambda message: say(request, message))
-            step = trainer.progress.step
-            say(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
-        reason = trainer.run()
-    say(request, _farewell(reason, trainer.progress, folder))
-    if published and not reason.startswith("SIG") and (report := resolve_name(row.start).report):
+
+def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
+    """Train from the beginning or the newest checkpoint, and return how it ended."""
+    published = is_family(request.init) if request.init else False
+    trainer.progress.validation_due = published  # what was good before is judged, and kept unless it gets better
+    say(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
+    if request.resume:
+        restored = trainer.restore(lambda message: say(request, message))
+        step = trainer.progress.step
+        say(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
+    reason = trainer.run()
+    say(request, _farewell(reason, trainer.progress, trainer.folder))
+    report = resolve_name(TASKS[job.config.model.task].start).report if published else None
+    if report and not reason.startswith("SIG"):
         report(request, job)
     return reason
 
@@ -143,8 +161,15 @@ def _starting(request: TrainRequest) -> RunConfig:
     return starting(request)
 
 
-def _trainer(request: TrainRequest, job: Job, about: Mapping[str, Any], device: torch.device) -> Trainer:
-    network = job.network()
+def make_trainer(
+    request: TrainRequest,
+    job: Job,
+    about: Mapping[str, Any],
+    device: torch.device,
+    network: nn.Module,
+    kind: Callable[..., Trainer] = Trainer,
+) -> Trainer:
+    """The trainer of a job's network, which writes what it makes into the model directory."""
     folder = Path(request.out)
 
     def export(parameters: Mapping[str, Tensor], figures: Mapping[str, float], what: str) -> None:
@@ -154,7 +179,7 @@ def _trainer(request: TrainRequest, job: Job, about: Mapping[str, Any], device: 
     def open_stream(state: Mapping[str, int] | None) -> Stream:
         return job.stream(state, pin=device.type == "cuda")
 
-    return Trainer(
+    return kind(
         network,
         job.config,
         job.objective(network),
@@ -201,7 +226,7 @@ def _check_writable(folder: Path) -> None:
         raise UserError(f"--out {folder}: {nearest} {what}; name another folder")
 
 
-def _refuse_to_overwrite(folder: Path, resume: bool) -> None:
+def refuse_to_overwrite(folder: Path, resume: bool) -> None:
     if not resume and (checkpoint_paths(folder / CHECKPOINTS) or (folder / CONFIG).exists()):
         raise UserError(f"--out {folder}: holds a model already; add --resume to go on with it or name another folder")
 

@@ -52,6 +52,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "evaluate": frozenset({"data", "decode", "config"}),
     "localisation": frozenset({"data", "backtranslation", "decode.translator"}),
     "tasks.memories": frozenset({"localisation"}),
+    "group": frozenset({"checkpoint", "config", "decode", "pipeline", "tasks", "training"}),
     "families": frozenset({"config", "network.build", "network.axes"}),
     "families.sightline": frozenset({"config", "network"}),
     "generation": frozenset(

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
-from sightline.cli.options import document_languages, language_options
+from sightline.cli.options import document_languages, language_options, whole
 from sightline.config import recipe_names
 from sightline.tasks.table import TASKS
 
@@ -27,6 +27,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--init", default="", metavar="MODEL", help=init)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, exactly")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    many = "processes that train one model, each on a CUDA device of its own or a share of the cores (default: 1)"
+    parser.add_argument("--devices", type=whole(1), default=1, metavar="N", help=many)
     parser.add_argument("--seed", type=int, help="short for --set train.seed=N")
     special = "string that is one piece wherever a text has it ('<2de>'); of a published model also NEW=COPY_OF"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)

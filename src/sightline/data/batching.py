@@ -15,7 +15,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -238,14 +237,6 @@ class EndlessStream(Generic[AnyBatch]):
         """End the thread; the stream gives no more batches."""
         self._stop.set()
         self._thread.join()
-
-    def __enter__(self) -> "EndlessStream[AnyBatch]":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class BatchStream(EndlessStream[Batch]):

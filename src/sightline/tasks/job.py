@@ -43,6 +43,7 @@ class TrainRequest:
     task: str = ""  # one of `config.TASKS`; "" = the recipe's
     source_language: str = ""  # to a model of many that is started from: codes as it has them
     target_language: str = ""
+    devices: int = 1  # processes that train one model on this machine, each on a device of its own
     languages: Sequence[str] = ("", "")  # source and target of the translation memories among the files
 
 

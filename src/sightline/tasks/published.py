@@ -19,7 +19,7 @@ from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.corpus import Pair
-from sightline.evaluate.bleu import bleu_signature, corpus_scores
+from sightline.evaluate.bleu import bleu_signature
 from sightline.evaluate.significance import paired_bootstrap
 from sightline.generation.models import RewritingModel
 from sightline.network.more_dropout import without
@@ -51,10 +51,9 @@ class PublishedJob(TranslationJob):
 
         return validate_without
 
-    def bleu(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> float:
+    def texts(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> list[str]:
         """Searched as the model's generation_config.json says."""
-        texts = written(replace(self.model, network=network), [src for src, _ in pairs], done)
-        return corpus_scores(texts, [tgt for _, tgt in pairs], metrics=["BLEU"])["BLEU"].score
+        return written(replace(self.model, network=network), [src for src, _ in pairs], done)
 
 
 def written(model: RewritingModel, sources: Sequence[str], done: Callable[[int], Any]) -> list[str]:

@@ -24,6 +24,7 @@ MAY_CHANGE = {
     "train.patience",
     "train.average",
     "train.threads",
+    "train.timeout",
 }
 
 

@@ -24,7 +24,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
 from sightline.device import device_name
 from sightline.errors import UserError
-from sightline.evaluate.bleu import bleu_signature
+from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import (
@@ -38,7 +38,7 @@ from sightline.tasks.job import (
     hold_out,
     say,
 )
-from sightline.tasks.validation import shown, validation_bleu
+from sightline.tasks.validation import shown, validation_texts
 from sightline.training.packed import packs, pays_in_bfloat16
 from sightline.training.step import Objective, translation_objective, validation_loss
 from sightline.training.trainer import Stream
@@ -133,16 +133,21 @@ class TranslationJob:
                 batches = watched(validation_batches(self.valid, tokenizer, budget, noise), done)
                 figures = {"loss": validation_loss(network, batches, tokenizer.pad_id, device)}
                 if pairs:
-                    figures["bleu"] = self.bleu(network, pairs, done)
+                    figures["bleu"] = bleu(self.texts(network, pairs, done), pairs)
             return figures
 
         return validate
 
-    def bleu(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> float:
-        """Of what the network makes of the sources as it is now; `done` is told of each few texts."""
+    def texts(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> list[str]:
+        """What the network makes of the sources as it is now; `done` is told of each few texts."""
         assert isinstance(self.tokenizer, Tokenizer)
         limit = longest_sequence(self.config.model)
-        return validation_bleu(network, self.tokenizer, self.config.decode, limit, pairs, done)
+        return validation_texts(network, self.tokenizer, self.config.decode, limit, pairs, done)
+
+
+def bleu(texts: Sequence[str], pairs: Sequence[Pair]) -> float:
+    """Of translations of the first of each pair."""
+    return corpus_scores(texts, [tgt for _, tgt in pairs], metrics=["BLEU"])["BLEU"].score
 
 
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:

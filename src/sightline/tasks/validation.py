@@ -1,4 +1,4 @@
-"""The BLEU of a validation: what a translator that is still being trained makes of texts, by the search it is made for.
+"""What a translator that is still being trained makes of texts, by the search it is made for: a validation scores them.
 
 A network that has learnt nothing yet ends no sentence: it writes as much as it may. That is seen from the first texts,
 and the others are then cut off about where a translation of theirs would end.
@@ -15,7 +15,6 @@ from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
 from sightline.decode.translator import Translation, Translator
-from sightline.evaluate.bleu import corpus_scores
 from sightline.network.compiled import native_available, packed
 from sightline.network.transformer import Transformer
 
@@ -26,15 +25,15 @@ SLACK, EXTRA = 1.5, 5  # a bound then is SLACK times what references have for a 
 TextPairs = Sequence[tuple[str, str]]
 
 
-def validation_bleu(
+def validation_texts(
     network: EncoderDecoder,
     tokenizer: Tokenizer,
     config: DecodeConfig,
     max_len: int | None,
     pairs: TextPairs,
     done: Callable[[int], Any] = lambda texts: None,
-) -> float:
-    """BLEU of the network as it is now on texts and their references; `done` is told of each few texts."""
+) -> list[str]:
+    """What the network as it is now makes of texts that have references; `done` is told of each few texts."""
     translator = Translator(_searching(network), tokenizer, config, max_len)
     texts: list[str] = []
     bounds: dict[str, Any] = {}
@@ -45,7 +44,7 @@ def validation_bleu(
             bounds = _bounds(found, [len(tokenizer.encode(tgt)) for _, tgt in chunk], config)
         texts += [translation.text for translation in found]
         done(len(chunk))
-    return corpus_scores(texts, [tgt for _, tgt in pairs], metrics=["BLEU"])["BLEU"].score
+    return texts
 
 
 def _searching(network: EncoderDecoder) -> Any:

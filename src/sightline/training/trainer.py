@@ -73,7 +73,7 @@ class Progress:
     elapsed: float = 0.0  # seconds of training, validations among them, in all sessions together
 
 
-class _PutOff(Exception):
+class PutOff(Exception):
     """A validation ends here, in the middle of whatever it does."""
 
 
@@ -129,7 +129,7 @@ class Trainer:
     def run(self) -> str:
         """Train from where `progress` stands; "finished", "patience" or the name of the signal that ended it."""
         self._began = time.monotonic() - self.progress.elapsed
-        log = MetricsLog(self.folder, self.progress.step, self._tensorboard)
+        log = self._open_log()
         stream = self._open_stream(self.progress.data or None)
         with Terminal(self.config.train.max_steps, self.progress.step, self._show) as self.terminal, self._signals():
             try:
@@ -175,7 +175,7 @@ class Trainer:
     def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
         """One optimiser update from the gradients of `batches` together (gradient accumulation), if they are finite."""
         train, progress = self.config.train, self.progress
-        n_targets = sum(batch.n_targets for batch in batches)
+        n_targets = int(self._over_all([sum(float(batch.n_targets) for batch in batches)])[0])
         self.model.train()
         self.model.zero_grad(set_to_none=True)
         sums: list[Tensor] = []
@@ -188,8 +188,9 @@ class Trainer:
             sums.append(torch.stack([loss.objective.detach(), *loss.figures.values()]))
         clock.count(batches)
         progress.step += 1
-        norm = gradient_norm(self.model)
-        objective, *figures = torch.stack(sums).double().sum(0).tolist()  # here, and not before, a GPU is waited for
+        norm = self._gradient_norm()
+        own = torch.stack(sums).double().sum(0).tolist()  # here, and not before, a GPU is waited for
+        objective, *figures = self._over_all(own)
         if not (math.isfinite(objective) and bool(norm.isfinite())):
             self._skip(objective)
             return
@@ -202,6 +203,13 @@ class Trainer:
         progress.targets += n_targets
         for name, figure in zip(names, figures, strict=True):
             progress.figures[name] = progress.figures.get(name, 0.0) + figure
+
+    def _over_all(self, sums: list[float]) -> list[float]:
+        """Sums over all processes that train this model: here it is one."""
+        return sums
+
+    def _gradient_norm(self) -> Tensor:
+        return gradient_norm(self.model)
 
     def _advance_average(self) -> None:
         decay = self.config.train.ema
@@ -221,6 +229,9 @@ class Trainer:
                 f"train.learning_rate (now {self._peak:g}), raise train.warmup_steps, set train.clip_norm=1 or use "
                 f"model.norm_position=pre; the last good checkpoint is {good[-1] if good else 'none yet'}"
             )
+
+    def _open_log(self) -> MetricsLog:
+        return MetricsLog(self.folder, self.progress.step, self._tensorboard)
 
     def _log(self, log: MetricsLog, clock: Clock) -> None:
         progress, record = self.progress, self._record(clock)
@@ -253,7 +264,7 @@ class Trainer:
         try:
             with self._averaged():
                 better = self._try(log, f"step {progress.step}")
-        except _PutOff:
+        except PutOff:
             return
         progress.validation_due = False
         progress.validations_since_best = 0 if better else progress.validations_since_best + 1
@@ -274,7 +285,7 @@ class Trainer:
         _copy(mean, self._parameters())
         try:
             self._try(log, f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
-        except _PutOff:
+        except PutOff:
             return self._stop_signal
         return ""
 
@@ -303,7 +314,7 @@ class Trainer:
         return round(time.monotonic() - self._began, 3)
 
     def _figures(self) -> dict[str, float]:
-        """What `validate` says; `_PutOff` at once if a signal asks for an end meanwhile: it changes nothing."""
+        """What `validate` says; `PutOff` at once if a signal asks for an end meanwhile: it changes nothing."""
         try:
             self._validating = True
             return self.validate()
@@ -344,8 +355,11 @@ class Trainer:
             training["random.cuda"] = torch.cuda.get_rng_state(self.device)
         self.progress.elapsed = self._elapsed()
         state = {**asdict(self.progress), "threads": torch.get_num_threads(), "torch": torch.__version__}
+        self._write(Checkpoint(self._parameters(), training, state))
+
+    def _write(self, checkpoint: Checkpoint) -> None:
         folder = self.folder / CHECKPOINTS
-        save_checkpoint(folder, Checkpoint(self._parameters(), training, state))
+        save_checkpoint(folder, checkpoint)
         remove_old(folder, max(self.config.train.keep_last, self.config.train.average))
 
     def restore(self, warn: Callable[[str], None]) -> bool:
@@ -359,15 +373,18 @@ class Trainer:
         self.optimizer.restore(self.model, checkpoint.training)
         for name, value in self.average.items():
             value.copy_(checkpoint.training[f"ema.{name}"])
-        torch.set_rng_state(checkpoint.training["random.cpu"])
-        if self.device.type == "cuda" and "random.cuda" in checkpoint.training:
-            torch.cuda.set_rng_state(checkpoint.training["random.cuda"], self.device)
+        self._draw_as(checkpoint)
         if (state["threads"], state["torch"]) != (torch.get_num_threads(), torch.__version__):
             warn(
                 f"resuming under {torch.get_num_threads()} threads and torch {torch.__version__} what ran under "
                 f"{state['threads']} and {state['torch']}: losses will agree closely, not bit for bit"
             )
         return True
+
+    def _draw_as(self, checkpoint: Checkpoint) -> None:
+        torch.set_rng_state(checkpoint.training["random.cpu"])
+        if self.device.type == "cuda" and "random.cuda" in checkpoint.training:
+            torch.cuda.set_rng_state(checkpoint.training["random.cuda"], self.device)
 
     # The world outside
 
@@ -377,17 +394,8 @@ class Trainer:
         next run makes up for; a second one ends at once.
         """
 
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self._stop_signal:
-                raise KeyboardInterrupt
-            self._stop_signal = signal.Signals(number).name
-            self.terminal.say(f"{self._stop_signal}: finishing this step and saving a checkpoint")
-            if self._validating:
-                self._validating = False
-                raise _PutOff
-
         try:
-            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+            before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
         except ValueError:  # not the main thread: whoever owns it handles signals
             before = {}
         try:
@@ -395,6 +403,15 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self._stop_signal:
+            raise KeyboardInterrupt
+        self._stop_signal = signal.Signals(number).name
+        self.terminal.say(f"{self._stop_signal}: finishing this step and saving a checkpoint")
+        if self._validating:
+            self._validating = False
+            raise PutOff
 
     def _explain(self, error: BaseException) -> BaseException:
         """A `UserError` for memory or a disk that is full, anything else as it is."""

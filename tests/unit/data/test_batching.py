@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -147,7 +148,7 @@ def parts(request, monkeypatch):
 def test_a_stream_continues_exactly_from_its_state(corpus, dropout, sides, monkeypatch):
     monkeypatch.setattr(batching, "WINDOW", 4)
     config = replace(CONFIG, bpe_dropout=dropout, bpe_dropout_sides=sides)
-    with BatchStream(*corpus, config, 60, seed=3) as whole:
+    with closing(BatchStream(*corpus, config, 60, seed=3)) as whole:
         batches, states = [], [whole.state()]
         while whole.epoch < 3:
             batches.append(next(whole))
@@ -155,7 +156,7 @@ def test_a_stream_continues_exactly_from_its_state(corpus, dropout, sides, monke
     assert states[-1] == {"epoch": 3, "position": 0 if dropout else 1, "offset": 1 if dropout else 0}
     assert {state["offset"] > 0 for state in states} == ({True, False} if dropout else {False})
     for start in range(0, len(batches), 7):
-        with BatchStream(*corpus, config, 60, seed=3, state=states[start], prefetch=2) as rest:
+        with closing(BatchStream(*corpus, config, 60, seed=3, state=states[start], prefetch=2)) as rest:
             following = list(islice(rest, 4))
             assert all(map(same, following, batches[start : start + 4]))
             assert rest.state() == states[min(start + 4, len(batches))] or start + 4 > len(batches)
@@ -164,7 +165,7 @@ def test_a_stream_continues_exactly_from_its_state(corpus, dropout, sides, monke
 def test_a_batch_is_pinned_in_the_thread_if_asked(corpus, monkeypatch):
     pinned: list[str] = []
     monkeypatch.setattr(Batch, "pinned", lambda self: pinned.append(threading.current_thread().name) or self)
-    with BatchStream(*corpus, CONFIG, 60, seed=1, pin=True) as stream:
+    with closing(BatchStream(*corpus, CONFIG, 60, seed=1, pin=True)) as stream:
         next(stream)
     assert pinned
     assert threading.main_thread().name not in pinned
@@ -172,7 +173,7 @@ def test_a_batch_is_pinned_in_the_thread_if_asked(corpus, monkeypatch):
 
 def test_batches_under_dropout_keep_to_the_budget(corpus):
     prepared, tokenizer = corpus
-    with BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=0.3), 200, seed=1) as stream:
+    with closing(BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=0.3), 200, seed=1)) as stream:
         batches = list(islice(stream, 30))
     assert max(max(b.src.numel(), b.tgt_out.numel()) for b in batches) <= 200
     assert sum(b.n_source_tokens for b in batches) > 0.7 * sum(b.src.numel() for b in batches)
@@ -182,7 +183,7 @@ def test_batches_under_dropout_keep_to_the_budget(corpus):
 def test_every_epoch_has_every_pair_and_the_first_starts_largest(corpus, dropout, parts, monkeypatch):
     monkeypatch.setattr(batching, "WINDOW", 1000)
     prepared, tokenizer = corpus
-    with BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1) as stream:
+    with closing(BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1)) as stream:
         epochs: dict[int, list[Batch]] = {0: [], 1: [], 2: []}
         for batch in stream:
             if stream.epoch == 2:
@@ -197,7 +198,7 @@ def test_every_epoch_has_every_pair_and_the_first_starts_largest(corpus, dropout
 def test_a_batch_holds_the_pairs_of_its_index(corpus):
     prepared, tokenizer = corpus
     for dropout in (0.0, 0.4):
-        with BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1) as stream:
+        with closing(BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1)) as stream:
             for batch in islice(stream, 10):
                 for row, index in enumerate(batch.index.tolist()):
                     texts = (
@@ -212,7 +213,9 @@ def test_dropout_changes_with_epoch_and_seed_but_never_in_validation(corpus):
     config = replace(CONFIG, bpe_dropout=0.3)
 
     def epoch_sources(seed: int, epoch: int) -> dict[int, list[int]]:
-        with BatchStream(prepared, tokenizer, config, 60, seed, state={"epoch": epoch, "position": 0}) as stream:
+        with closing(
+            BatchStream(prepared, tokenizer, config, 60, seed, state={"epoch": epoch, "position": 0})
+        ) as stream:
             rows: dict[int, list[int]] = {}
             while len(rows) < len(prepared):
                 batch = next(stream)
@@ -229,7 +232,7 @@ def test_dropout_changes_with_epoch_and_seed_but_never_in_validation(corpus):
 def test_dropout_of_the_source_alone_leaves_the_targets_as_they_are(corpus):
     prepared, tokenizer = corpus
     config = replace(CONFIG, bpe_dropout=0.3, bpe_dropout_sides="source")
-    with BatchStream(prepared, tokenizer, config, 60, seed=1) as stream:
+    with closing(BatchStream(prepared, tokenizer, config, 60, seed=1)) as stream:
         batches = list(islice(stream, 20))
     rows = [(batch, at, row) for batch in batches for at, row in enumerate(batch.index.tolist())]
     for batch, at, row in rows:
@@ -242,7 +245,7 @@ def test_dropout_never_makes_a_pair_too_long(corpus):
     prepared, tokenizer = corpus
     longest = int(max(prepared.src_lengths.max(), prepared.tgt_lengths.max()))
     config = replace(CONFIG, bpe_dropout=0.9, max_length=longest)
-    with BatchStream(prepared, tokenizer, config, 60, seed=1) as stream:
+    with closing(BatchStream(prepared, tokenizer, config, 60, seed=1)) as stream:
         assert all(max(batch.src.shape[1], batch.tgt_in.shape[1]) <= longest for batch in islice(stream, 20))
 
 

@@ -1,6 +1,7 @@
 """Text infilling and piece dropout: by hand, what holds for every text, and the same noise for a resumed stream."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -161,7 +162,7 @@ def test_a_stream_goes_on_with_the_same_noise(
     corpus: Corpus, dropout: float, make: Callable[[Tokenizer], tuple[Noise, int]], share: float
 ) -> None:
     config, (noise, left) = replace(CONFIG, bpe_dropout=dropout), make(corpus[1])
-    with BatchStream(*corpus, config, 60, seed=3, noise=noise) as whole:
+    with closing(BatchStream(*corpus, config, 60, seed=3, noise=noise)) as whole:
         batches, states = [], [whole.state()]
         while whole.epoch < 2:
             batches.append(next(whole))
@@ -173,7 +174,7 @@ def test_a_stream_goes_on_with_the_same_noise(
     }
     assert len(sources) > 1  # anew in every epoch
     for start in range(0, len(batches), 5):
-        with BatchStream(*corpus, config, 60, seed=3, state=states[start], noise=noise) as rest:
+        with closing(BatchStream(*corpus, config, 60, seed=3, state=states[start], noise=noise)) as rest:
             for found, expected in zip(islice(rest, 3), batches[start:], strict=False):
                 assert torch.equal(found.src, expected.src)
                 assert torch.equal(found.tgt_out, expected.tgt_out)

@@ -83,13 +83,13 @@ def test_what_is_masked_follows_from_seed_and_epoch(folder: Path) -> None:
 
 def test_a_stream_goes_on_where_it_was(folder: Path) -> None:
     corpus = read(listed(folder, "a.wav\ta\nb.wav\tb\nc.wav\tc\n"))
-    with corpus.stream(2, 1, None, False) as stream:
+    with closing(corpus.stream(2, 1, None, False)) as stream:
         batches = [next(stream).tgt_in.tolist()]
         state = stream.state()
         batches += [next(stream).tgt_in.tolist() for _ in range(4)]
     assert sorted(len(batch) for batch in batches[:2]) == [1, 2]  # every recording once in an epoch
     assert sorted(row[2] for batch in batches[:2] for row in batch) == [ord(letter) for letter in "abc"]
-    with corpus.stream(2, 1, state, False) as stream:
+    with closing(corpus.stream(2, 1, state, False)) as stream:
         assert [next(stream).tgt_in.tolist() for _ in range(4)] == batches[1:]
 
 
@@ -132,5 +132,8 @@ def test_other_lists_are_refused(folder: Path) -> None:
 def test_a_file_that_breaks_meanwhile_is_named(folder: Path) -> None:
     corpus = read(listed(folder, "a.wav\ta\nb.wav\tb\n"))
     (folder / "b.wav").unlink()
-    with corpus.stream(2, 1, None, False) as stream, pytest.raises(UserError, match=r"line 2: .*b.wav: no such file"):
+    with (
+        closing(corpus.stream(2, 1, None, False)) as stream,
+        pytest.raises(UserError, match=r"line 2: .*b.wav: no such file"),
+    ):
         next(stream)

@@ -1,0 +1,108 @@
+"""One model trained by several processes: those that torchrun has started, or that `--devices N` starts here.
+
+Every process goes the way of `pipeline.train_model`. Rank 0 prepares first and writes the settings; the others take up
+its tokenizer and its corpus as a run does that goes on, so that all are held to the same settings and files.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sightline.checkpoint.trained import CONFIG, read_run
+from sightline.config import RunConfig
+from sightline.decode.engine import usable_cores
+from sightline.errors import UserError
+from sightline.pipeline import checked_job, make_trainer, refuse_to_overwrite, run, train_model
+from sightline.tasks.job import TrainRequest
+from sightline.tasks.sharing import shared_validation
+from sightline.training.lock import locked
+from sightline.training.parallel import ParallelTrainer
+from sightline.training.ranks import Ranks, joined
+
+
+def train_with_others(request: TrainRequest, config: RunConfig, folder: Path) -> str:
+    """Train as one of those that torchrun has started, or start `request.devices` processes that do."""
+    if "WORLD_SIZE" not in os.environ:
+        return _started(request, config)
+    if request.devices > 1:
+        raise UserError(f"--devices {request.devices}: torchrun has started the processes already; leave it out")
+    with joined(request.device, config.train.timeout) as ranks:
+        return _train_as(ranks, request, config, folder)
+
+
+def _train_as(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: Path) -> str:
+    again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # a process had died: torchrun --max-restarts
+    first, device = ranks.first, str(ranks.device)
+    request = replace(request, device=device, resume=request.resume or again, show=request.show and first)
+    request = replace(request, tensorboard=request.tensorboard and first)
+    with locked(folder) if first else nullcontext():
+        with ranks.one_after_another():
+            if first:
+                refuse_to_overwrite(folder, request.resume)
+            config = _of_all(ranks.size, config, folder, resume=request.resume or not first)
+            _, job, about = checked_job(replace(request, resume=request.resume or not first), config, folder)
+            about = {**about, "ranks": ranks.size}
+            if first:
+                job.layout.write_settings(folder, job.config, job.tokenizer, about)
+        torch.manual_seed(job.config.train.seed)
+        network = job.network()
+        share, merge = shared_validation(job, network, ranks)
+        kind = partial(ParallelTrainer, ranks, share, merge)
+        return run(make_trainer(request, job, about, ranks.device, network, kind), request, job)
+
+
+def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConfig:
+    """The configuration with the batches of an update by all: `accumulate` of each, or as many as the run had before,
+    which any number of ranks can share.
+    """
+    own = config.train.accumulate
+    total = own * size
+    if resume and (folder / CONFIG).is_file():
+        before, about = read_run(folder)
+        if before.train.accumulate in (own, own * about.get("ranks", 1)):
+            total = before.train.accumulate
+    if total < size:
+        raise UserError(f"an update of this run has {total} batches, which {size} ranks cannot share: start {total}")
+    return replace(config, train=replace(config.train, accumulate=total))
+
+
+def _started(request: TrainRequest, config: RunConfig) -> str:
+    """Train by processes of this machine, which end when this one is asked to."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    threads = config.train.threads or max(1, usable_cores() // request.devices)
+    launch = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=request.devices,
+        run_id=str(os.getpid()),
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+    )
+    try:
+        ended: Mapping[int, Any] = elastic_launch(launch, _process)(replace(request, devices=1), threads)
+    except SignalException as stopped:
+        return signal.Signals(stopped.sigval).name
+    complaints = [message for reason, message in ended.values() if not reason]
+    if complaints:
+        raise UserError(min(complaints, key=len))
+    return ended[0][0]
+
+
+def _process(request: TrainRequest, threads: int) -> tuple[str, str]:
+    """How the training of one process ended, and what it complains of."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch.set_num_threads(threads)
+    try:
+        return train_model(request), ""
+    except UserError as error:
+        return "", str(error)

@@ -1,0 +1,116 @@
+"""What every process of `test_parallel.py` runs: trainings of a tiny network by all of them; writes what it has seen.
+
+    python ranks_program.py FOLDER
+
+Batches are made by hand and uneven. `FOLDER/CASE.RANK.json` has the losses and the parameters of each case.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+from sightline.config import ModelConfig, RunConfig, TrainConfig
+from sightline.data.batch import Batch, collate
+from sightline.families.sightline import build_model
+from sightline.training.parallel import ParallelTrainer
+from sightline.training.ranks import Ranks, joined
+from sightline.training.step import translation_objective
+from sightline.training.trainer import Trainer
+
+SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
+MODEL = ModelConfig(vocab_size=11, dropout=0.0, **SHAPE)
+TRAIN = TrainConfig(
+    max_steps=5, learning_rate=0.01, warmup_steps=2, log_every=1, validate_every=5, checkpoint_every=100, average=1,
+    accumulate=4, clip_norm=1.0, ema=0.5, label_smoothing=0.1, precision="float32",
+)  # fmt: skip
+CASES: dict[str, dict[str, Any]] = {
+    "float64": {"dtype": torch.float64, "r_drop": 1.0},
+    "float32": {},
+    "uneven": {"dtype": torch.float64, "accumulate": 5},
+    "dropout": {"dropout": 0.3},
+}
+
+
+def batches() -> list[Batch]:
+    """Seven, of one to five pairs of all lengths."""
+    rng = Random(3)
+    made = []
+    for rows in (5, 1, 3, 2, 4, 1, 5):
+        pairs = [tuple([rng.randrange(4, 11) for _ in range(rng.randrange(1, 9))] for _ in "st") for _ in range(rows)]
+        made.append(collate(pairs, 0, 1, 2))  # type: ignore[arg-type]
+    return made
+
+
+class Circle:
+    """The stream of a few batches, round and round."""
+
+    wait_seconds = 0.0
+
+    def __init__(self, state: Mapping[str, int] | None) -> None:
+        self.batches, self.given = batches(), state["given"] if state else 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            self.given += 1
+            yield self.batches[(self.given - 1) % len(self.batches)]
+
+    def state(self) -> dict[str, int]:
+        return {"epoch": self.given // len(self.batches), "given": self.given}
+
+    def close(self) -> None:
+        pass
+
+
+def train(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: float = 0.0, **more: Any) -> Trainer:
+    """A training by `kind` that has ended."""
+    torch.manual_seed(5)
+    model = replace(MODEL, dropout=dropout)
+    config = RunConfig(model=model, train=replace(TRAIN, **more))
+    network = build_model(model).to(dtype)
+    objective = translation_objective(network, model.pad_id, config.train)
+    others = Circle, lambda: {"loss": 1.0}, lambda *given: None
+    trainer = kind(network, config, objective, *others, folder, torch.device("cpu"), False)
+    trainer.seen = []
+    update = trainer._update
+
+    def watched(given: list[Batch], clock: Any) -> None:
+        trainer.seen.append([sorted(batch.src.flatten().tolist()) for batch in given])
+        update(given, clock)
+
+    trainer._update = watched
+    trainer.run()
+    return trainer
+
+
+def told(trainer: Any) -> dict[str, Any]:
+    """What a test compares."""
+    log = trainer.folder / "metrics.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return {
+        "losses": [line["loss"] for line in lines],
+        "tokens": [round(line["tokens_per_second"] * line["seconds"]) for line in lines],
+        "parameters": {name: value.tolist() for name, value in trainer.model.named_parameters()},
+        "average": {name: value.tolist() for name, value in trainer.average.items()},
+        "seen": trainer.seen,
+        "draws": torch.rand(3).tolist(),
+    }
+
+
+def parallel(ranks: Ranks) -> Any:
+    return partial(ParallelTrainer, ranks, None, None)
+
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1])
+    with joined("cpu", 60.0) as ranks:
+        for case, settings in CASES.items():
+            folder = out / f"{case}-{ranks.size}" / (str(ranks.rank) if ranks.rank else "first")
+            record = told(train(folder, parallel(ranks), **settings))
+            (out / f"{case}.{ranks.rank}.json").write_text(json.dumps(record))

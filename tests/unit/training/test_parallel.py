@@ -1,0 +1,75 @@
+"""Several processes train one model, and one process is the oracle: the same losses, the same parameters."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from together import all_end_well, group
+from unit.training import ranks_program
+from unit.training.ranks_program import CASES, told, train
+
+from sightline.training.trainer import Trainer
+
+PROGRAM = Path(ranks_program.__file__)
+Told = list[dict[str, Any]]  # of each rank
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    return by(2, tmp_path_factory.mktemp("two"))
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    return by(4, tmp_path_factory.mktemp("four"))
+
+
+def by(size: int, folder: Path) -> dict[str, Told]:
+    """What so many processes have seen in each case."""
+    with group(size, [PROGRAM, folder]) as programs:
+        all_end_well(programs)
+    return {case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(size)] for case in CASES}
+
+
+def alone(folder: Path, case: str) -> dict[str, Any]:
+    return told(train(folder, Trainer, **CASES[case]))
+
+
+def assert_close(ours: dict[str, Any], theirs: dict[str, Any], accuracy: float) -> None:
+    """Losses and all parameters; keys' biases have no gradient but rounding, which Adam divides by eps = 1e-9."""
+    assert ours["losses"] == pytest.approx(theirs["losses"], rel=accuracy)
+    for what in ("parameters", "average"):
+        for name, values in ours[what].items():
+            if not name.endswith("k_proj.bias"):
+                left, right = (torch.tensor(table, dtype=torch.float64) for table in (values, theirs[what][name]))
+                torch.testing.assert_close(left, right, rtol=accuracy, atol=accuracy)
+
+
+@pytest.mark.parametrize(("case", "accuracy"), [("float64", 1e-10), ("uneven", 1e-10), ("float32", 2e-4)])
+@pytest.mark.parametrize("size", [2, 4])
+def test_as_one_process(request: Any, size: int, case: str, accuracy: float, tmp_path: Path) -> None:
+    ranks = request.getfixturevalue({2: "two", 4: "four"}[size])[case]
+    one = alone(tmp_path, case)
+    assert len(one["losses"]) == 5
+    assert_close(ranks[0], one, accuracy)
+    assert ranks[0]["tokens"] == one["tokens"]  # of all ranks
+    for rank in ranks[1:]:
+        assert rank["parameters"] == ranks[0]["parameters"]  # bit for bit
+        assert rank["losses"] == []  # one log
+
+
+def test_every_batch_is_one_ranks(two: dict[str, Told], four: dict[str, Told], tmp_path: Path) -> None:
+    for case in ("float32", "uneven"):
+        one = alone(tmp_path / case, case)["seen"]
+        for ranks in (two[case], four[case]):
+            for step, update in enumerate(one):
+                parts = [rank["seen"][step] for rank in ranks]
+                assert [parts[i % len(ranks)][i // len(ranks)] for i in range(len(update))] == update
+
+
+def test_ranks_drop_out_differently(two: dict[str, Told]) -> None:
+    first, second = two["dropout"]
+    assert first["draws"] != second["draws"]
+    assert first["parameters"] == second["parameters"]
