@@ -55,7 +55,7 @@ def _train_as(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: Pa
         network = job.network()
         share, merge = shared_validation(job, network, ranks)
         kind = partial(ParallelTrainer, ranks, share, merge)
-        return run(make_trainer(request, job, about, ranks.device, network, kind), request, job)
+        return run(make_trainer(request, job, about, network, kind), request, job)
 
 
 def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConfig:

@@ -22,7 +22,7 @@ from sightline.checkpoint.trained import CONFIG
 from sightline.config import RunConfig, apply_settings, check, load_recipe
 from sightline.data.amount import parse_amount
 from sightline.data.first_look import check_files
-from sightline.device import choose_device
+from sightline.device import choose_device, device_name
 from sightline.errors import UserError
 from sightline.localisation import is_memory
 from sightline.model_card import model_card
@@ -32,7 +32,6 @@ from sightline.tasks.table import TASKS
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.lock import locked
-from sightline.training.metrics import check_tensorboard
 from sightline.training.trainer import CHECKPOINTS, Progress, Stream, Trainer
 
 __all__ = ["TrainRequest", "train_model"]
@@ -47,7 +46,8 @@ def train_model(request: TrainRequest) -> str:
     """
     request = replace(request, init=str(folder_of(request.init)) if request.init else "")
     config = _config(request)
-    folder, device = Path(request.out), choose_device(request.device)
+    folder = Path(request.out)
+    device_name(request.device)
     _check_writable(folder)
     if config.model.task == "translate" and any(is_memory(path) for path in (*request.train, *request.valid)):
         from sightline.tasks.memories import with_memories  # which a training on lines does without
@@ -58,7 +58,7 @@ def train_model(request: TrainRequest) -> str:
     texts = {"--train": request.train, "--valid": valid, "--alignments": links}
     check_files({option: [path for path in paths if not _of_pictures(config, path)] for option, paths in texts.items()})
     if request.tensorboard:
-        check_tensorboard()
+        resolve_name("sightline.training.tensorboard:check_tensorboard")()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     keep_freed_memory()
     if request.devices > 1 or "WORLD_SIZE" in os.environ:  # which torchrun sets
@@ -67,14 +67,14 @@ def train_model(request: TrainRequest) -> str:
         return train_with_others(request, config, folder)
     with locked(folder):
         refuse_to_overwrite(folder, request.resume)
-        return _train(request, config, folder, device)
+        return _train(request, config, folder)
 
 
-def _train(request: TrainRequest, config: RunConfig, folder: Path, device: torch.device) -> str:
+def _train(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     request, job, about = checked_job(request, config, folder)
     with torch.random.fork_rng():  # the caller's random state is his own
         torch.manual_seed(job.config.train.seed)
-        trainer = make_trainer(request, job, about, device, job.network())
+        trainer = make_trainer(request, job, about, job.network())
         job.layout.write_settings(folder, job.config, job.tokenizer, about)  # nothing before this leaves a trace
         return run(trainer, request, job)
 
@@ -162,15 +162,10 @@ def _starting(request: TrainRequest) -> RunConfig:
 
 
 def make_trainer(
-    request: TrainRequest,
-    job: Job,
-    about: Mapping[str, Any],
-    device: torch.device,
-    network: nn.Module,
-    kind: Callable[..., Trainer] = Trainer,
+    request: TrainRequest, job: Job, about: Mapping[str, Any], network: nn.Module, kind: Any = Trainer
 ) -> Trainer:
     """The trainer of a job's network, which writes what it makes into the model directory."""
-    folder = Path(request.out)
+    folder, device = Path(request.out), choose_device(request.device)
 
     def export(parameters: Mapping[str, Tensor], figures: Mapping[str, float], what: str) -> None:
         card = model_card(job.config, about, count_parameters(network), figures, what, job.signature)

@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
+from pkgutil import resolve_name
 from typing import Any, Protocol, runtime_checkable
 
 from tqdm import tqdm
 
 from sightline.data.batch import TrainingBatch
-from sightline.errors import UserError, writing
+from sightline.errors import writing
 
 TRAINING_LOG, VALIDATION_LOG = "metrics.jsonl", "validation.jsonl"
 SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # figures for the terminal, where a task has them
@@ -32,7 +32,8 @@ class MetricsLog:
             with writing(path):
                 folder.mkdir(parents=True, exist_ok=True)
                 _cut(path, after_step)
-        self._writer = _tensorboard_writer(folder) if tensorboard else None
+        writer = "sightline.training.tensorboard:tensorboard_writer"  # which a plain training does without
+        self._writer = resolve_name(writer)(folder) if tensorboard else None
 
     def training(self, record: dict[str, Any]) -> None:
         """Log one interval of training."""
@@ -86,21 +87,6 @@ def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield line, record
 
 
-def check_tensorboard() -> None:
-    """`UserError` where TensorBoard is not installed."""
-    try:
-        import torch.utils.tensorboard  # noqa: F401
-    except ImportError:
-        raise UserError("--tensorboard needs TensorBoard: pip install 'sightline[tensorboard]'") from None
-
-
-def _tensorboard_writer(folder: Path) -> Any:
-    check_tensorboard()
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"))
-
-
 class Terminal:
     """Progress for the person who waits: a bar on a terminal, one line an interval in a log file."""
 
@@ -136,10 +122,8 @@ class Terminal:
         if self.show:
             tqdm.write(message, file=sys.stderr)
 
-    def __enter__(self) -> "Terminal":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Leave the bar as it stands."""
         self._bar.close()
 
 

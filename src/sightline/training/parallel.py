@@ -30,7 +30,7 @@ Share = Callable[[], Any]  # of a validation: what JSON can say
 MergeShares = Callable[[list[Any]], dict[str, float]]  # all shares to the figures
 
 
-class Part:
+class EveryNth:
     """Every N-th batch of a stream, from that of this rank on; where it stands is behind whole updates of `total`."""
 
     def __init__(self, stream: Stream, ranks: Ranks, total: int) -> None:
@@ -93,7 +93,7 @@ class ParallelTrainer(Trainer):
             network,
             config,
             objective,
-            lambda state: Part(open_stream(state), ranks, total),
+            lambda state: EveryNth(open_stream(state), ranks, total),
             share or validate,
             export if ranks.first else lambda *nothing: None,
             *others,

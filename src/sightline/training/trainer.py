@@ -10,7 +10,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -131,7 +131,8 @@ class Trainer:
         self._began = time.monotonic() - self.progress.elapsed
         log = self._open_log()
         stream = self._open_stream(self.progress.data or None)
-        with Terminal(self.config.train.max_steps, self.progress.step, self._show) as self.terminal, self._signals():
+        self.terminal = Terminal(self.config.train.max_steps, self.progress.step, self._show)
+        with closing(self.terminal), self._signals():
             try:
                 reason = self._loop(stream, log)
                 if not self._stop_signal:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_log_file_gets_one_line_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    with Terminal(total=100, done=0) as terminal:
+    with closing(Terminal(total=100, done=0)) as terminal:
         terminal.step()
         terminal.interval(INTERVAL)
     assert capsys.readouterr().err == (
@@ -91,13 +92,13 @@ def test_a_log_file_gets_one_line_an_interval(capsys: pytest.CaptureFixture[str]
 
 
 def test_no_figure_of_three_hundred_digits(capsys: pytest.CaptureFixture[str]) -> None:
-    with Terminal(total=100, done=0) as terminal:
+    with closing(Terminal(total=100, done=0)) as terminal:
         terminal.interval({**INTERVAL, "loss": 7e8, "perplexity": 1e304})
     assert capsys.readouterr().err.startswith("step 20: loss 7.0e+08, perplexity 1.0e+304, 1,234 tokens/s")
 
 
 def test_silence_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    with Terminal(total=100, done=0, show=False) as terminal:
+    with closing(Terminal(total=100, done=0, show=False)) as terminal:
         terminal.interval(INTERVAL)
         terminal.say("nothing")
     assert capsys.readouterr() == ("", "")
