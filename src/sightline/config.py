@@ -145,7 +145,7 @@ class DataConfig:
     whole_words: bool = setting(False, "words are masked, not pieces of them", task="masks")
     flip: bool = setting(False, "pictures are seen from either side, at random", task="pictures")
     shift: float = setting(0.0, "pictures are moved by up to this share of a side, at random", RATE, task="pictures")
-    max_length_ratio: float = setting(9.0, "of the sides of a training pair, pieces; beyond: dropped", task="decoder")
+    max_length_ratio: float = setting(9.0, "of the sides of a training pair; beyond: dropped; 0 = off", task="decoder")
     bpe_dropout: float = setting(0.0, "chance that a merge is skipped (arXiv:1910.13267)", RATE, task="decoder")
     bpe_dropout_sides: str = choice(("both", "source"), "of a pair, that are cut otherwise", task="decoder")
     source_dropout: float = setting(0.0, "chance that a source piece is read as unknown", RATE, task="translate")

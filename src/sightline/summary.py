@@ -71,8 +71,10 @@ def _of_ours(folder: Path, model: Any) -> dict[str, str]:
     config: RunConfig = model.config
     shapes, numbers = _stored([folder / WEIGHTS])
     card = read_rows((folder / CARD).read_text(encoding="utf-8")) if (folder / CARD).is_file() else {}
-    rows = card_rows(config, model.about, sum(shapes))
-    del rows["validation data"]
+    rows = {"parameters": f"{sum(shapes):,}"}
+    if "corpus" in model.about:  # of what it was trained on nothing may be noted
+        rows = card_rows(config, model.about, sum(shapes))
+        del rows["validation data"]
     written = datetime.fromtimestamp((folder / WEIGHTS).stat().st_mtime)
     rows["weights"] = f"{card.get('weights', 'of a step not noted')}, written {written:%Y-%m-%d %H:%M}"
     rows |= {"validation": card["validation"]} if "validation" in card else {}
@@ -80,7 +82,10 @@ def _of_ours(folder: Path, model: Any) -> dict[str, str]:
     if config.model.task == "translate":
         shortlist = ", with a shortlist for --shortlist" if (folder / SHORTLIST).is_file() else ""
         rows["translated by"] = f"{model.engine}, in {config.decode.compute}{shortlist}"
-    return {"model": f"{TASKS[config.model.task].noun}, trained with Sightline {model.about['sightline']}", **rows}
+    return {
+        "model": f"{TASKS[config.model.task].noun}, trained with Sightline {model.about.get('sightline', '')}".strip(),
+        **rows,
+    }
 
 
 def _stored(files: Iterable[Path]) -> tuple[list[int], str]:

@@ -39,7 +39,7 @@ def losses(cli: Any, tmp_path_factory: pytest.TempPathFactory, task: Any, write:
         arguments = ["--recipe", "tiny", "--device", "cpu", "--out", out, "--set", *SETTINGS]
         ran = cli("train", *arguments, "--train", *files, "--valid", *valid, stdin=stdin)
         assert ran.code == 0, ran.err
-        assert "training on 201 of 203 pairs; dropped 2 for empty side" in ran.err
+        assert "training on 201 of 203 pairs; dropped 2: one side is empty" in ran.err
         return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
     return train

@@ -152,6 +152,15 @@ def test_info_is_ten_lines(model_path: Path, cli: Any) -> None:
     assert lines[-1] == f"translated by  {engine}, in float32"
 
 
+def test_info_of_a_model_that_says_nothing_of_its_training(model_path: Path, cli: Any, tmp_path: Path) -> None:
+    shutil.copytree(model_path, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in said.items() if key not in ("corpus", "recipe")}))
+    rows = cli("info", tmp_path / "model").out
+    assert "parameters" in rows and "trained with Sightline" in rows and "training data" not in rows
+
+
 def test_info_has_everything_where_it_is_asked_for(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path, "--all").lines
     for expected in ('recipe = "toy"', "d_model = 48", "max_steps = 500", "vocabulary = 270", "beam_size = 5"):

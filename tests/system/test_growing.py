@@ -97,3 +97,31 @@ def test_a_vocabulary_that_knows_no_others(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "vocab.json").read_text()) == {"a": 0, "<pad>": 1, ">>new<<": 2}
     with pytest.raises(UserError, match="pieces can be added to"):
         _add_pieces(tmp_path, ["word"])
+
+
+def test_a_vocabulary_as_large_as_the_network_is_wide(cli: Cli, tmp_path: Path) -> None:
+    """Only what has a row for each piece grows, whatever else is as large."""
+    from sightline.checkpoint.growing import write_grown
+
+    write_tiny(tmp_path / "base", "gpt2", {"n_embd": 268, "n_head": 2, "n_inner": 8, "n_layer": 1, "vocab_size": 268})
+    ids = write_grown(tmp_path / "base", {"<x>": "a", "<y>": "", "<z>": "", "<w>": ""}, tmp_path / "grown")
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("base", "grown"))
+    grown = {key for key in before if before[key].shape != after[key].shape}
+    assert grown == {"transformer.wte.weight"} and max(ids.values()) == 268
+    assert after["transformer.wte.weight"].shape == (269, 268)
+
+
+def test_a_captioner_grows_in_its_decoder(cli: Cli, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    write_tiny(tmp_path / "base", "captions")
+    image.new("RGB", (8, 8), (200, 30, 20)).save(tmp_path / "red.png")
+    (tmp_path / "c.tsv").write_text("red.png\ta <x> field\n", encoding="utf-8")
+    files = ["--train", tmp_path / "c.tsv", "--valid", tmp_path / "c.tsv", "--out", tmp_path / "out"]
+    ran = cli("train", "--init", tmp_path / "base", *files, "--special", "<x>=a", "--set",
+              *(one for one in QUICK if "bleu" not in one))  # fmt: skip
+    assert ran.code == 0, ran.err
+    there, begun = (json.loads((tmp_path / name / "config.json").read_text())["decoder"]["vocab_size"]
+                    for name in ("base", "out"))  # fmt: skip
+    assert begun == there + 1
+    assert sightline.load(tmp_path / "out", "cpu").tokenizer.id_of("<x>") == there
+    assert cli("caption", tmp_path / "out", tmp_path / "red.png").code == 0

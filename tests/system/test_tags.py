@@ -185,3 +185,10 @@ def test_models_without_tags_say_so(cli: Cli, files: list[str], tmp_path: Path) 
     write_tiny(tmp_path / "gpt2", "gpt2")
     ran = cli("train", "--task", "tag", "--init", tmp_path / "gpt2", *files, "--out", tmp_path / "out")
     assert "this task needs an encoder alone (BERT or one of its relatives)" in ran.complaint
+
+
+def test_a_share_that_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "same.conll").write_text("\n".join([LINES[0]] * 4), encoding="utf-8")
+    ran = cli("train", "--task", "tag", "--init", write(tmp_path / "model"), "--train", tmp_path / "same.conll",
+              "--valid", "25%", "--out", tmp_path / "out")  # fmt: skip
+    assert "--valid 25%: every other sentence is the same as one of these; name a file" in ran.complaint

@@ -68,6 +68,23 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(cli: Cli, files: list[str]
     assert "training.json" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("name", "kept"), [("t5", 2), ("marian", 1)])
+def test_uneven_pairs_are_summaries_to_some(cli: Cli, tmp_path: Path, name: str, kept: int) -> None:
+    """A model that summarises learns from long texts with short outputs, a translator is kept from misaligned lines; it
+    says by which setting.
+    """
+    languages = write(tmp_path / "model", name)
+    (tmp_path / "a.tsv").write_text("a b c d e f g h i j k l m n o p\tab\na dog\tein Hund\n", encoding="utf-8")
+    asked = ["train", "--init", tmp_path / "model", "--train", tmp_path / "a.tsv", "--valid", tmp_path / "a.tsv",
+             *languages, "--set", *QUICK, "train.max_steps=1", "train.validate_bleu=0"]  # fmt: skip
+    ran = cli(*asked, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert f"training on {kept} of 2 pairs" in ran.err
+    assert ("; dropped 1: more uneven than data.max_length_ratio" in ran.err) == (kept == 1)
+    other = cli(*asked, f"data.max_length_ratio={9 if kept == 2 else 0}", "--out", tmp_path / "other")
+    assert f"training on {3 - kept} of 2 pairs" in other.err
+
+
 def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write(tmp_path / "model", "marian", dropout=0.25, attention_dropout=0.1)
     for out, more, expected in (("a", [], 0.25), ("b", ["model.dropout=0.5"], 0.5)):

@@ -20,7 +20,7 @@ from torch import Tensor
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.imported import copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
-from sightline.checkpoint.published import open_tensors
+from sightline.checkpoint.published import file_shapes, open_tensors
 from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.vocabulary import SETTINGS, read_vocabulary
 from sightline.errors import UserError
@@ -58,12 +58,34 @@ def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str,
 
 def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mapping[int, int | None]) -> None:
     """Weights and config.json; read again, for a vocabulary of the wrong size would be found in training only."""
-    size = config["vocab_size"]
+    size = (config["decoder"] if _has_decoder_config(config) else config)["vocab_size"]
     new_size = max(size, max(origins) + 1)
-    tensors = {key: _grown(tensor, size, new_size, origins) for key, tensor in open_tensors(folder).items()}
+    grown = _resized(config, new_size)
+    others = _without_rows(config, _resized(config, size + 1))
+    tensors = {
+        key: tensor.clone() if key in others else _grown(tensor, size, new_size, origins)
+        for key, tensor in open_tensors(folder).items()
+    }
     save_file(tensors, draft / WEIGHTS, {"format": "pt"})
-    write_json(draft / CONFIG, {**config, "vocab_size": new_size})
+    write_json(draft / CONFIG, grown)
     _ = read_folder(draft)
+
+
+def _has_decoder_config(config: Mapping[str, Any]) -> bool:
+    """A captioner's says of its decoder, and not of itself, how many pieces there are."""
+    return isinstance(config.get("decoder"), dict)
+
+
+def _resized(config: Mapping[str, Any], size: int) -> dict[str, Any]:
+    if _has_decoder_config(config):
+        return {**config, "decoder": {**config["decoder"], "vocab_size": size}}
+    return {**config, "vocab_size": size}
+
+
+def _without_rows(config: Mapping[str, Any], larger: Mapping[str, Any]) -> set[str]:
+    """The keys of a network's matrices that have no row for each piece, though they may be as large."""
+    shapes = [file_shapes(values) for values in (config, larger)]
+    return {key for key, shape in shapes[0].items() if shapes[1].get(key) == shape}
 
 
 def _grown(tensor: Tensor, size: int, new_size: int, origins: Mapping[int, int | None]) -> Tensor:

@@ -89,6 +89,16 @@ def _assembled(
     return network, config
 
 
+def file_shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that a file with this config.json holds for its network; none where no table says."""
+    family = FAMILIES.get(str(values.get("model_type")))
+    if not family:
+        return {}
+    config = family.config_from_hf(values)
+    shapes = {name: tuple(parameter.shape) for name, parameter in build_unfilled(config).named_parameters()}
+    return {entry.key: entry.file_shape(shapes) for entry in entries(family.table(config), config, shapes)}
+
+
 # --- Keys of files ---
 
 

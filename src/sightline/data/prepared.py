@@ -216,14 +216,14 @@ def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: DataConfig) -> str
     """Why a pair is no training material; lengths in pieces without end mark.
 
     >>> fault("Go!", " ", 2, 1, DataConfig())
-    'empty side'
+    'one side is empty'
     """
     if not src.strip() or not tgt.strip():
-        return "empty side"
+        return "one side is empty"
     if max(n_src, n_tgt) + 1 > limits.max_length:
-        return "too long"
-    if max(n_src, n_tgt) > limits.max_length_ratio * min(n_src, n_tgt):
-        return "length ratio"
+        return "longer than data.max_length"
+    if 0 < limits.max_length_ratio * min(n_src, n_tgt) < max(n_src, n_tgt):
+        return "more uneven than data.max_length_ratio"
     return None
 
 

@@ -23,11 +23,7 @@ CLEARLY = 6.0  # log-odds of a text's words from which its language is told
 FREQUENT = 5  # times must a word of the sample stand there to count
 WORD = re.compile(r"[^\W\d_\u2e80-\uffff]+|[\u2e80-\uffff]")
 DROPPED = "training drops them"
-DROPS = {  # `prepared.fault`'s reasons
-    "empty side": "one side is empty",
-    "too long": "longer than data.max_length",
-    "length ratio": "more uneven than data.max_length_ratio",
-}
+EMPTY_SIDE = "one side is empty"  # as `prepared.fault` says it
 
 
 @dataclass(frozen=True)
@@ -82,11 +78,9 @@ def survey(
                 texts[row] = pair
         if tokenizer:
             _drops(chunk, tokenizer, config, drops, texts)
-    dropped = [Finding(f"{DROPS[reason]}: {DROPPED}", "", rows, "") for reason, rows in sorted(drops.items())]
+    dropped = [Finding(f"{reason}: {DROPPED}", "", rows, "") for reason, rows in sorted(drops.items())]
     if not tokenizer and counted.blank.any():
-        dropped = [
-            Finding(DROPS["empty side"], "", FoundRows.where(counted.blank), "a score of such a pair means nothing")
-        ]
+        dropped = [Finding(EMPTY_SIDE, "", FoundRows.where(counted.blank), "a score of such a pair means nothing")]
     kept = len(counted) - sum(rows.count for rows in drops.values())
     found = [finding for finding in (*dropped, *languages.findings(), *findings) if finding.rows.count]
     return Survey(counted, found, texts, kept)

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.layout import is_family
+from sightline.checkpoint.adapters import home_of
+from sightline.checkpoint.layout import CONFIG, is_family, read_json
 from sightline.checkpoint.trained import read_settings, settings_for
 from sightline.config import WITH_DECODER, RunConfig, apply_settings, flatten, load_recipe, longest_sequence
 from sightline.errors import UserError
@@ -13,6 +14,7 @@ from sightline.tasks.job import TrainRequest, say
 OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
 
 
+SUMMARISING = ("bart", "pegasus", "t5", "mt5")  # families whose outputs may be a small part of what they read
 FIXED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")  # need ours
 
 
@@ -61,7 +63,10 @@ def _tuning(request: TrainRequest) -> RunConfig:
     asked = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
     model = described(request.init, asked)
     start = start_of(model.task)
-    config, limit = continuing(request, replace(load_recipe(start.recipe), model=model)), longest_sequence(model)
+    own = replace(load_recipe(start.recipe), model=model)
+    if model.task == "translate" and _family_of(request.init) in SUMMARISING:
+        own = replace(own, data=replace(own.data, max_length_ratio=0.0))
+    config, limit = continuing(request, own), longest_sequence(model)
     if (
         limit
         and start.longest
@@ -76,6 +81,11 @@ def _tuning(request: TrainRequest) -> RunConfig:
             why = "searches as its generation_config.json says" if key not in FIXED else "has a vocabulary of its own"
             raise UserError(f"{key} = {values[key]}: a published model {why}; leave it out")
     return config
+
+
+def _family_of(init: str) -> str:
+    values = read_json(home_of(Path(init)) / CONFIG)
+    return str(values.get("hf", values).get("model_type"))
 
 
 def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:

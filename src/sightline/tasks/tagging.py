@@ -21,6 +21,7 @@ from sightline.data.amount import parse_amount
 from sightline.data.labelled import parted
 from sightline.data.prepared import digest
 from sightline.data.tagged import IGNORED, ReadTags, TaggedWords, check_tags, count_tags, read_tagged
+from sightline.errors import UserError
 from sightline.evaluate.entities import tag_report
 from sightline.generation.models import ReadingModel
 from sightline.generation.reading import TextReader
@@ -117,6 +118,8 @@ def _files(request: TrainRequest) -> tuple[list[TaggedWords], list[TaggedWords],
         rest, valid = parted(train, amount.of(len(train)))
         there = {one.words for one in valid}
         kept = [one for one in rest if one.words not in there]
+        if not kept:
+            raise UserError(f"--valid {amount.text}: every other sentence is the same as one of these; name a file")
         return kept, valid, {"held_out": {"taken": len(valid), "dropped": len(rest) - len(kept)}}
     tags, valid = count_tags(train, ", ".join(request.train)), list[TaggedWords]()
     for path in request.valid:

@@ -195,7 +195,7 @@ def prepare_both(
     `noun`.
     """
     prepared = prepare(train, tokenizer, config.data, progress=request.show)
-    reasons = "".join(f"; dropped {count:,} for {reason}" for reason, count in prepared.dropped.items())
+    reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in prepared.dropped.items())
     say(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{reasons}")
     validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
     _check(request.valid, config, tokenizer, validating)

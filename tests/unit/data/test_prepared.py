@@ -48,7 +48,11 @@ def test_cleaning_drops_both_sides_and_counts_reasons(tmp_path, cache):
     pairs = [pair for pair in PAIRS if "\u2028" not in pair[0]]
     limits = replace(CONFIG, max_length_ratio=3.5)
     corpus = prepare(aligned(tmp_path, pairs), TOKENIZER, limits, cache, progress=False)
-    assert corpus.dropped == {"empty side": 2, "too long": 1, "length ratio": 1}
+    assert corpus.dropped == {
+        "one side is empty": 2,
+        "longer than data.max_length": 1,
+        "more uneven than data.max_length_ratio": 1,
+    }
     kept = [corpus.text(row) for row in range(len(corpus))]
     assert kept == [PAIRS[0], PAIRS[2], PAIRS[7], PAIRS[8]]
     assert corpus.read == len(pairs)
@@ -136,7 +140,9 @@ def test_a_failure_leaves_nothing_behind(tmp_path, cache, bad):
 
 
 def test_nothing_left_names_the_reasons(tmp_path, cache):
-    with pytest.raises(UserError, match=r"all 2 pairs were dropped \(empty side: 1, too long: 1\)"):
+    with pytest.raises(
+        UserError, match=r"all 2 pairs were dropped \(one side is empty: 1, longer than data.max_length: 1\)"
+    ):
         prepare(aligned(tmp_path, [PAIRS[3], PAIRS[5]]), TOKENIZER, CONFIG, cache, progress=False)
 
 
@@ -222,5 +228,5 @@ def test_real_messy_corpus(shared_data, cache):
     corpus = prepare(
         corpora, TOKENIZER, replace(CONFIG, max_length=10_000, max_length_ratio=1e9), cache, progress=False
     )
-    assert (corpus.read, corpus.dropped, len(corpus)) == (5048, {"empty side": 257}, 4791)
+    assert (corpus.read, corpus.dropped, len(corpus)) == (5048, {"one side is empty": 257}, 4791)
     assert corpus.src(0).dtype == np.int32

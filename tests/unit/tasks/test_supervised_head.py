@@ -103,7 +103,7 @@ def test_dropped_pairs_drop_their_links(tmp_path: Path) -> None:
     links.write_text("0-0\n\n7-0\n\n0-1 1-0\n")
     corpora = [Corpus((str(files[0]), str(files[1])))]
     prepared = prepare(corpora, TOKENIZER, DataConfig(max_length=20), tmp_path / "cache", progress=False)
-    assert (len(prepared), prepared.dropped) == (3, {"empty side": 1, "too long": 1})
+    assert (len(prepared), prepared.dropped) == (3, {"one side is empty": 1, "longer than data.max_length": 1})
     column = links_of_corpus(str(links), corpora, prepared)
     assert [column[row].tolist() for row in range(3)] == [[0, 0], [], [0, 1, 1, 0]]
     links.write_text("0-0\n\n7-0\n\n0-1 2-0\n")
