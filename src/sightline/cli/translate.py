@@ -41,8 +41,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--alignment", type=out_file, default="", metavar="FILE", help=alignment)
     report = "of a document: write what was translated, doubtful ones first, as JSON lines"
     parser.add_argument("--report", type=out_file, default="", metavar="FILE.jsonl", help=report)
-    sentences = "a text of paragraphs: cut every line into sentences, which are translated one by one"
-    parser.add_argument("--sentences", action="store_true", help=sentences)
+    parser.add_argument("--sentences", action="store_true", help="cut lines into sentences, translated one by one")
     document_languages(parser)
     parser.add_argument("--prefix", default="", help="what every translation must begin with")
     draft = "guess ahead, for a quicker answer to single sentences, the same as with --beam-size 1: 'input', "

@@ -16,6 +16,8 @@ FORMATS = {  # the endings of files, by the module here whose `read` takes them
     "json_messages": (".json", ".arb"),
     "properties": (".properties",),
     "subtitles": (".srt", ".vtt"),
+    "html_page": (".html", ".htm", ".xhtml"),
+    "word": (".docx",),
     "plain_text": (".txt",),
 }
 MEMORIES = sum((FORMATS[name] for name in ("po", "tmx", "xliff")), ())  # which hold both languages, to learn from

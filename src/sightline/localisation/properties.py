@@ -67,11 +67,11 @@ def _entries(text: str) -> Iterator[tuple[int, int]]:
 
 def _meant(raw: str) -> str:
     """What characters of a file stand for; two halves of one character are put together."""
+    return ESCAPE.sub(_character, raw).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
-    def one(found: re.Match[str]) -> str:
-        return chr(int(found[1], 16)) if found[1] else MEANINGS.get(found[2], found[2]) if found[2] else ""
 
-    return ESCAPE.sub(one, raw).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+def _character(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else MEANINGS.get(escape[2], escape[2]) if escape[2] else ""
 
 
 def _parts(value: str, is_pattern: bool) -> Parts:

@@ -33,9 +33,6 @@ class Dropout(nn.Module):
             x = F.dropout(x, self.p)
         return x if residual is None else residual + x
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 class _CheapDropout(torch.autograd.Function):
     """residual + scale * kept * x; by the compiled library, which draws again from the same seed in the backward pass,

@@ -1,0 +1,257 @@
+"""Word documents (.docx, ECMA-376): paragraphs of the text, its tables, headers, footers, foot- and endnotes.
+
+A paragraph is a text. What most of it is set in has no code; what is set otherwise (bold, a link) stands between two
+codes, and what is no text (a picture, a tab, a field, a note's number) is one. Every other part of the archive keeps
+its bytes, and the paragraph its properties. Fields (a table of contents, page numbers) and what was deleted with
+changes tracked are left alone, and so are text boxes in a paragraph that has a text of its own.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import PurePosixPath
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+from zipfile import BadZipFile, ZipFile
+from zlib import error as ZlibError
+
+from sightline.errors import UserError
+from sightline.localisation.markup import Element, Source
+from sightline.localisation.unit import Code, Parts, Unit, UnitState, joined, plain
+
+TEXT_PART = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
+MOST, LARGEST = 10_000, 1 << 29  # files of an archive, and bytes of all of them unpacked
+CONTAINERS = ("hyperlink", "ins", "smartTag")
+NOISE = ("proofErr", "lastRenderedPageBreak")
+UNSEEN = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*/>")  # properties of a run that nobody sees
+CODE = re.compile(r"<(/?)([gx])(\d+)/?>")
+CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+class RunSetting(NamedTuple):
+    """What a run is set in."""
+
+    opens: str  # tags of what it is in
+    closes: str
+    properties: str
+
+
+class RunPiece(NamedTuple):
+    """Something in a paragraph: text, or an object."""
+
+    child: int  # of the paragraph, by its number
+    setting: RunSetting
+    text: str
+    raw: str = ""  # of an object, as it is written
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A text, and all that is needed to write it again."""
+
+    start: int  # bytes of its part of the archive
+    end: int
+    source: Parts
+    settings: Sequence[RunSetting]  # the first is the usual one; a code `<gN>` is for number N
+    objects: Sequence[str]  # by the N of `<xN/>`
+    prefix: str  # of the namespace
+
+    def spelt(self, parts: Parts) -> str:
+        """A translation as runs; objects that it has lost stand behind it."""
+        pieces, setting, left = list[str](), self.settings[0], dict(enumerate(self.objects))
+        for part in parts:
+            code = CODE.fullmatch(part.text) if isinstance(part, Code) and part.inline else None
+            if code is None:
+                pieces.append(self._run(setting, plain((part,))))
+            elif code[2] == "x":
+                pieces.append(left.pop(int(code[3]), ""))
+            else:
+                setting = self.settings[0 if code[1] else int(code[3])]
+        return "".join([*pieces, *left.values()])
+
+    def _run(self, setting: RunSetting, text: str) -> str:
+        w = self.prefix
+        lines = [f'<{w}t xml:space="preserve">{escape(line)}</{w}t>' for line in CONTROLS.sub("", text).split("\n")]
+        return f"{setting.opens}<{w}r>{setting.properties}{f'<{w}br/>'.join(lines)}</{w}r>{setting.closes}"
+
+
+class WordDocument:
+    """A document of paragraphs."""
+
+    def __init__(self, data: bytes, parts: Mapping[str, Source]) -> None:
+        self._data, self._parts = data, parts
+        self._found = [(name, one) for name, part in parts.items() for one in _paragraphs(part, part.root, _Fields())]
+        lines = {name: part.data for name, part in parts.items()}
+        self.units = [
+            Unit(one.source, (), UnitState.UNTRANSLATED, lines[name].count(b"\n", 0, one.start) + 1)
+            for name, one in self._found
+        ]
+
+    def filled(self, targets: Mapping[int, Parts]) -> bytes:
+        """See `unit.Document`."""
+        edits: dict[str, list[tuple[int, int, str]]] = {}
+        for number, parts in targets.items():
+            name, one = self._found[number]
+            edits.setdefault(name, []).append((one.start, one.end, one.spelt(parts)))
+        changed = {name: self._parts[name].edited(found) for name, found in edits.items()}
+        return _repacked(self._data, changed) if changed else self._data
+
+
+class _Fields:
+    """How many fields are open: one may begin in a paragraph and end in another."""
+
+    depth = 0
+
+    def step(self, run: Element) -> bool:
+        """Whether a run of a paragraph belongs to a field."""
+        before = self.depth
+        for mark in run.every("fldChar"):
+            kind = next((value for name, value in mark.attributes.items() if name.endswith("fldCharType")), "")
+            self.depth += {"begin": 1, "end": -1}.get(kind, 0)
+        return before > 0 or self.depth > 0
+
+
+def read(path: str, data: bytes, languages: Sequence[str]) -> WordDocument:
+    """A document; `languages` say nothing to it.
+
+    Raises:
+        UserError: it is no such archive, or one that is not safe to open.
+    """
+    try:
+        with ZipFile(BytesIO(data)) as archive:
+            _check(path, archive)
+            names = [name for name in archive.namelist() if TEXT_PART.fullmatch(name)]
+            parts = {name: Source(f"{path}: {name}", archive.read(name)) for name in names}
+    except (BadZipFile, ZlibError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
+        raise UserError(f"{path}: is no Word document ({error}); open it in Word and save it as .docx") from error
+    if not any(name.startswith("word/document") for name in parts):
+        raise UserError(f"{path}: is an archive without word/document.xml; open it in Word and save it as .docx")
+    return WordDocument(data, parts)
+
+
+def _check(path: str, archive: ZipFile) -> None:
+    """`UserError` for what would fill the memory, or lead out of the archive."""
+    files = archive.infolist()
+    if len(files) > MOST or sum(one.file_size for one in files) > LARGEST:
+        raise UserError(f"{path}: would unpack to more than {MOST:,} files or {LARGEST >> 20} MiB; it is refused")
+    for one in files:
+        if one.filename.startswith("/") or "\\" in one.filename or ".." in PurePosixPath(one.filename).parts:
+            raise UserError(f"{path}: holds the name '{one.filename}', which leads out of it; it is refused")
+    names = archive.namelist()
+    if len(set(names)) < len(names):
+        raise UserError(f"{path}: holds two files of the same name; open it in Word and save it again")
+
+
+def _repacked(data: bytes, changed: Mapping[str, bytes]) -> bytes:
+    """The archive with other contents for some of its files."""
+    written = BytesIO()
+    with ZipFile(BytesIO(data)) as old, ZipFile(written, "w") as new:
+        new.comment = old.comment
+        for one in old.infolist():
+            content = changed[one.filename] if one.filename in changed else old.read(one)
+            new.writestr(copy(one), content)
+    return written.getvalue()
+
+
+# --- paragraphs
+
+
+def _paragraphs(part: Source, element: Element, fields: _Fields) -> Iterator[Paragraph]:
+    prefix = _prefix(part)
+    for child in element.children:
+        is_paragraph = child.name == "p" and part.text(child.start, child.inner).startswith(f"<{prefix}p")
+        found = _paragraph(part, child, prefix, fields) if is_paragraph else None
+        if found:
+            yield found
+        elif child.children:
+            yield from _paragraphs(part, child, fields if not is_paragraph else _Fields())
+
+
+def _prefix(part: Source) -> str:
+    """Of the names of the format, with its colon: that of the first tag."""
+    name = part.text(part.root.start, part.root.inner)[1:].split()[0].rstrip("/>")
+    return name.rpartition(":")[0] + ":" if ":" in name else ""
+
+
+def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> Paragraph | None:
+    """None without a text, and where a field runs on."""
+    open_before = fields.depth > 0
+    pieces = [p for n, child in enumerate(element.children) for p in _pieces(part, child, n, prefix, fields, None)]
+    texts = [piece.child for piece in pieces if not piece.raw and any(map(str.isalpha, piece.text))]
+    if not texts or open_before or fields.depth > 0:
+        return None
+    first, last = element.children[texts[0]], element.children[texts[-1]]
+    inside = _merged([piece for piece in pieces if texts[0] <= piece.child <= texts[-1]])
+    source, settings = _with_settings(inside)
+    objects = [piece.raw for piece in inside if piece.raw]
+    return Paragraph(first.start, last.end, source, settings, objects, prefix)
+
+
+def _merged(pieces: Sequence[RunPiece]) -> list[RunPiece]:
+    """Objects side by side are one: a field is several runs, whose order counts."""
+    found: list[RunPiece] = []
+    for piece in pieces:
+        if piece.raw and found and found[-1].raw:
+            found[-1] = found[-1]._replace(raw=found[-1].raw + piece.raw)
+        else:
+            found.append(piece)
+    return found
+
+
+def _pieces(
+    part: Source, element: Element, child: int, prefix: str, fields: _Fields, around: RunSetting | None
+) -> Iterator[RunPiece]:
+    """What is in a child of a paragraph."""
+    around = around or RunSetting("", "", "")
+    if element.name in CONTAINERS and element.inner_end > element.inner:
+        opens, closes = part.text(element.start, element.inner), part.text(element.inner_end, element.end)
+        inner = RunSetting(around.opens + opens, closes + around.closes, "")
+        for one in element.children:
+            yield from _pieces(part, one, child, prefix, fields, inner)
+    elif element.name == "r" and not fields.step(element):
+        yield from _run(part, element, child, prefix, around)
+    elif element.name not in (*NOISE, "pPr"):
+        yield RunPiece(child, around, "", around.opens + part.text(element.start, element.end) + around.closes)
+
+
+def _run(part: Source, run: Element, child: int, prefix: str, around: RunSetting) -> Iterator[RunPiece]:
+    own = run.child("rPr")
+    setting = around._replace(properties=part.text(own.start, own.end) if own else "")
+    for one in run.children:
+        if one.name == "t":
+            yield RunPiece(child, setting, "".join(p for p in part.parts(one, lambda _: False) if isinstance(p, str)))
+        elif one.name in ("br", "cr") and not one.attributes:
+            yield RunPiece(child, setting, "\n")
+        elif one.name not in (*NOISE, "rPr"):
+            raw = f"<{prefix}r>{setting.properties}{part.text(one.start, one.end)}</{prefix}r>"
+            yield RunPiece(child, setting, "", around.opens + raw + around.closes)
+
+
+def _with_settings(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetting]]:
+    """A text with codes, and what they stand for; what most of it is set in comes first and needs none."""
+    size: dict[RunSetting, int] = {}
+    for piece in pieces:
+        size[_seen(piece.setting)] = size.get(_seen(piece.setting), 0) + len(piece.text)
+    usual = max(size, key=lambda setting: size[setting])
+    settings = [next(piece.setting for piece in pieces if _seen(piece.setting) == usual)]
+    parts: list[str | Code] = []
+    current, n_objects = usual, 0
+    for piece in pieces:
+        wanted = current if not piece.raw and not piece.text.strip() else _seen(piece.setting)
+        wanted = usual if piece.raw else wanted
+        if wanted != current:
+            parts += [Code(f"</g{len(settings) - 1}>", inline=True)] * (current != usual)
+            if wanted != usual:
+                settings.append(piece.setting)
+                parts.append(Code(f"<g{len(settings) - 1}>", inline=True))
+            current = wanted
+        parts.append(Code(f"<x{n_objects}/>", inline=True) if piece.raw else piece.text)
+        n_objects += bool(piece.raw)
+    return joined([*parts, *[Code(f"</g{len(settings) - 1}>", inline=True)] * (current != usual)]), settings
+
+
+def _seen(setting: RunSetting) -> RunSetting:
+    properties = UNSEEN.sub("", setting.properties)
+    return setting._replace(properties="" if re.fullmatch(r"<\w+:rPr>\s*</\w+:rPr>", properties) else properties)

@@ -1,0 +1,177 @@
+"""Word documents: paragraphs with their settings, and an archive of which every other part keeps its bytes."""
+
+import zipfile
+from io import BytesIO
+from typing import Any
+
+import docx
+import pytest
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
+
+from sightline.errors import UserError
+from sightline.localisation.reading import parse_document
+from sightline.localisation.unit import Parts, plain
+
+FIELD = (
+    '<w:r {0}><w:fldChar w:fldCharType="begin"/></w:r>',
+    "<w:r {0}><w:instrText>PAGE</w:instrText></w:r>",
+    '<w:r {0}><w:fldChar w:fldCharType="separate"/></w:r>',
+    "<w:r {0}><w:t>seven</w:t></w:r>",
+    '<w:r {0}><w:fldChar w:fldCharType="end"/></w:r>',
+)
+
+
+def saved(document: Any) -> bytes:
+    file = BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+def opened(data: bytes) -> Any:
+    return docx.Document(BytesIO(data))
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    document = docx.Document()
+    document.add_heading("A title", 1)
+    paragraph = document.add_paragraph("Plain, ")
+    paragraph.add_run("bold & big").bold = True
+    paragraph.add_run(" and ")
+    paragraph.add_run("slan").italic = True
+    paragraph.add_run("ted").italic = True
+    paragraph.add_run(" text.")
+    document.add_paragraph("12")
+    with_field = document.add_paragraph("On page ")
+    for xml in FIELD:
+        with_field._p.append(parse_xml(xml.format(nsdecls("w"))))
+    with_field.add_run(" here.\nNext line\twith a tab")
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text = "Left"
+    table.cell(0, 1).text = "Right"
+    document.sections[0].header.paragraphs[0].text = "The header"
+    return saved(document)
+
+
+def sources(data: bytes) -> list[str]:
+    return [plain(unit.source) for unit in parse_document("a.docx", data).units]
+
+
+def test_paragraphs_of_text_tables_and_headers_are_texts(data: bytes) -> None:
+    found = sources(data)
+    assert sorted(found[:5]) == sorted(
+        [
+            "A title",
+            "Plain, <g1>bold & big</g1> and <g2>slanted</g2> text.",
+            "On page <x0/> here.\nNext line<x1/>with a tab",
+            "Left",
+            "Right",
+        ]
+    )
+    assert found[5:] == ["The header"]
+
+
+def test_nothing_filled_is_nothing_changed(data: bytes) -> None:
+    assert parse_document("a.docx", data).filled({}) == data
+
+
+def test_a_paragraph_is_filled_with_its_settings_and_all_else_is_what_it_was(data: bytes) -> None:
+    document = parse_document("a.docx", data)
+    number = next(n for n, unit in enumerate(document.units) if plain(unit.source).startswith("Plain"))
+    source = document.units[number].source
+    target: Parts = ("Und ", source[5], "<schräg>", source[7], " ", source[1], "fett", source[3], ".")
+    found = document.filled({number: target})
+    runs = [(run.text, run.bold, run.italic) for run in opened(found).paragraphs[1].runs]
+    assert runs == [
+        ("Und ", None, None),
+        ("<schräg>", None, True),
+        (" ", None, None),
+        ("fett", True, None),
+        (".", None, None),
+    ]
+    with zipfile.ZipFile(BytesIO(data)) as old, zipfile.ZipFile(BytesIO(found)) as new:
+        assert old.namelist() == new.namelist()
+        assert [name for name in old.namelist() if old.read(name) != new.read(name)] == ["word/document.xml"]
+        before, after = old.read("word/document.xml"), new.read("word/document.xml")
+    start, end = before.index(b"Plain"), before.index(b" text.")
+    assert after.startswith(before[: before.rindex(b"<w:r>", 0, start)])
+    assert after.endswith(before[before.index(b"</w:r>", end) + 6 :])
+
+
+def test_fields_and_tabs_are_kept_even_where_a_translation_has_lost_them(data: bytes) -> None:
+    document = parse_document("a.docx", data)
+    number = next(n for n, unit in enumerate(document.units) if plain(unit.source).startswith("On page"))
+    found = opened(document.filled({number: ("Seite", document.units[number].source[1], " hier.\nDann")}))
+    xml = found.paragraphs[3]._p.xml
+    assert found.paragraphs[3].text == "Seiteseven hier.\nDann\t"
+    order = ["Seite", '"begin"', "PAGE", '"separate"', "seven", '"end"', "hier.", "<w:br/>", "Dann", "<w:tab/>"]
+    assert [xml.index(what) for what in order] == sorted(xml.index(what) for what in order)
+
+
+def test_every_unit_filled_with_itself_reads_the_same(data: bytes) -> None:
+    document = parse_document("a.docx", data)
+    found = document.filled({n: unit.source for n, unit in enumerate(document.units)})
+    assert sources(found) == sources(data)
+    assert [p.text for p in opened(found).paragraphs] == [p.text for p in opened(data).paragraphs]
+
+
+def test_links_stay_links_wherever_they_go() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("See ")
+    link = f'<w:hyperlink {nsdecls("w")} w:anchor="a"><w:r><w:t>the page</w:t></w:r></w:hyperlink>'
+    paragraph._p.append(parse_xml(link))
+    paragraph.add_run(" now, and a long rest.")
+    found = parse_document("a.docx", saved(document))
+    opens, closes = found.units[0].source[1], found.units[0].source[3]
+    written = opened(found.filled({0: ("Jetzt ", closes, opens, "die Seite", closes)})).paragraphs[0]
+    assert [(link.address, link.text) for link in written.hyperlinks] == [("", "die Seite")]
+    assert written.text == "Jetzt die Seite"
+
+
+def test_a_table_of_contents_over_several_paragraphs_is_left_alone() -> None:
+    document = docx.Document()
+    for xmls, text in ((FIELD[:3], "Chapter one"), ((), "Chapter two"), (FIELD[4:], "the end"), ((), "A text")):
+        paragraph = document.add_paragraph()
+        for xml in xmls:
+            paragraph._p.append(parse_xml(xml.format(nsdecls("w"))))
+        paragraph.add_run(text)
+    assert sources(saved(document)) == ["A text"]
+
+
+def archive(*files: tuple[str, str]) -> bytes:
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in files:
+            made.writestr(name, content)
+    return file.getvalue()
+
+
+BOMB = '<!DOCTYPE a [<!ENTITY x "y">]><w:document xmlns:w="a">&x;</w:document>'
+
+
+@pytest.mark.parametrize(
+    "content,said",
+    [
+        (b"", "is no Word document"),
+        (b"\xd0\xcf\x11\xe0 an old .doc", "is no Word document"),
+        (archive(("a.txt", "x")), "without word/document.xml"),
+        (archive(("word/document.xml", "<a>")), "word/document.xml: line 1: is no XML"),
+        (archive(("word/document.xml", BOMB)), "declares the entity"),
+        (archive(("word/document.xml", "<a/>"), ("../../x", "")), "'../../x', which leads out of it"),
+        (archive(("word/document.xml", "<a/>"), ("/etc/x", "")), "'/etc/x', which leads out of it"),
+        (archive(("word/document.xml", "<a/>"), *((f"{n}", "") for n in range(10_001))), "would unpack to more than"),
+        (archive(("word/document.xml", "<a>" + "b" * 9000 + "</a>"))[:-300], "is no Word document"),
+    ],
+)
+def test_what_is_no_document_or_not_safe_is_refused_in_a_line(content: bytes, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        parse_document("a.docx", content)
+    assert str(caught.value).startswith("a.docx: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_archive_that_grows_without_end_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sightline.localisation.word.LARGEST", 1 << 20)
+    with pytest.raises(UserError, match="would unpack to more than"):
+        parse_document("a.docx", archive(("word/document.xml", " " * (1 << 21))))
