@@ -187,6 +187,15 @@ def limits(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Any:
     return Bounds(draw.integers(0, 6, number), longest, prefix, streams)
 
 
+def phrases(draw: Draw, sentences: int, may: Any, wrong: bool) -> Any:
+    """Up to three for each sentence, of up to four pieces."""
+    found = np.full((sentences + (wrong and chance(draw, 0.2)), whole(draw, 1, 3), whole(draw, 1, 4)), -1)
+    for row in found.reshape(-1, found.shape[2]):
+        given = whole(draw, 0, len(row))
+        row[:given] = may[ids(draw, given, len(may), False)] + (wrong and chance(draw, 0.1)) * 1000
+    return found
+
+
 def shortlist(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Candidates:
     """Some pieces."""
     number = whole(draw, 1, vocab)
@@ -213,7 +222,15 @@ def search(draw: Draw, members: list[CompiledNetwork], wrong: bool) -> None:
     bounds, settings = limits(draw, sentences, tgt, spoil[2]), options(draw, tgt, spoil[3])
     if few is not None and not (wrong and chance(draw, 0.3)):
         bounds, settings = offered(few, bounds, settings)
-    if sentences == 1 and chance(draw, 0.7) and (bounds.streams is None or settings.n_best == 1):
+    plain = bounds.streams is None and settings.beam_size > 1 and settings.ending == ENDINGS[0]
+    if plain and chance(draw, 0.4):
+        bounds = replace(bounds, phrases=phrases(draw, sentences, few.ids if few else np.arange(tgt), spoil[2]))
+    if (
+        sentences == 1
+        and not bounds.phrases.size
+        and chance(draw, 0.7)
+        and (bounds.streams is None or settings.n_best == 1)
+    ):
         found = advanced(
             draw, CompiledEnsemble(tuple(members)).begin(sources, bounds, settings, few), tgt, settings, few, wrong
         )

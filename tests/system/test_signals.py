@@ -35,14 +35,14 @@ print("end", flush=True)
 STEPS = """
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.contract import SpecialIds
-from sightline.decode.engine import begin
+from sightline.decode.engine import Asked, begin
 from sightline.families.sightline import build_model
 from sightline.network.compiled import packed
 
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
 model = packed(build_model(ModelConfig(**shape)), "int8")
 config = DecodeConfig(beam_size=4, min_length_factor=9000.0, max_length_factor=10000.0)
-search = begin(model, [5] * 20, [], config, SpecialIds(), None)
+search = begin(model, Asked([[5] * 20], [[]], config, SpecialIds()))
 assert search.advance()
 print("begin", flush=True)
 try:

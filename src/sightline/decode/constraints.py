@@ -26,6 +26,7 @@ class Limits:
     max_length: Int[Tensor, " rows"]  # at least 1
     prefix: Int[Tensor, "rows prefix_len"]  # FREE right of a row's own prefix
     barred: Bool[Tensor, "rows vocab"] | None = None  # what is not on a row's shortlist
+    phrases: Int[Tensor, "rows phrases phrase_len"] | None = None  # to be written, FREE right of each; see `phrases`
 
     def repeat(self, times: int) -> "Limits":
         """Each row `times` times in succession: one for each beam of a sentence."""

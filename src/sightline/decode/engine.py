@@ -11,7 +11,8 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,36 @@ class Bounds:
     max_length: NDArray[np.int64]  # (sentences,), at least 1
     prefix: NDArray[np.int64]  # (sentences, prefix_len); FREE right of a sentence's own prefix
     streams: NDArray[np.int64] | None = None  # (sentences,), numbers of their random streams; None: nothing is drawn
+    phrases: NDArray[np.int64] = field(default_factory=lambda: padded(()))  # to be written, (sentences, n, length)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Outputs that are asked for: what `decode_tokens` is told, beside the model."""
+
+    sources: Sequence[Sequence[int]]
+    prefixes: Sequence[Sequence[int]]
+    config: DecodeConfig
+    special: SpecialIds
+    max_len: int | None = None
+    shortlist: CandidateTable | None = None
+    phrases: Sequence[Sequence[Sequence[int]]] | None = None
+
+    def of(self, batch: Sequence[int]) -> "Asked":
+        """The same of some sources."""
+        phrases = None if self.phrases is None else [self.phrases[i] for i in batch]
+        sources, prefixes = ([of[i] for i in batch] for of in (self.sources, self.prefixes))
+        return replace(self, sources=sources, prefixes=prefixes, phrases=phrases)
+
+    def ended(self) -> list[list[int]]:
+        """The sources with their end marks."""
+        return [[*source, self.special.eos_id] for source in self.sources]
+
+    def listed(self) -> tuple[list[list[int]], list[list[int]], tuple[int, ...]]:
+        """What a shortlist is asked: sources, what stands in their outputs whatever is likely, and special ids."""
+        phrases = self.phrases or [()] * len(self.sources)
+        forced = [[*prefix, *chain(*of)] for prefix, of in zip(self.prefixes, phrases, strict=True)]
+        return self.ended(), forced, astuple(self.special)
 
 
 def check_decoding(config: DecodeConfig) -> None:
@@ -78,6 +109,7 @@ def decode_tokens(
     prefixes: Sequence[Sequence[int]] | None = None,
     max_len: int | None = None,
     shortlist: CandidateTable | None = None,
+    phrases: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses for each source, best first, in the order of the sources.
 
@@ -92,83 +124,60 @@ def decode_tokens(
         prefixes: token ids that each output must begin with; the longest length is extended by them.
         max_len: the longest output the model can write, where it has a limit (learned positions).
         shortlist: what outputs may be made of; None = the whole vocabulary, whatever `config.shortlist` asks for.
+        phrases: token ids that each output must contain, see `phrases`; a source for which there is no such output of
+            the longest length has no hypothesis.
 
     Raises:
         UserError: the settings make no sense, the model gives numbers that are not finite, or memory does not hold the
             search for a single source (`TooLarge`). A batch that it does not hold is cut in half.
     """
     check_decoding(config)
-    special = special or SpecialIds()
     prefixes = prefixes if prefixes is not None else [()] * len(sources)
+    asked = Asked(sources, prefixes, config, special or SpecialIds(), max_len, shortlist, phrases)
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in sources]
     run = _by_model if isinstance(model, OwnSearch) else _by_steps
-    with closing(run(model, sources, prefixes, config, special, max_len, shortlist)) as finished:
+    with closing(run(model, asked)) as finished:
         for batch, results in finished:
             for i, hypotheses in zip(batch, results, strict=True):
-                if not (hypotheses and math.isfinite(hypotheses[0].log_prob)):
+                if not (math.isfinite(hypotheses[0].log_prob) if hypotheses else phrases and phrases[i]):
                     raise not_finite()
                 found[i] = hypotheses
     return found
 
 
-def _by_steps(model: Any, *request: Any) -> Results:
+def _by_steps(model: Any, asked: Asked) -> Results:
     from sightline.decode.steps import decode_by_steps  # brings torch, which a model's own search does without
 
-    return decode_by_steps(model, *request)
+    return decode_by_steps(model, asked)
 
 
-def _by_model(
-    model: Any,
-    sources: Sequence[Sequence[int]],
-    prefixes: Sequence[Sequence[int]],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-) -> Results:
+def _by_model(model: Any, asked: Asked) -> Results:
     """Batches side by side in threads, which together take the memory of one batch.
 
     A thread of its own has even the only batch: signals are for the main thread, which is to wait where they reach it.
     """
-    stop = np.zeros(1, np.int32)
+    stop, config = np.zeros(1, np.int32), asked.config
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
-        chosen, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
-        return model.search(*_asked(chosen, forced, config, special, max_len, shortlist), stop)
+        return model.search(*_for_model(asked.of(batch)), stop)
 
     share = max(min(config.batch_tokens, LEAST_SHARE), min(config.batch_tokens // usable_threads(), MOST_SHARE))
-    waiting = list(batches([len(source) for source in sources], replace(config, batch_tokens=share)))
+    waiting = list(batches([len(source) for source in asked.sources], replace(config, batch_tokens=share)))
     yield from in_threads(decode, waiting, stop, less_memory(config))
 
 
-def begin(
-    model: OwnSearch,
-    source: Sequence[int],
-    prefix: Sequence[int],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None = None,
-) -> SearchInSteps:
-    """The search of a single source before its first step; arguments as `decode_tokens`."""
-    return model.begin(*_asked([source], [prefix], config, special, max_len, shortlist))
+def begin(model: OwnSearch, asked: Asked) -> SearchInSteps:
+    """The search of a single source before its first step."""
+    return model.begin(*_for_model(asked))
 
 
-def _asked(
-    sources: Sequence[Sequence[int]],
-    prefixes: Sequence[Sequence[int]],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-) -> tuple[Any, Bounds, SearchOptions, Candidates | None]:
+def _for_model(asked: Asked) -> tuple[Any, Bounds, SearchOptions, Candidates | None]:
     """What a model's own search is asked."""
-    ended = [[*source, special.eos_id] for source in sources]
-    limits = bounds([len(source) for source in ended], prefixes, config, max_len)
-    if config.sample:
-        limits = replace(limits, streams=np.array([random_stream(source) for source in sources], np.int64))
-    few = None if shortlist is None else shortlist.candidates(ended, prefixes, astuple(special))
-    return ended, limits, search_options(config, special), few
+    limits = bounds(asked)
+    if asked.config.sample:
+        limits = replace(limits, streams=np.array([random_stream(source) for source in asked.sources], np.int64))
+    few = None if asked.shortlist is None else asked.shortlist.candidates(*asked.listed())
+    return asked.ended(), limits, search_options(asked.config, asked.special), few
 
 
 def in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.int32], way_out: str) -> Results:
@@ -263,20 +272,30 @@ def batches(lengths: Sequence[int], config: DecodeConfig) -> Iterator[list[int]]
         yield batch
 
 
-def bounds(
-    source_lengths: Sequence[int], prefixes: Sequence[Sequence[int]], config: DecodeConfig, max_len: int | None
-) -> Bounds:
-    """Shortest and longest outputs in proportion to the sources, and the prefixes as one matrix."""
-    longest, shortest = [], []
-    for length, prefix in zip(source_lengths, prefixes, strict=True):
-        most = int(config.max_length_factor * length) + config.max_length_extra + len(prefix)
+def bounds(asked: Asked) -> Bounds:
+    """Shortest and longest outputs in proportion to the sources with their end marks, prefixes and phrases."""
+    longest, shortest, config, max_len = [], [], asked.config, asked.max_len
+    for source, prefix in zip(asked.ended(), asked.prefixes, strict=True):
+        most = int(config.max_length_factor * len(source)) + config.max_length_extra + len(prefix)
         most = max(1, min(most, max_len) if max_len else most)
         longest.append(most)
-        shortest.append(min(int(config.min_length_factor * length), most - 1))
-    forced = np.full((len(prefixes), max(map(len, prefixes), default=0)), FREE)
-    for row, prefix in zip(forced, prefixes, strict=True):
-        row[: len(prefix)] = prefix
-    return Bounds(np.array(shortest), np.array(longest), forced)
+        shortest.append(min(int(config.min_length_factor * len(source)), most - 1))
+    forced = padded([[prefix] for prefix in asked.prefixes])[:, 0]
+    return Bounds(np.array(shortest), np.array(longest), forced, phrases=padded(asked.phrases or ()))
+
+
+def padded(rows: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
+    """Several lists of ids of each row, (rows, lists, ids); FREE right of each list and below the last.
+
+    >>> padded([[[5, 6], [7]], []]).tolist()
+    [[[5, 6], [7, -1]], [[-1, -1], [-1, -1]]]
+    """
+    longest = max((len(ids) for lists in rows for ids in lists), default=0)
+    found = np.full((len(rows), max(map(len, rows), default=0), longest), FREE)
+    for i, lists in enumerate(rows):
+        for j, ids in enumerate(lists):
+            found[i, j, : len(ids)] = ids
+    return found
 
 
 def search_options(config: DecodeConfig, special: SpecialIds) -> SearchOptions:

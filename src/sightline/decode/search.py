@@ -174,19 +174,20 @@ def beam_search(
     if options.beam_size == 1:  # where the only hypothesis ends, nothing lives on: that is greedy search
         return greedy(step, cache, limits, options)
     assert options.n_best <= options.beam_size
-    state = _start_beams(limits, options)
+    state = start_beams(limits, options)
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits.max_length))]
     while True:
         live = state.tokens.size(1)
         log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
-        candidates = _expand(state, log_probs, options)
+        candidates = continued(state, log_probs, *ranked(state, log_probs, options), options)
         if watch is not None:
             watch(candidates)
-        state, parents = _advance(state, candidates, options)
-        state, kept = _retire_beams(state, found, options)
+        lives_on = candidates.ended.long().sort(dim=1, stable=True).indices[:, : options.beam_size]
+        state, parents = advance(state, candidates, lives_on, options)
+        state, kept = retire_beams(state, found, options)
         if not len(state.sentence):
             return found
-        _move(cache, parents, kept, live)
+        move(cache, parents, kept, live)
 
 
 def flatten_beams(x: Tensor) -> Tensor:
@@ -201,7 +202,7 @@ def gather_beams(x: Tensor, index: Int[Tensor, "batch chosen"]) -> Tensor:
     return x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.size(2)))
 
 
-def _start_beams(limits: Limits, options: SearchOptions) -> BeamState:
+def start_beams(limits: Limits, options: SearchOptions) -> BeamState:
     """One empty live hypothesis per sentence; the first step multiplies it."""
     batch, device = len(limits.max_length), limits.max_length.device
     pool = ending_of(options).pool(options.beam_size, options.n_best)
@@ -255,10 +256,11 @@ def has_ended(tokens: Int[Tensor, "*rows length"], options: SearchOptions) -> Bo
     return ended
 
 
-def _advance(state: BeamState, candidates: Continuations, options: SearchOptions) -> tuple[BeamState, Tensor]:
+def advance(
+    state: BeamState, candidates: Continuations, lives_on: Int[Tensor, "batch beam"], options: SearchOptions
+) -> tuple[BeamState, Tensor]:
     """One step of every sentence; also which live hypothesis each new one continues, (batch, beam_size)."""
     finished = _keep_finished(state.finished, candidates, state.done, options)
-    lives_on = candidates.ended.long().sort(dim=1, stable=True).indices[:, : options.beam_size]
     live_log_probs = candidates.log_probs.masked_fill(candidates.ended, -torch.inf).gather(1, lives_on)
     settled = _is_settled(live_log_probs, finished.scores, candidates.tokens.size(2), state.limits, options)
     state = BeamState(
@@ -273,9 +275,10 @@ def _advance(state: BeamState, candidates: Continuations, options: SearchOptions
     return state, candidates.parents.gather(1, lives_on)
 
 
-def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Continuations:
-    """The 2 * beam_size best continuations of each sentence, of which at most half can be ends; more where there are
-    more end marks.
+def ranked(state: BeamState, log_probs: Tensor, options: SearchOptions) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities, parents and last pieces of the 2 * beam_size best continuations of each sentence, (batch, n).
+
+    At most half of them can be ends; where there are more end marks, there are more.
     """
     n = (2 + len(options.other_ends)) * options.beam_size
     live, vocab = state.tokens.size(1), log_probs.size(1)
@@ -285,7 +288,15 @@ def _expand(state: BeamState, log_probs: Tensor, options: SearchOptions) -> Cont
     if missing:
         totals = F.pad(totals, (0, missing), value=-torch.inf)
         parents, pieces = F.pad(parents, (0, missing)), F.pad(pieces, (0, missing))
-    new_log_probs = log_probs.flatten(1).gather(1, parents * vocab + pieces).unsqueeze(-1)
+    return totals, parents, pieces
+
+
+def continued(
+    state: BeamState, log_probs: Tensor, totals: Tensor, parents: Tensor, pieces: Tensor, options: SearchOptions
+) -> Continuations:
+    """The continuations of these parents by these pieces, all (batch, n); log_probs as of `next_log_probs`."""
+    of_sentences = log_probs.view(len(parents), -1)
+    new_log_probs = of_sentences.gather(1, parents * log_probs.size(1) + pieces).unsqueeze(-1)
     tokens = torch.cat([gather_beams(state.tokens, parents), pieces.unsqueeze(-1)], -1)
     at_limit = tokens.size(2) >= state.limits.max_length
     return Continuations(
@@ -333,7 +344,7 @@ def _is_settled(
     return over | (length >= limits.max_length)
 
 
-def _retire_beams(
+def retire_beams(
     state: BeamState, found: list[list[Hypothesis]], options: SearchOptions
 ) -> tuple[BeamState, Tensor | None]:
     """Hand over the sentences that are done, once it is worth it, and say which stay; None = all."""
@@ -353,7 +364,7 @@ def _retire_beams(
     return take(state, kept), kept
 
 
-def _move(cache: Cache, parents: Tensor, kept: Tensor | None, live: int) -> None:
+def move(cache: Cache, parents: Tensor, kept: Tensor | None, live: int) -> None:
     """Bring the cache's rows in line with the live hypotheses; `live` is how many a sentence had before."""
     sentences = torch.arange(len(parents), device=parents.device) if kept is None else kept
     index = (sentences.unsqueeze(1) * live + parents[sentences]).flatten()

@@ -28,7 +28,7 @@ from sightline.decode.contract import (
     SpecialIds,
 )
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import begin, not_finite, search_options
+from sightline.decode.engine import Asked, begin, not_finite, search_options
 from sightline.decode.ranking import highest
 from sightline.decode.search import allowed_log_probs
 from sightline.decode.steps import start_decoding
@@ -89,11 +89,11 @@ def speculate(
     if not source:
         return
     if isinstance(model, OwnSearch):
-        search = begin(model, source, prefix, config, special, max_len)
+        search = begin(model, Asked([source], [prefix], config, special, max_len))
         yield from verify_in(search, draft.start(source), config.draft_length, prefix)
         return
     with torch.inference_mode():
-        start = start_decoding(model, [source], [prefix], config, special, max_len, None)
+        start = start_decoding(model, Asked([source], [prefix], config, special, max_len))
     options = search_options(config, special)
     yield from verify(model, start.cache, start.limits, options, draft.start(source), config.draft_length, prefix)
 

@@ -6,18 +6,17 @@ For every model that does not search by itself, and for what such a search canno
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.config import DecodeConfig
-from sightline.decode.candidates import CandidateTable
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import EncoderDecoder, Hypothesis, SearchOptions, SpecialIds
+from sightline.decode.contract import EncoderDecoder, Hypothesis, SpecialIds
 from sightline.decode.engine import (
+    Asked,
     Results,
     batches,
     bounds,
@@ -29,26 +28,17 @@ from sightline.decode.engine import (
 from sightline.decode.search import Step, beam_search
 
 
-def decode_by_steps(
-    model: EncoderDecoder,
-    sources: Sequence[Sequence[int]],
-    prefixes: Sequence[Sequence[int]],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-) -> Results:
-    """Each batch with its hypotheses; arguments as `engine.decode_tokens`."""
+def decode_by_steps(model: EncoderDecoder, asked: Asked) -> Results:
+    """Each batch with its hypotheses."""
 
     @torch.inference_mode()
     @_memory_errors()
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
-        chosen, forced = [sources[i] for i in batch], [prefixes[i] for i in batch]
-        start = start_decoding(model, chosen, forced, config, special, max_len, shortlist)
-        return _search(start, chosen, config, search_options(config, special))
+        return _search(model, asked.of(batch))
 
+    waiting = batches([len(source) for source in asked.sources], asked.config)
     with evaluating(model):
-        yield from one_by_one(decode, batches([len(source) for source in sources], config), less_memory(config))
+        yield from one_by_one(decode, waiting, less_memory(asked.config))
 
 
 @contextmanager
@@ -85,35 +75,29 @@ class Start:
     begun: Sequence[int] = ()  # what the output begins with: the cache has read it, and the search does not find it
 
 
-def start_decoding(
-    model: EncoderDecoder,
-    sources: Sequence[Sequence[int]],
-    prefixes: Sequence[Sequence[int]],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-) -> Start:
-    """Encode the sources, and apply the shortlist if there is one; arguments as `engine.decode_tokens`."""
+def start_decoding(model: EncoderDecoder, asked: Asked) -> Start:
+    """Encode the sources, and apply the shortlist if there is one."""
     device = next(model.parameters()).device
-    src, src_mask = (x.to(device) for x in pad_sources(sources, special))
-    limits = to_limits([len(source) + 1 for source in sources], prefixes, config, max_len).to(device)
+    src, src_mask = (x.to(device) for x in pad_sources(asked.sources, asked.special))
+    limits = to_limits(asked).to(device)
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    if shortlist is not None:
-        ended = [[*source, special.eos_id] for source in sources]
-        allowed = torch.from_numpy(shortlist.allowed(ended, prefixes, astuple(special)))
+    if asked.shortlist is not None:
+        allowed = torch.from_numpy(asked.shortlist.allowed(*asked.listed()))
         limits = replace(limits, barred=~allowed.to(device))
     return Start(step_of(model), cache, limits)
 
 
-def _search(
-    start: Start, sources: Sequence[Sequence[int]], config: DecodeConfig, options: SearchOptions
-) -> list[list[Hypothesis]]:
-    if not config.sample:
+def _search(model: EncoderDecoder, asked: Asked) -> list[list[Hypothesis]]:
+    start, options = start_decoding(model, asked), search_options(asked.config, asked.special)
+    if start.limits.phrases is not None:
+        from sightline.decode.phrases import phrase_search  # which most translations do without
+
+        return phrase_search(start.step, start.cache, start.limits, options)
+    if not asked.config.sample:
         return beam_search(start.step, start.cache, start.limits, options)
     from sightline.decode.sampling import sample
 
-    streams = torch.tensor([random_stream(source) for source in sources], device=start.limits.max_length.device)
+    streams = torch.tensor([random_stream(source) for source in asked.sources], device=start.limits.max_length.device)
     return sample(start.step, start.cache, start.limits, options, streams)
 
 
@@ -141,9 +125,8 @@ def pad_sources(
     return src, torch.arange(src.size(1)) < lengths.unsqueeze(1)
 
 
-def to_limits(
-    source_lengths: Sequence[int], prefixes: Sequence[Sequence[int]], config: DecodeConfig, max_len: int | None
-) -> Limits:
+def to_limits(asked: Asked) -> Limits:
     """`engine.bounds` as tensors."""
-    found = bounds(source_lengths, prefixes, config, max_len)
-    return Limits(*(torch.from_numpy(x) for x in (found.min_length, found.max_length, found.prefix)))
+    found = bounds(asked)
+    phrases = torch.from_numpy(found.phrases) if found.phrases.size else None
+    return Limits(*map(torch.from_numpy, (found.min_length, found.max_length, found.prefix)), phrases=phrases)

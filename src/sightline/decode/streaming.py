@@ -20,7 +20,7 @@ from sightline.decode.contract import (
     SearchInSteps,
     SpecialIds,
 )
-from sightline.decode.engine import begin, not_finite
+from sightline.decode.engine import Asked, begin, not_finite
 from sightline.decode.translator import Translator, one_line, override
 from sightline.errors import UserError
 
@@ -87,11 +87,12 @@ def stream_tokens(
     shortlist: CandidateTable | None = None,
 ) -> Iterator[int]:
     """The tokens of greedy search for one source, one by one, without the end mark; arguments as `decode_tokens`."""
+    asked = Asked([source], [prefix], config, special, max_len, shortlist)
     if not isinstance(model, OwnSearch):
         from sightline.decode.watching import greedy_by_steps  # brings torch
 
-        return greedy_by_steps(model, source, config, special, prefix, max_len, shortlist)
-    search = begin(model, source, prefix, config, special, max_len, shortlist)
+        return greedy_by_steps(model, asked)
+    search = begin(model, asked)
     return (best.token for best in written_in(search) if best.token != special.eos_id)
 
 

@@ -14,7 +14,7 @@ from sightline.config import DecodeConfig, RunConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, Look, OwnSearch, SpecialIds, with_room
-from sightline.decode.engine import TooLarge, begin, check_decoding, decode_tokens
+from sightline.decode.engine import Asked, TooLarge, begin, check_decoding, decode_tokens
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -189,14 +189,14 @@ class Translator:
     def watched(self, source: list[int], prefix: list[int], config: DecodeConfig, look: Look) -> Hypothesis:
         """What the search finds for one source, while `look` is shown each step."""
         form = self.form(config)
-        asked = source, prefix, config, self.special, self.max_len, self.offered(config)
+        asked = Asked([source], [prefix], config, self.special, self.max_len, self.offered(config))
         if isinstance(form, OwnSearch):
             from sightline.decode.streaming import watch
 
-            return watch(begin(form, *asked), look)
+            return watch(begin(form, asked), look)
         from sightline.decode.watching import watched_by_steps
 
-        return watched_by_steps(form, *asked, look)
+        return watched_by_steps(form, asked, look)
 
     def ending(self, config: DecodeConfig) -> "Ending":
         """The paper's."""

@@ -4,35 +4,23 @@ For every model that does not search by itself. Not here: decoding whole batches
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-from sightline.config import DecodeConfig
-from sightline.decode.candidates import CandidateTable
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import Continuation, EncoderDecoder, Hypothesis, Look, SearchOptions, SpecialIds
-from sightline.decode.engine import not_finite, search_options
+from sightline.decode.contract import Continuation, EncoderDecoder, Hypothesis, Look, SearchOptions
+from sightline.decode.engine import Asked, not_finite, search_options
 from sightline.decode.ranking import highest
 from sightline.decode.search import Cache, Continuations, Step, beam_search, next_log_probs
 from sightline.decode.steps import Start, evaluating, start_decoding
 
 
-def watched_by_steps(
-    model: EncoderDecoder,
-    source: Sequence[int],
-    prefix: Sequence[int],
-    config: DecodeConfig,
-    special: SpecialIds,
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-    look: Look,
-) -> Hypothesis:
+def watched_by_steps(model: EncoderDecoder, asked: Asked, look: Look) -> Hypothesis:
     """As `translator.Translator.watched`."""
     with evaluating(model), torch.inference_mode():
-        start = start_decoding(model, [source], [prefix], config, special, max_len, shortlist)
-        return watched(start, search_options(config, special), look)
+        return watched(start_decoding(model, asked), search_options(asked.config, asked.special), look)
 
 
 @torch.inference_mode()
@@ -60,18 +48,9 @@ def _listed(ranked: Continuations) -> list[Continuation]:
 
 
 @torch.inference_mode()
-def greedy_by_steps(
-    model: EncoderDecoder,
-    source: Sequence[int],
-    config: DecodeConfig,
-    special: SpecialIds,
-    prefix: Sequence[int],
-    max_len: int | None,
-    shortlist: CandidateTable | None,
-) -> Iterator[int]:
+def greedy_by_steps(model: EncoderDecoder, asked: Asked) -> Iterator[int]:
     """As `streaming.stream_tokens`."""
-    start = start_decoding(model, [source], [prefix], config, special, max_len, shortlist)
-    options = search_options(config, special)
+    start, options = start_decoding(model, asked), search_options(asked.config, asked.special)
     yield from written_by_steps(start.step, start.cache, start.limits, options, lambda log_probs, _: highest(log_probs))
 
 

@@ -128,7 +128,12 @@ class Options(Structure):
 class Limits(Structure):
     """See search.h."""
 
-    _fields_ = (*_fields(c_void_p, "min_length max_length prefix streams"), ("prefix_length", c_int))
+    _fields_ = (
+        *_fields(c_void_p, "min_length max_length prefix streams"),
+        ("prefix_length", c_int),
+        ("phrases", c_void_p),
+        *_fields(c_int, "n_phrases phrase_length"),
+    )
 
 
 class Found(Structure):

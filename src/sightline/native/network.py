@@ -120,7 +120,37 @@ class PackedMemory:
         return taken
 
 
-class CompiledNetwork:
+class Searching:
+    """Networks of one vocabulary in one search; the contract `decode.contract.OwnSearch`."""
+
+    def networks(self) -> "tuple[CompiledNetwork, ...]":
+        """Those that search."""
+        raise NotImplementedError
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Any,
+        options: SearchOptions,
+        few: Any,
+        stop: Ints | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Encode sources and search."""
+        return self.begin(sources, limits, options, few, stop).run()
+
+    def begin(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Any,
+        options: SearchOptions,
+        few: Any,
+        stop: Ints | None = None,
+    ) -> Search:
+        """A search that has encoded the sources and gone no further."""
+        return Search([member.start(sources, stop) for member in self.networks()], options, limits, few)
+
+
+class CompiledNetwork(Searching):
     """A packed Transformer.
 
     Args:
@@ -171,31 +201,13 @@ class CompiledNetwork:
         assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), "what is written is read"
         del self._parameters, self._memory, self._tables
 
+    def networks(self) -> "tuple[CompiledNetwork, ...]":
+        """Itself alone."""
+        return (self,)
+
     def start(self, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> "Decoding":
         """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
         return Decoding(self, sources, stop)
-
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        limits: Any,
-        options: SearchOptions,
-        few: Any,
-        stop: Ints | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Encode sources and search; arguments and errors as `decode.contract.OwnSearch`."""
-        return CompiledEnsemble((self,)).search(sources, limits, options, few, stop)
-
-    def begin(
-        self,
-        sources: Sequence[Sequence[int]],
-        limits: Any,
-        options: SearchOptions,
-        few: Any,
-        stop: Ints | None = None,
-    ) -> Search:
-        """As `CompiledEnsemble.begin`."""
-        return CompiledEnsemble((self,)).begin(sources, limits, options, few, stop)
 
     def read(self, source: Sequence[int]) -> "DraftedOutput":
         """What may be written for a source with its end mark, as `decode.drafts` asks for it."""
@@ -325,32 +337,14 @@ class CompiledNetwork:
 
 
 @dataclass(frozen=True)
-class CompiledEnsemble:
+class CompiledEnsemble(Searching):
     """Networks of one vocabulary that search together: their log-probabilities are averaged (`decode/ensemble.py`)."""
 
     members: tuple[CompiledNetwork, ...]
 
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        limits: Any,
-        options: SearchOptions,
-        few: Any,
-        stop: Ints | None = None,
-    ) -> list[list[Hypothesis]]:
-        """As `CompiledNetwork.search`."""
-        return self.begin(sources, limits, options, few, stop).run()
-
-    def begin(
-        self,
-        sources: Sequence[Sequence[int]],
-        limits: Any,
-        options: SearchOptions,
-        few: Any,
-        stop: Ints | None = None,
-    ) -> Search:
-        """A search that has encoded the sources and gone no further."""
-        return Search([member.start(sources, stop) for member in self.members], options, limits, few)
+    def networks(self) -> tuple[CompiledNetwork, ...]:
+        """The members."""
+        return self.members
 
 
 class Decoding:

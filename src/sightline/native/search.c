@@ -16,6 +16,7 @@ typedef struct Live {
     float *token_log_probs;  /* (rows, longest) */
     float *log_probs;        /* -inf: nothing lives here */
     int32_t *outputs;        /* whose rows they are: sample c of sentence s is output s * copies + c */
+    int32_t *reached;        /* (rows, n_phrases): pieces of each phrase that stand at the end, all once it is written */
 } Live;
 
 typedef struct Candidate {
@@ -38,7 +39,10 @@ struct Search {
     Found found;
     int vocab, most;   /* most: candidates of an output */
     int rows, length;  /* rows that live, tokens that they have */
-    Candidate *best;   /* (most) */
+    Candidate *best;   /* (most), and with phrases as many as they ask for */
+    Candidate *needed; /* what phrases ask for, in the order of rows: of each the next pieces, and its best piece */
+    int asked;         /* how many of these */
+    int32_t *reached, *met, *offered; /* of candidates as of rows; pieces that count; the sizes of banks */
     Chance *chances;   /* (vocab): where draws are from the likeliest only */
     Live old, new;
     Buffer memory;
@@ -79,6 +83,108 @@ static void bar_repeats(const Search *s, int row, float *logits) {
         while (same < n - 1 && token_at(s, row, i + same) == token_at(s, row, newest + same)) same++;
         if (same == n - 1) logits[token_at(s, row, i + same)] = -INFINITY;
     }
+}
+
+/* --- Phrases: see decode/phrases.py --- */
+
+static const int32_t *phrase_of(const Search *s, int sentence, int phrase) {
+    return s->limits.phrases + ((int64_t)sentence * s->limits.n_phrases + phrase) * s->limits.phrase_length;
+}
+
+static int pieces_of(const Search *s, const int32_t *phrase) {
+    int n = 0;
+    while (n < s->limits.phrase_length && phrase[n] >= 0) n++;
+    return n;
+}
+
+/* Pieces of all phrases of a sentence. */
+static int pieces_wanted(const Search *s, int sentence) {
+    int n = 0;
+    for (int p = 0; p < s->limits.n_phrases; p++) n += pieces_of(s, phrase_of(s, sentence, p));
+    return n;
+}
+
+static int complete(const Search *s, int sentence, const int32_t *reached) {
+    for (int p = 0; p < s->limits.n_phrases; p++)
+        if (reached[p] < pieces_of(s, phrase_of(s, sentence, p))) return 0;
+    return 1;
+}
+
+/* The most pieces of a phrase that stand at the end, after `before` of them and a token. */
+static int reached_by(const int32_t *phrase, int length, int before, int32_t token) {
+    if (before == length) return length;
+    for (int n = before + 1; n > 0; n--)
+        if (phrase[n - 1] == token && !memcmp(phrase, phrase + before - (n - 1), 4 * (size_t)(n - 1))) return n;
+    return 0;
+}
+
+/* How far each phrase is with every candidate, and how many pieces count: of written phrases, and of one more. */
+static void reach(const Search *s, int sentence, int count) {
+    const int n = s->limits.n_phrases;
+    for (int i = 0; i < count; i++) {
+        const Candidate *c = s->best + i;
+        int32_t *now = s->reached + (int64_t)i * n, furthest = 0;
+        s->met[i] = 0;
+        for (int p = 0; p < n; p++) {
+            const int32_t *phrase = phrase_of(s, sentence, p), length = pieces_of(s, phrase);
+            now[p] = reached_by(phrase, length, s->old.reached[(int64_t)c->row * n + p], c->token);
+            if (now[p] == length) s->met[i] += length;
+            else furthest = MAX(furthest, now[p]);
+        }
+        s->met[i] += furthest;
+    }
+}
+
+/* Note what the phrases of a row ask for, and its best piece. */
+static void note_needed(Search *s, int row, const float *logits, float largest, float rest) {
+    const int n = s->limits.n_phrases, sentence = sentence_of(s, row);
+    const float so_far = s->old.log_probs[row], top = maximum(logits, s->vocab);
+    if (!pieces_wanted(s, sentence)) return;
+    for (int p = 0; p <= n; p++) {
+        int token = 0;
+        if (p < n) {
+            const int32_t *phrase = phrase_of(s, sentence, p);
+            const int at = s->old.reached[(int64_t)row * n + p];
+            if (at == pieces_of(s, phrase)) continue;
+            token = phrase[at];
+        } else while (token < s->vocab - 1 && logits[token] != top) token++;
+        if (!(logits[token] > -INFINITY)) continue;
+        const float last = logits[token] - largest - rest;
+        s->needed[s->asked++] = (Candidate){so_far + last, last, row, token};
+    }
+}
+
+/* Put what phrases ask for among the best candidates, behind those that are as good. How many there are. */
+static int add_needed(Search *s, int count) {
+    for (int i = 0; i < s->asked; i++) {
+        const Candidate new = s->needed[i];
+        int at = count, known = 0;
+        for (int k = 0; k < count; k++) known |= s->best[k].row == new.row && s->best[k].token == new.token;
+        if (known) continue;
+        for (; at > 0 && new.log_prob > s->best[at - 1].log_prob; at--) s->best[at] = s->best[at - 1];
+        s->best[at] = new, count++;
+    }
+    s->asked = 0;
+    return count;
+}
+
+static int may_live(const Search *s, const Candidate *c, int at_limit) {
+    return !at_limit && !among(c->token, &s->options.ends);
+}
+
+/* How many each bank keeps, as `shares` has it, where the candidates that may live are offered to them. */
+static void share(const Search *s, int banks, int count, int at_limit) {
+    const int beam = s->options.beam_size;
+    int left = 0;
+    memset(s->offered, 0, 4 * (size_t)banks);
+    for (int i = 0; i < count; i++) s->offered[s->met[i]] += may_live(s, s->best + i, at_limit);
+    int32_t *kept = s->offered + banks;
+    for (int b = 0; b < banks; b++) kept[b] = beam / banks + (b == banks - 1 ? beam % banks : 0);
+    for (int turn = 0; turn < 2; turn++)
+        for (int b = banks - 1; b >= 0; b--) {
+            const int space = kept[b] + left;
+            kept[b] = MIN(space, s->offered[b]), left = space - kept[b];
+        }
 }
 
 /* A row with nothing left to write may end, even if it is short. */
@@ -210,7 +316,7 @@ static int offer_best(const Search *s, int row, const float *logits, float large
 }
 
 /* Offer what may follow a row of `length` tokens. */
-static int continue_row(const Search *s, int row, float *logits, int count) {
+static int continue_row(Search *s, int row, float *logits, int count) {
     const Options *o = &s->options;
     const Limits *limits = &s->limits;
     const float so_far = s->old.log_probs[row];
@@ -223,6 +329,11 @@ static int continue_row(const Search *s, int row, float *logits, int count) {
     const float rest = logarithm(exponentials(s->spare, s->vocab, largest));
     int token = forced;
     if (forced < 0) rule_out(s, row, logits);
+    if (forced < 0 && limits->n_phrases) {
+        if (!complete(s, sentence_of(s, row), s->old.reached + (int64_t)row * limits->n_phrases))
+            bar(logits, s->vocab, &o->ends);
+        note_needed(s, row, logits, largest, rest);
+    }
     if (forced < 0 && !limits->streams) return offer_best(s, row, logits, largest, rest, count);
     if (forced < 0) {
         for (int v = 0; v < s->vocab; v++) s->spare[v] = logits[v] - largest - rest;
@@ -258,6 +369,8 @@ static void finish(const Search *s, int output, const Candidate *c, int length, 
 
 static void live_on(const Search *s, int to, const Candidate *c, int length, int alive) {
     const Live *old = &s->old, *new = &s->new;
+    const int64_t phrases = s->limits.n_phrases;
+    if (phrases) memcpy(new->reached + to * phrases, s->reached + (c - s->best) * phrases, 4 * (size_t)phrases);
     const int64_t stride = s->found.longest, from = (int64_t)c->row * stride, at = (int64_t)to * stride;
     memcpy(new->tokens + at, old->tokens + from, 4 * (size_t)(length - 1));
     memcpy(new->paths + at, old->paths + from, 4 * (size_t)length);
@@ -284,15 +397,18 @@ static int advance(const Search *s, int to, int count) {
     const Options *o = &s->options;
     const int length = s->length + 1, output = s->old.outputs[s->best[0].row];
     const int max_length = s->limits.max_length[output / o->copies], at_limit = length >= max_length;
+    const int sentence = output / o->copies, n = s->limits.n_phrases, banks = n ? pieces_wanted(s, sentence) + 1 : 0;
+    if (n) reach(s, sentence, count), share(s, banks, count, at_limit);
     const int counted = o->ending == UNSURPASSED ? count : MIN(count, o->beam_size);
     const float divisor = penalty(length, o);
     float most = -INFINITY;
     int rows = 0;
     for (int i = 0; i < count; i++) {
         const Candidate *c = s->best + i;
-        if (at_limit || among(c->token, &o->ends)) {
+        if (!may_live(s, c, at_limit)) {
+            if (n && !complete(s, sentence, s->reached + (int64_t)i * n)) continue;
             if (i < counted) finish(s, output, c, length, c->log_prob / divisor);
-        } else if (rows < o->beam_size) {
+        } else if (n ? s->offered[banks + s->met[i]]-- > 0 : rows < o->beam_size) {
             live_on(s, to + rows++, c, length, 1);
             most = MAX(most, c->log_prob);
         }
@@ -387,6 +503,7 @@ static int rank(Search *s, float *logits, const Ranked *ranked, int step) {
             if (barred) add(row, barred, s->vocab);
             count = continue_row(s, r, row, count);
         }
+        if (s->limits.n_phrases) count = add_needed(s, count);
         if (ranked) show(s, ranked, step, count);
         next_rows += advance(s, next_rows, count);
         if (stopped(&s->members.decodings[0]->scratch)) return -1;
@@ -417,15 +534,17 @@ int sightline_search_step(Search *s, const int32_t *guesses, int count, const Ra
 
 /* --- The search --- */
 
-static int allocate(Live *live, int rows, int longest) {
+static int allocate(Live *live, int rows, int longest, int phrases) {
     const int64_t cells = (int64_t)rows * longest + 1;
     live->tokens = malloc(4 * cells), live->paths = malloc(4 * cells), live->token_log_probs = malloc(4 * cells);
     live->log_probs = malloc(4 * ((size_t)rows + 1)), live->outputs = malloc(4 * ((size_t)rows + 1));
-    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->outputs ? 0 : -1;
+    live->reached = calloc((size_t)rows * phrases + 1, 4);
+    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->outputs && live->reached ? 0 : -1;
 }
 
 static void release(Live *live) {
     free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->outputs);
+    free(live->reached);
 }
 
 Search *sightline_search_start(const Members *members, const int32_t *ids, const float *barred, const Options *options,
@@ -437,11 +556,15 @@ Search *sightline_search_start(const Members *members, const int32_t *ids, const
     s->vocab = members->outputs[0]->d_out, s->rows = members->decodings[0]->sentences * options->copies;
     /* of the candidates of a beam as many as it is wide live on at least */
     s->most = options->beam_size == 1 ? 1 : (1 + options->ends.count) * options->beam_size;
-    s->best = malloc(sizeof(Candidate) * s->most);
+    const int64_t n = limits->n_phrases, asked = n ? (n + 1) * options->beam_size : 0;
+    s->best = malloc(sizeof(Candidate) * (s->most + asked)), s->needed = malloc(sizeof(Candidate) * (asked + 1));
+    s->reached = malloc(4 * (size_t)((s->most + asked) * n + 1)), s->met = malloc(4 * (size_t)(s->most + asked));
+    s->offered = malloc(8 * (size_t)(n * limits->phrase_length + 1));
     const int few = limits->streams && (options->top_k || options->top_p < 1);
     if (few) s->chances = malloc(sizeof(Chance) * s->vocab);
     const int rows = s->rows * options->beam_size;
-    if (!s->best || (few && !s->chances) || allocate(&s->old, rows, found->longest) || allocate(&s->new, rows, found->longest)) {
+    const int failed = !s->best || !s->needed || !s->reached || !s->met || !s->offered || (few && !s->chances);
+    if (failed || allocate(&s->old, rows, found->longest, (int)n) || allocate(&s->new, rows, found->longest, (int)n)) {
         sightline_search_end(s);
         return NULL;
     }
@@ -453,7 +576,8 @@ Search *sightline_search_start(const Members *members, const int32_t *ids, const
 void sightline_search_end(Search *s) {
     if (!s) return;
     release(&s->old), release(&s->new);
-    free(s->best), free(s->chances), free(s->memory.bytes), free(s);
+    free(s->best), free(s->needed), free(s->reached), free(s->met), free(s->offered);
+    free(s->chances), free(s->memory.bytes), free(s);
 }
 
 int sightline_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,

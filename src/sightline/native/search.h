@@ -1,5 +1,6 @@
 /* Greedy search, beam search and sampling over a Transformer, as decode/search.py and decode/sampling.py describe and do
    them: the same ranking, the same ties, the same random streams, by each of the rules of decode/ending.py the same end.
+   With phrases it is decode/phrases.py.
    Nothing here is shared between sentences but the matrix products. */
 
 #ifndef SIGHTLINE_SEARCH_H
@@ -33,6 +34,8 @@ typedef struct Limits {
     const int32_t *min_length, *max_length, *prefix;
     const int64_t *streams; /* the seed, and the numbers of their random streams; NULL: nothing is drawn */
     int prefix_length;
+    const int32_t *phrases; /* (sentences, n_phrases, phrase_length) that outputs contain: -1 right of each, and below */
+    int n_phrases, phrase_length; /* 0: none; then a beam of one, samples and a step's ranks are for others */
 } Limits;
 
 /* The best hypotheses of each output, (outputs, pool) and for tokens (outputs, pool, longest). */

@@ -34,7 +34,8 @@ class Search:
         outputs = whole if few is None else [output.rows(few.ids) for output in whole]
         self._decodings, self._n_best, self._vocab = tuple(decodings), settings.n_best, outputs[0].d_out
         self._few, self._seed = few, settings.seed
-        decodings[0].network.check_pieces(limits.prefix[limits.prefix >= 0], "tgt")
+        for pieces in (limits.prefix, limits.phrases):
+            decodings[0].network.check_pieces(pieces[pieces >= 0], "tgt")
         if few is not None:
             settings, limits = _placed(settings, few), _with_prefix(limits, few)
         self._check(settings, limits)
@@ -67,6 +68,7 @@ class Search:
         Greedy search takes `guesses` of what follows: as many steps as they are right, and one.
         """
         assert self._decodings[0].sentences == self._options.copies == 1, "one output is looked at"
+        assert not self._limits[-1].size, "nobody looks at a search for phrases"
         assert not self._failed, "what has failed does not go on"
         assert not len(guesses) or (self._options.beam_size == 1 and self._few is None), "guesses are for greedy search"
         self._decodings[0].network.check_pieces(np.array(guesses, np.int64), "tgt")
@@ -113,8 +115,9 @@ class Search:
         lengths = (np.ascontiguousarray(x, np.int32) for x in (limits.min_length, limits.max_length, limits.prefix))
         seed = (self._seed + 2**63) % 2**64 - 2**63  # its lowest 64 bits
         streams = None if limits.streams is None else np.array([seed, *limits.streams], np.int64)
-        self._limits = (*lengths, streams)
-        return c.Limits(*map(at, self._limits), limits.prefix.shape[1])
+        phrases = np.ascontiguousarray(limits.phrases, np.int32)
+        self._limits = (*lengths, streams, phrases)
+        return c.Limits(*map(at, self._limits[:4]), limits.prefix.shape[1], at(phrases), *phrases.shape[1:])
 
     def _results(self, longest: int) -> c.Found:
         n = self._decodings[0].sentences * self._options.copies * self._options.pool
@@ -135,6 +138,9 @@ class Search:
         assert all_below(prefix[prefix >= 0], self._vocab)
         assert 0 <= settings.begun <= prefix.shape[1] and (prefix[:, : settings.begun] >= 0).all()
         assert limits.max_length.min() > settings.begun and limits.max_length.max() < 1 << 30
+        if limits.phrases.size:
+            assert len(limits.phrases) == first.sentences and limits.phrases.max() < self._vocab
+            assert limits.streams is None and settings.beam_size > 1 and settings.ending == ENDINGS[0]
         self._check_settings(settings, limits.streams is not None)
 
     def _check_settings(self, settings: SearchOptions, drawn: bool) -> None:
@@ -163,7 +169,8 @@ def _placed(settings: SearchOptions, few: Any) -> SearchOptions:
 
 
 def _with_prefix(limits: Any, few: Any) -> Any:
-    """The same limits with a prefix of columns."""
-    columns = few.columns(limits.prefix)
-    assert ((columns >= 0) == (limits.prefix >= 0)).all(), "a prefix of what is on the shortlist"
-    return replace(limits, prefix=columns)
+    """The same limits with a prefix and phrases of columns."""
+    prefix, phrases = few.columns(limits.prefix), few.columns(limits.phrases)
+    assert ((prefix >= 0) == (limits.prefix >= 0)).all(), "a prefix of what is on the shortlist"
+    assert ((phrases >= 0) == (limits.phrases >= 0)).all(), "phrases of what is on the shortlist"
+    return replace(limits, prefix=prefix, phrases=phrases)

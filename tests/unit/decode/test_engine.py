@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sightline.config import DecodeConfig, ModelConfig
 from sightline.decode.ending import length_penalty
 from sightline.decode.engine import (
+    Asked,
     Hypothesis,
     SpecialIds,
     TooLarge,
@@ -274,9 +275,10 @@ def test_whoever_stops_waiting_ends_the_search(threads, monkeypatch):
 
 def test_limits_grow_with_source_and_prefix():
     config = DecodeConfig(max_length_factor=1.5, max_length_extra=3, min_length_factor=0.5)
-    limits = to_limits([4, 10], [[], [5, 6]], config, None)
+    limits = to_limits(Asked([[7] * 3, [7] * 9], [[], [5, 6]], config, SpecialIds()))
     assert limits.max_length.tolist() == [9, 20] and limits.min_length.tolist() == [2, 5]
-    limits = to_limits([4], [[]], DecodeConfig(max_length_factor=0.0, max_length_extra=0, min_length_factor=9.0), None)
+    config = DecodeConfig(max_length_factor=0.0, max_length_extra=0, min_length_factor=9.0)
+    limits = to_limits(Asked([[7] * 3], [[]], config, SpecialIds()))
     assert limits.max_length.tolist() == [1] and limits.min_length.tolist() == [0]
 
 

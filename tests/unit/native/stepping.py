@@ -79,4 +79,5 @@ class Paths:
 
 def by_steps(model: Any) -> Any:
     """Of a packed network, or of several that search together."""
-    return AveragedNetworks([Steps(member) for member in model.members]) if hasattr(model, "members") else Steps(model)
+    steps = [Steps(network) for network in model.networks()]
+    return AveragedNetworks(steps) if len(steps) > 1 else steps[0]

@@ -365,7 +365,7 @@ def numbers_of(options: Options, lists: list[Any]) -> list[Any]:
 
 
 def begun(model: Any, source: list[int], config: DecodeConfig, prefix: Sequence[int] = (), table: Any = None) -> Any:
-    return engine.begin(model, source, prefix, config, SpecialIds(), None, table)
+    return engine.begin(model, engine.Asked([source], [prefix], config, SpecialIds(), None, table))
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -384,7 +384,7 @@ def test_each_step_is_shown(build: Build, sentences: Sentences, count: int, beam
             assert search.found() == decode_tokens(model, [source], config, **how)
             wanted: list[Any] = []
             prefix, few = how.get("prefixes", [()])[0], how.get("shortlist")
-            start = start_decoding(by_steps(model), [source], [prefix], config, SpecialIds(), None, few)
+            start = start_decoding(by_steps(model), engine.Asked([source], [prefix], config, SpecialIds(), None, few))
             if beam_size > 1:
                 watched(start, search_options(config, SpecialIds()), wanted.append)
                 assert [[(one.token, one.parent, one.ended) for one in step] for step in shown] == [
