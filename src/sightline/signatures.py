@@ -32,6 +32,7 @@ from sightline.generation.models import Output
 from sightline.generation.tag import Tagging
 from sightline.generation.text import Perplexity
 from sightline.generation.transcribe import Transcript
+from sightline.glossary.reading import Given
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, HeadsByLayer
 from sightline.inspect.record import AttentionRecord, Attribution, Trace
@@ -79,6 +80,7 @@ class Verbs:
         source_language: str = "",
         target_language: str = "",
         draft: Draft | str = "",
+        glossary: Given | None = None,
         **settings: Any,
     ) -> list[Translation]:
         """The translation of each text, in order.
@@ -88,6 +90,7 @@ class Verbs:
             prefix: what every translation must begin with.
             source_language, target_language: to a model of many languages, as it has them ("de", "deu_Latn", "de_DE").
             draft: where guesses come from for a quicker answer.
+            glossary: terms that translations keep to, of a model that was trained here: a file, or pairs of texts.
             **settings: how to search: `sightline.config.DecodeConfig`, or the published model's own words for it,
                 `sightline.generation.settings.GenerationSettings`; `beam_size=4`, `n_best=3` and their kin are both's.
         """

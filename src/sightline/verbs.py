@@ -58,8 +58,16 @@ class TranslationVerbs(Model):
         """Whether this is not what the directories hold."""
         return False
 
+    def _keeping_to(self, given: Any) -> Translator:
+        """What translates, with a glossary if one is `given`."""
+        if not given:
+            return self._translator
+        from sightline.glossary.translating import keeping_to
+
+        return keeping_to(self._translator, given)
+
     def translate(
-        self, texts: Sequence[str], prefix: str = "", draft: Draft | str = "", **overrides: Any
+        self, texts: Sequence[str], prefix: str = "", draft: Draft | str = "", glossary: Any = None, **overrides: Any
     ) -> list[Translation]:
         """Translate each text; as many results as texts, in their order.
 
@@ -67,12 +75,14 @@ class TranslationVerbs(Model):
             texts: any strings.
             prefix: what every output must begin with.
             draft: where guesses for greedy search come from, as `draft` takes it: quicker for single sentences.
+            glossary: terms that translations keep to: a `sightline.glossary.Glossary`, a file (`docs/glossaries.md`),
+                or pairs of a source and its target.
             **overrides: fields of `sightline.config.DecodeConfig`, such as `beam_size=1`.
 
         Raises:
             UserError: a setting makes no sense.
         """
-        return self._translator.translate(texts, prefix, self.draft(draft), **overrides)
+        return self._keeping_to(glossary).translate(texts, prefix, self.draft(draft), **overrides)
 
     def draft(self, origin: Draft | str) -> Draft | None:
         """A draft for `translate` and `stream`, to be made once and used often.
@@ -94,6 +104,7 @@ class TranslationVerbs(Model):
         chunk_lines: int = 2000,
         workers: int = 1,
         draft: Draft | str = "",
+        glossary: Any = None,
         **overrides: Any,
     ) -> Iterator[Translation]:
         """`translate` for a stream of any length, in constant memory.
@@ -103,11 +114,9 @@ class TranslationVerbs(Model):
         """
         if workers < 0:
             raise UserError(f"workers = {workers}: must be a number of processes, or 0 for as many as pay")
-        guesses = self.draft(draft)
-        if self._changed:
-            workers = 1  # other processes would read the whole model from its directory
-        if guesses:
-            return self._translator.translate_lines(lines, prefix, chunk_lines, guesses, **overrides)
+        guesses, translator = self.draft(draft), self._keeping_to(glossary)
+        if self._changed or guesses or glossary:
+            workers = 1  # other processes would read the whole model from its directory, and that alone
         if workers == 0 and self._device == "cpu" and not self._translates_in_threads(overrides):
             shared, lines = worth_sharing(lines)
             workers = usable_cores() if shared else 1
@@ -115,7 +124,7 @@ class TranslationVerbs(Model):
             from sightline.workers import translate_in_processes
 
             return translate_in_processes(self.paths, self._device, lines, workers, prefix, overrides)
-        return self._translator.translate_lines(lines, prefix, chunk_lines, **overrides)
+        return translator.translate_lines(lines, prefix, chunk_lines, guesses, **overrides)
 
     def _translates_in_threads(self, overrides: Mapping[str, Any]) -> bool:
         config = override(self.decode_config, dict(overrides))

@@ -50,6 +50,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "training.packed": frozenset({"native", "network"}),
     "training.packed_encoder": frozenset({"native", "network"}),
     "evaluate": frozenset({"data", "decode", "config"}),
+    "glossary": frozenset({"config", "data", "decode", "decode.translator", "localisation"}),
     "localisation": frozenset({"data", "backtranslation", "decode.translator"}),
     "tasks.memories": frozenset({"localisation"}),
     "group": frozenset({"checkpoint", "config", "decode", "pipeline", "tasks", "training"}),
@@ -108,7 +109,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "export.web": frozenset({"data", "decode", "network", "checkpoint", "config", "native", "inspect"}),
     "workers": frozenset({"decode", "api", "verbs"}),
     "drafting": frozenset({"api", "data", "decode", "verbs"}),
-    "verbs": frozenset({"drafting", "model", "checkpoint", "config", "data", "decode", "workers"}),
+    "verbs": frozenset({"drafting", "glossary", "model", "checkpoint", "config", "data", "decode", "workers"}),
     "ensemble": frozenset({"api", "model", "config", "decode", "checkpoint", "native", "network.prepared", "verbs"}),
     "tasks": frozenset(
         {

@@ -14,6 +14,7 @@ from sightline.cli.options import (
     decode_options,
     decode_overrides,
     ensemble_option,
+    glossary_options,
     language_options,
     load_as_asked,
     load_model,
@@ -110,6 +111,7 @@ def _evaluate_options(commands: Any) -> None:
     normalizer = "of transcripts: english also makes numbers and spellings one (default: basic)"
     parser.add_argument("--normalizer", choices=("basic", "english"), help=normalizer)
     _alignment_options(parser)
+    glossary_options(parser)
     language_options(parser)
     decode_options(parser, without=("n_best", "draft_length"))
     parser.set_defaults(run=run_evaluate)
@@ -181,6 +183,8 @@ def _evaluate_translator(options: argparse.Namespace, model: "Model") -> None:
     report = evaluate_model(
         model, sources, references, other, options.multi30k, options.tokenize, overrides, options.metric
     )
+    if "glossary" in overrides:
+        print(overrides["glossary"].summary(), file=sys.stderr)
     if options.save:
         with output(options.save) as file:
             file.writelines(f"{line}\n" for line in report.hypotheses)

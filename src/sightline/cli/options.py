@@ -65,6 +65,10 @@ def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str
         given = as_published(given, usual)
     if usual is not None:
         refuse_unread(given, usual)
+    if getattr(options, "glossary", "") or getattr(options, "keep", ""):
+        from sightline.cli.glossary import glossary_asked_for
+
+        given["glossary"] = glossary_asked_for(options, usual)
     return given
 
 
@@ -122,6 +126,13 @@ def direction(text: str) -> tuple[str, str]:
     if not (CODE.fullmatch(source) and CODE.fullmatch(target)) or source == target:
         raise argparse.ArgumentTypeError(f"{text}: write two different codes, such as en-de (or pt-BR:en)")
     return source, target
+
+
+def glossary_options(parser: argparse.ArgumentParser) -> None:
+    text = "terms that translations keep to: lines of a source, a tab and its target; or a .csv or .tbx file"
+    parser.add_argument("--glossary", type=in_file, default="", metavar="FILE", help=text)
+    text = "what is to stay as it is: a name on each line"
+    parser.add_argument("--keep", type=in_file, default="", metavar="FILE", help=text)
 
 
 def ensemble_option(parser: argparse.ArgumentParser) -> None:

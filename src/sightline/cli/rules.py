@@ -21,6 +21,7 @@ from sightline.config import DecodeConfig
 from sightline.errors import UserError
 from sightline.localisation import MEMORIES, is_document
 
+TERMS = ("glossary", "keep")
 DECODING = tuple(field.name for field in fields(DecodeConfig))
 
 
@@ -55,13 +56,18 @@ RULES: dict[str, tuple[FlagRule, ...]] = {
             "is for lines of text, and this is a document that is filled unit by unit",
         ),
         FlagRule(
-            ("report", "languages"),
+            ("report",),
             lambda o: not _is_document(o),
             f"is for documents (files such as {', '.join(MEMORIES)}), and with --sentences for any text",
         ),
+        FlagRule(
+            ("languages",),
+            lambda o: not (o.glossary or _is_document(o)),
+            "is for documents and for --glossary, which may have several",
+        ),
         FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),
         FlagRule(
-            ("workers", "sample", "shortlist", "n_best", "batch_tokens"),
+            ("workers", "sample", "shortlist", "n_best", "batch_tokens", *TERMS),
             lambda o: o.draft,
             "does not go with --draft, which is greedy search of one line at a time",
         ),
@@ -81,17 +87,17 @@ RULES: dict[str, tuple[FlagRule, ...]] = {
     "evaluate": (
         FlagRule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
         FlagRule(
-            ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", *DECODING),
+            ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", *TERMS, *DECODING),
             lambda o: o.alignments,
             "does not go with --alignments, which measures links, not translations",
         ),
         FlagRule(
-            ("model", "ensemble", "source", "target", "reverse", "device", "tune", "save", *DECODING),
+            ("model", "ensemble", "source", "target", "reverse", "device", "tune", "save", *TERMS, *DECODING),
             lambda o: o.hypothesis,
             "does not go with --hypothesis, which is scored as it is",
         ),
         FlagRule(
-            ("against", "multi30k", "length_penalty", "sample", *SAMPLING),
+            ("against", "multi30k", "length_penalty", "sample", *TERMS, *SAMPLING),
             lambda o: o.tune,
             "does not go with --tune, which compares values of one setting of the beam",
         ),

@@ -15,6 +15,7 @@ from sightline.cli.options import (
     decode_overrides,
     document_languages,
     ensemble_option,
+    glossary_options,
     input_option,
     language_options,
     load_models,
@@ -47,6 +48,7 @@ def add(commands: Any) -> None:
     draft = "guess ahead, for a quicker answer to single sentences, the same as with --beam-size 1: 'input', "
     draft += "a smaller model's directory, or a translation memory (a file as `sightline train` takes it)"
     parser.add_argument("--draft", type=in_file, default="", metavar="FROM", help=draft)
+    glossary_options(parser)
     workers_option(parser)
     language_options(parser)
     n_best = "translations per line; in text output separated by tabs"
@@ -89,6 +91,8 @@ def run_translate(options: argparse.Namespace) -> None:
                 links_file.write(f"{links}\n")
             if interactive:
                 file.flush()
+    if "glossary" in overrides:
+        print(overrides["glossary"].summary(), file=sys.stderr)
 
 
 def format_translation(translation: "Translation", style: str, links: str | None = None) -> str:

@@ -59,7 +59,7 @@ def evaluate_model(
     measures(metrics, tokenize, multi30k=multi30k or "")  # what they lack is said before anything is translated
     settings = dict(overrides or {})
     others = hypotheses_of(other, sources, settings) if other else None
-    decoding = model.settings(**settings)
+    decoding = model.settings(**{name: value for name, value in settings.items() if name != "glossary"})
     written = hypotheses_of(model, sources, settings)
     return evaluate_text(written, references, others, multi30k, tokenize, decoding, metrics)
 

@@ -127,16 +127,9 @@ class Searching:
         """Those that search."""
         raise NotImplementedError
 
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        limits: Any,
-        options: SearchOptions,
-        few: Any,
-        stop: Ints | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Encode sources and search."""
-        return self.begin(sources, limits, options, few, stop).run()
+    def search(self, *asked: Any, **further: Any) -> list[list[Hypothesis]]:
+        """Encode sources and search; arguments as `begin` has them."""
+        return self.begin(*asked, **further).run()
 
     def begin(
         self,

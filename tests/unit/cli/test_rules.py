@@ -28,7 +28,10 @@ TUNE = ["evaluate", "m", "--source", "a", "--reference", "b", "--tune", "length_
 UNREAD: list[tuple[list[str], str]] = [
     (["translate", "m", "a.po", "--format", "jsonl"], "--format is for lines of text"),
     (["translate", "m", "a.TMX", "--n-best", "2"], "--n-best is for lines of text"),
-    (["translate", "m", "a.txt", "--languages", "en-de"], "--languages is for documents (files such as .po"),
+    (["translate", "m", "a.txt", "--report", "r.jsonl"], "--report is for documents (files such as .po"),
+    (["translate", "m", "a.txt", "--languages", "en-de"], "--languages is for documents and for --glossary"),
+    (["translate", "m", "--draft", "input", "--keep", "k"], "--keep does not go with --draft"),
+    ([*TUNE, "--glossary", "g"], "--glossary does not go with --tune"),
     (["translate", "m", "--draft-length", "3"], "--draft-length is for --draft"),
     (["translate", "m", "--draft", "input", "--workers", "2"], "--workers does not go with --draft"),
     (["translate", "m", "--draft", "input", "--sample"], "--sample does not go with --draft"),
@@ -88,6 +91,7 @@ def test_every_rule_has_a_case_above_and_flags_that_exist() -> None:
     "arguments",
     [
         ["translate", "m", "--draft", "input", "--beam-size", "1", "--draft-length", "3"],
+        ["translate", "m", "a.txt", "--glossary", "g.tbx", "--languages", "en-de"],
         [*DISTILL, "--interpolate"],
         [*DISTILL, "--n-best", "3"],
         [*DISTILL, "--interpolate", "--n-best", "3"],

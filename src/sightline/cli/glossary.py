@@ -1,0 +1,48 @@
+"""`--glossary` and `--keep`: the terms that a command's translations keep to."""
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from sightline.config import DecodeConfig
+from sightline.errors import UserError
+from sightline.glossary.reading import read_glossary
+from sightline.glossary.terms import Glossary, Term
+
+SHOWN = 10  # lost terms that are named
+
+
+class CountedGlossary(Glossary):
+    """A glossary that knows how many of its terms have come through."""
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        super().__init__(terms)
+        self._texts = self._wanted = 0
+        self._lost: list[str] = []
+
+    def note(self, source: str, translation: str) -> None:
+        """Count the terms of a text."""
+        self._texts += 1
+        self._wanted += len({match.term for match in self.matches(source)})
+        lost = self.missing(source, translation)
+        self._lost += [f"text {self._texts}: '{term.source}' without '{term.target}'" for term in lost]
+
+    def summary(self) -> str:
+        """How many terms stood in sources, how many of them stand in translations, and some that do not."""
+        kept = self._wanted - len(self._lost)
+        share = f" ({kept / self._wanted:.1%})" if self._wanted else ""
+        more = [f"and {len(self._lost) - SHOWN:,} more"] if len(self._lost) > SHOWN else []
+        head = f"{self._wanted:,} terms in {self._texts:,} texts, {kept:,} in their translations{share}"
+        return "\n  ".join([head, *self._lost[:SHOWN], *more])
+
+
+def glossary_asked_for(options: argparse.Namespace, usual: Any = None) -> CountedGlossary:
+    """The terms of the files; `UserError` for a model that is not searched by our own search."""
+    flag = "--glossary" if options.glossary else "--keep"
+    if usual is not None and not isinstance(usual, DecodeConfig):
+        raise UserError(f"{flag} is for models that were trained here, and {options.model} is a published one")
+    if getattr(options, "sample", False):
+        raise UserError(f"{flag} does not go with --sample: what is drawn is not searched for")
+    languages = getattr(options, "languages", ("", ""))
+    files = [path for path in (options.glossary, options.keep) if path]
+    return CountedGlossary(term for path in files for term in read_glossary(path, languages))

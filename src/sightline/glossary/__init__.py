@@ -1,0 +1,1 @@
+"""Glossaries: how terms are to be translated, and what is to stay as it is."""

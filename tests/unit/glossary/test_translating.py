@@ -1,0 +1,117 @@
+"""Translations with a glossary, by a model that copies its source: a term's target is there, all else is copied."""
+
+import pytest
+import torch
+from torch import nn
+
+from sightline.config import DataConfig, DecodeConfig
+from sightline.data.tokenizer import Tokenizer
+from sightline.decode.translator import Translator
+from sightline.errors import UserError
+from sightline.glossary.terms import Glossary, Term
+from sightline.glossary.translating import keeping_to
+from sightline.network.cache import DecoderCache
+
+
+class CopyModel(nn.Module):
+    """Writes its source: the memory is the source, one-hot, and a step reads the position it is at."""
+
+    def __init__(self, vocab: int) -> None:
+        super().__init__()
+        self.vocab = vocab
+        self.device_of = nn.Parameter(torch.zeros(1))
+
+    def encode(self, src, src_mask):
+        return 20.0 * nn.functional.one_hot(src, self.vocab).float()
+
+    def start_cache(self, memory, src_mask):
+        return DecoderCache.start(memory, src_mask, 0)
+
+    def decode(self, tgt_in, memory, src_mask, cache=None):
+        position = min(cache.length, memory.size(1) - 1)
+        cache.length += 1
+        return memory[:, position : position + 1]
+
+    def logits(self, hidden):
+        return hidden
+
+
+LINES = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]
+
+
+def tokenizer_of(lines: list[str]) -> Tokenizer:
+    return Tokenizer.learn(lines * 20, DataConfig(vocab_size=300, normalization="none"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return tokenizer_of(LINES)
+
+
+@pytest.fixture
+def translator(tokenizer: Tokenizer) -> Translator:
+    return Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=2))
+
+
+TERMS = [("dog", "men"), ("across the field", "talking"), ("Two", "Two")]
+
+
+def test_every_term_is_in_its_translation_and_other_texts_are_as_before(translator: Translator) -> None:
+    texts = ["A dog runs .", "", "Two men", "A dog runs across the field", "the men are talking ."]
+    plain, kept = translator.translate(texts), keeping_to(translator, TERMS).translate(texts)
+    assert [t.text for t in plain] == texts
+    assert "men" in kept[0].text and "men" in kept[3].text and "talking" in kept[3].text
+    assert kept[1] == plain[1] and kept[4] == plain[4], "no terms, no difference"
+    assert kept[2].text == plain[2].text, "what stays is there already"
+    assert kept[0].score < plain[0].score
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 8])
+def test_a_text_without_room_is_translated_without_its_terms(translator: Translator, beam_size: int) -> None:
+    short = {"max_length_factor": 0.0, "max_length_extra": 4, "beam_size": beam_size}
+    long = keeping_to(translator, [("dog", "Two men are talking across the field")])
+    assert long.translate(["A dog", "dog"], **short) == translator.translate(["A dog", "dog"], **short)
+
+
+def test_pieces_that_nobody_can_write_are_left_out(translator: Translator) -> None:
+    glossary = [("dog", "Ψ"), ("runs", "men")]
+    assert "men" in keeping_to(translator, glossary).translate(["A dog runs ."])[0].text
+
+
+def test_a_long_text_keeps_to_its_terms_in_the_part_where_they_stand(translator: Translator) -> None:
+    text = "Two men are talking . A dog runs ."
+    [found] = keeping_to(translator, [("dog", "field")]).translate([text], max_source_length=8)
+    assert found.parts == 2
+    assert found.text.startswith("Two men are talking .") and "field" in found.text
+
+
+def test_a_prefix_goes_with_a_glossary_and_drawing_does_not(translator: Translator) -> None:
+    keeping = keeping_to(translator, TERMS)
+    [found] = keeping.translate(["A dog runs ."], prefix="Two")
+    assert found.text.startswith("Two") and "men" in found.text
+    with pytest.raises(UserError, match="leave out sample, and drafts"):
+        keeping.translate(["A dog runs ."], sample=True)
+
+
+def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
+    tokenizer = tokenizer_of([*LINES, "⓵ sees ⓶ .", "⓶ sees ⓵ ."])
+    keeping = keeping_to(
+        Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=2)),
+        [("Ψωμί", "Ψωμί"), ("A dog", "A dog"), ("men", "field")],
+    )
+    found = keeping.translate(["A dog sees Ψωμί .", "Ψωμί runs", "The dog sees the men ."], n_best=2)
+    assert [t.text for t in found[:2]] == ["A dog sees Ψωμί .", "Ψωμί runs"]
+    assert "field" in found[2].text
+    assert all(name in t.text for t in found[0].alternatives for name in ("A dog", "Ψωμί"))
+
+
+def test_whoever_counts_is_told_of_every_text(translator: Translator) -> None:
+    seen = []
+
+    class Counting(Glossary):
+        def note(self, source: str, translation: str) -> None:
+            seen.append((source, translation))
+
+    keeping_to(translator, Counting([Term("dog", "men")])).translate(["Two men", "A dog"])
+    assert seen[0] == ("Two men", "Two men")
+    assert seen[1][0] == "A dog" and "men" in seen[1][1]
