@@ -1,13 +1,31 @@
 """A loop as users of `transformers` write it, and the steps of our trainer, over the same batches."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import torch
 
+from sightline.checkpoint.write import file_tensors
 from sightline.config import TrainConfig
 from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from sightline.training.schedule import learning_rate
+
+
+def batches_of(job: Any) -> Iterator[Any]:
+    """As many as the job takes steps."""
+    with closing(job.stream(None, pin=False)) as stream:
+        yield from islice(stream, job.config.train.max_steps)
+
+
+def in_file(network: Any, job: Any, gradients: bool = False) -> dict[str, torch.Tensor]:
+    """Parameters, or their gradients, by the names and in the shapes that transformers has; zeros of what has none."""
+    own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
+    zeros = {name: torch.zeros_like(p) for name, p in network.named_parameters()}
+    return file_tensors(
+        {name: zeros[name] if value is None else value for name, value in own.items()}, job.model.config
+    )
 
 
 def adamw_of(theirs: Any, train: TrainConfig) -> torch.optim.AdamW:

@@ -153,7 +153,9 @@ GRAPH: dict[str, frozenset[str]] = {
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
     ),
     "tasks.scratch": frozenset({"config", "checkpoint", "data", "families.language", "families.pictures", "network"}),
-    "tasks.telling": frozenset({"config", "data.told", "network.transformer", "training"}),
+    "tasks.telling": frozenset(
+        {"config", "checkpoint.tuned", "data.batching", "data.told", "network.transformer", "training"}
+    ),
     "tasks.captioning": frozenset(
         {"config", "checkpoint", "data", "evaluate.captions", "generation", "network", "training"}
     ),

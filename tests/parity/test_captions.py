@@ -6,10 +6,7 @@ the checkpoint that everybody uses. Its processor makes pixels of the same files
 
 import json
 import warnings
-from collections.abc import Iterator
-from contextlib import closing
 from copy import deepcopy
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from side_by_side import curves
+from side_by_side import batches_of, curves, in_file
 from tiny_families import vocabulary
 
 import sightline
 from sightline.checkpoint.joined import write_joined
-from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig, apply_settings, load_recipe
 from sightline.data.image import read_image
 from sightline.data.told import ToldBatch
@@ -180,20 +176,9 @@ def job_of(folder: Path, **changes: Any) -> tuple[Any, CaptionJob]:
     return theirs.train(), caption_job(request, apply_settings(config, settings), folder / "out")
 
 
-def batches(job: CaptionJob) -> Iterator[ToldBatch]:
-    with closing(job.stream(None, pin=False)) as stream:
-        yield from islice(stream, job.config.train.max_steps)
-
-
 def loss_of(theirs: Any, batch: ToldBatch) -> torch.Tensor:
     """With labels alone: what the decoder reads `transformers` makes of them."""
     return theirs(pixel_values=batch.values, labels=batch.tgt_out).loss
-
-
-def in_file(network: Any, job: CaptionJob, gradients: bool = False) -> dict[str, torch.Tensor]:
-    own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
-    assert all(value is not None for value in own.values())
-    return file_tensors(own, job.model.config)
 
 
 def gradients_in_file(theirs: Any, folder: Path) -> dict[str, torch.Tensor]:
@@ -208,7 +193,7 @@ def gradients_in_file(theirs: Any, folder: Path) -> dict[str, torch.Tensor]:
 
 def test_loss_and_gradients(tmp_path: Path) -> None:
     theirs, job = job_of(tmp_path)
-    own, batch = job.network().train(), next(batches(job))
+    own, batch = job.network().train(), next(batches_of(job))
     loss = loss_of(theirs, batch)
     loss.backward()
     found = job.objective(own)(batch)
@@ -225,7 +210,7 @@ def test_loss_and_gradients(tmp_path: Path) -> None:
 def test_fifty_updates(tmp_path: Path) -> None:
     theirs, job = job_of(tmp_path)
     own, train = job.network().train(), job.config.train
-    found = curves(theirs, own, train, job.objective(own), batches(job), lambda batch: loss_of(theirs, batch))
+    found = curves(theirs, own, train, job.objective(own), batches_of(job), lambda batch: loss_of(theirs, batch))
     assert found[1] == pytest.approx(found[0], abs=1e-4)
     assert found[0][-1] < found[0][0] - 1
 
@@ -267,6 +252,6 @@ def test_each_part_drops_what_its_configuration_says(
         lambda self, x, residual=None: scaled(x, self.p, self.training) + (0 if residual is None else residual),
     )
     assert job.config.model.dropout == 0.4
-    own, batch = job.network().train(), next(batches(job))
+    own, batch = job.network().train(), next(batches_of(job))
     found = job.objective(own)(batch).objective / batch.n_targets
     torch.testing.assert_close(found, loss_of(theirs.train(), batch), atol=1e-5, rtol=1e-5)

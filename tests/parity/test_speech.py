@@ -7,19 +7,15 @@ read padding where a label is -100.
 
 import json
 import warnings
-from collections.abc import Iterator
-from contextlib import closing
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from side_by_side import curves
+from side_by_side import batches_of, curves, in_file
 from tiny_families import HEARING, WHISPER, write_tiny
 
-from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig, apply_settings, load_recipe
 from sightline.data.told import ToldBatch
 from sightline.evaluate.transcripts import normalised
@@ -87,22 +83,8 @@ def both(tmp_path: Path) -> tuple[Any, Transformer, TranscriptionJob]:
     return loaded(tmp_path), job.network().train(), job
 
 
-def batches(job: TranscriptionJob) -> Iterator[ToldBatch]:
-    with closing(job.stream(None, pin=False)) as stream:
-        yield from islice(stream, job.config.train.max_steps)
-
-
 def loss_of(theirs: Any, batch: ToldBatch) -> torch.Tensor:
     return theirs(input_features=batch.values, decoder_input_ids=batch.tgt_in, labels=batch.tgt_out).loss
-
-
-def in_file(network: Transformer, job: TranscriptionJob, gradients: bool = False) -> dict[str, torch.Tensor]:
-    """Parameters, or their gradients, by the names and in the shapes that transformers has."""
-    own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
-    zeros = {name: torch.zeros_like(p) for name, p in network.named_parameters()}
-    return file_tensors(
-        {name: zeros[name] if value is None else value for name, value in own.items()}, job.model.config
-    )
 
 
 def test_batches_are_what_transformers_makes_of_the_files(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
@@ -123,7 +105,7 @@ def test_batches_are_what_transformers_makes_of_the_files(both: tuple[Any, Trans
 
 def test_loss_and_gradients(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
     theirs, own, job = both
-    batch = next(batches(job))
+    batch = next(batches_of(job))
     loss = loss_of(theirs, batch)
     loss.backward()
     found = job.objective(own)(batch)
@@ -148,7 +130,7 @@ def test_fifty_updates(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
         weight_decay=train.weight_decay,
     )  # fmt: skip
     objective = job.objective(own)
-    found = curves(theirs, own, train, objective, batches(job), lambda batch: loss_of(theirs, batch), adamw)
+    found = curves(theirs, own, train, objective, batches_of(job), lambda batch: loss_of(theirs, batch), adamw)
     assert found[1] == pytest.approx(found[0], abs=1e-4)
     assert found[0][-1] < found[0][0] - 1
     expected = dict(theirs.named_parameters())
@@ -184,7 +166,7 @@ def test_what_transformers_drops_is_dropped(tmp_path: Path, monkeypatch: pytest.
         "forward",
         lambda self, x, residual=None: scaled(x, self.p, self.training) + (0 if residual is None else residual),
     )
-    own, batch = job.network().train(), next(batches(job))
+    own, batch = job.network().train(), next(batches_of(job))
     found = job.objective(own)(batch).objective / batch.n_targets
     torch.testing.assert_close(found, loss_of(theirs, batch), atol=1e-5, rtol=1e-5)
     own.src_embeddings.dropout.p = 0.0  # that of the front, which only a Whisper has

@@ -15,6 +15,9 @@ from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import HEARING, write_tiny
 
+from sightline.generation import fallback
+from sightline.generation.fallback import likeliest
+
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("jiwer")
 
@@ -149,14 +152,26 @@ def masked(folder: Path, model: Path, **changes: Any) -> list[str]:
     return [str(model) if word == str(folder / "model") else word for word in command(folder)]
 
 
-def test_what_comes_out_wrong_is_drawn_again(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    """A model of random numbers is never sure: all temperatures are tried, and the last is the same every time."""
+def test_what_comes_out_wrong_is_drawn_again(
+    cli: Cli, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of random numbers is never sure: all temperatures are tried, and the last is the same every time. At each
+    but the first five texts are drawn.
+    """
+    drawn: list[int] = []
+
+    def counted(ways: Any) -> Any:
+        drawn.append(len({tuple(one.tokens) for one in ways}))
+        return likeliest(ways)
+
+    monkeypatch.setattr(fallback, "likeliest", counted)
     marks = [f"<m{i}>" for i in range(56)] + ["<|startofprev|>", "<|nospeech|>"]
     write_tiny(tmp_path, "whisper", {"max_source_positions": 20, "vocab_size": 323}, HEARING, marks)
     (tmp_path / "preprocessor_config.json").write_text('{"feature_size": 8}')
     sound = ["transcribe", tmp_path, folder / "ab.wav", "--timestamps", "--format", "jsonl"]
     plain, again = cli(*sound), cli(*sound, "--fallback", "--condition")
     assert plain.code == again.code == 0, again.err
+    assert drawn == [5] * 5
     assert again.out == cli(*sound, "--fallback", "--condition").out != plain.out
     assert "has no <|startofprev|>" in cli("transcribe", folder / "model", folder / "ab.wav", "--condition").complaint
 

@@ -16,14 +16,14 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sightline.data.batch import OnDevices
 from sightline.data.batching import AnyBatch, EndlessStream, Rows, walk_epochs
+from sightline.data.unpadded import Unpadded
 
 FIXED = 0, 0  # seed and epoch of the noise that a validation has
 
 
 @dataclass(frozen=True)
-class WholeBlocks(OnDevices):
+class WholeBlocks(Unpadded):
     """Blocks of running text of one length, all of which is read: nothing is padding."""
 
     src: Int[Tensor, "blocks length"]  # what is read
@@ -34,16 +34,6 @@ class WholeBlocks(OnDevices):
         return self.src.numel()
 
     @property
-    def n_real(self) -> int:
-        """The same."""
-        return self.n_tokens
-
-    @property
-    def n_cells(self) -> int:
-        """The same."""
-        return self.n_tokens
-
-    @property
     def extent(self) -> str:
         """How large it is, in words."""
         blocks, length = self.src.shape
@@ -51,7 +41,7 @@ class WholeBlocks(OnDevices):
 
 
 @dataclass(frozen=True)
-class BlockBatch(OnDevices):
+class BlockBatch(Unpadded):
     """Blocks of running text."""
 
     tokens: Int[Tensor, "blocks length_and_one"]
@@ -74,16 +64,6 @@ class BlockBatch(OnDevices):
     @property
     def n_tokens(self) -> int:
         """The same: what speed is counted in."""
-        return self.n_targets
-
-    @property
-    def n_real(self) -> int:
-        """All of them: nothing is padding."""
-        return self.n_targets
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of `tgt_out`."""
         return self.n_targets
 
     @property

@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.data.batch import OnDevices
 from sightline.data.batching import EndlessStream, Rows, walk_epochs
 from sightline.data.image import Preprocessing, check_image, open_image, pixels
 from sightline.data.labelled import read_labelled
+from sightline.data.unpadded import Unpadded
 from sightline.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def changed_pixels(
 
 
 @dataclass(frozen=True)
-class PictureBatch(OnDevices):
+class PictureBatch(Unpadded):
     """Pictures of one size, and the class of each."""
 
     pixels: Float[Tensor, "batch channels height width"]
@@ -140,16 +140,6 @@ class PictureBatch(OnDevices):
     def n_tokens(self) -> int:
         """Patches: what speed is counted in."""
         return len(self.labels) * self.n_patches
-
-    @property
-    def n_real(self) -> int:
-        """All of them: nothing is padding."""
-        return self.n_tokens
-
-    @property
-    def n_cells(self) -> int:
-        """As many."""
-        return self.n_tokens
 
     @property
     def extent(self) -> str:

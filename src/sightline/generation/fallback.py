@@ -1,12 +1,10 @@
 """What Whisper does where a window comes out wrong (arXiv:2212.04356, section 4.5; `transcribe.py` of openai/whisper).
 
 A text that repeats itself (it can be compressed to less than 1 / 2.4) or that the model finds unlikely (on average less
-than -1.0 a token) is drawn again at a temperature of 0.2, 0.4 ... 1.0, until one is neither. Where the model says that
-nobody speaks, with more than 0.6, and finds what it wrote unlikely as well, the window is silence and skipped. What was
-understood goes before the next window, unless it had to be drawn at more than 0.5. Not here: the search itself, and
-windows (`transcribe`).
-
-Deviation: one text is drawn at a temperature, not the best of five.
+than -1.0 a token) is drawn again at a temperature of 0.2, 0.4 ... 1.0, until one is neither: five texts, of which the
+likeliest by its mean over tokens counts. Where the model says that nobody speaks, with more than 0.6, and finds what it
+wrote unlikely as well, the window is silence and skipped. What was understood goes before the next window, unless it
+had to be drawn at more than 0.5. Not here: the search itself, and windows (`transcribe`).
 """
 
 import zlib
@@ -16,12 +14,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sightline.decode.contract import Hypothesis
 from sightline.generation.settings import GenerationSettings
-from sightline.generation.transcribe import Marks, write_down
+from sightline.generation.transcribe import Marks, ways_to_write
 from sightline.network.transformer import Transformer
 
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 COMPRESSION, LOG_PROB, NO_SPEECH = 2.4, -1.0, 0.6  # beyond which a text repeats itself, is unlikely, is silence
+BEST_OF = 5  # texts drawn at a temperature
 FORGETS = 0.5  # a temperature above which what was written does not go before the next window
 
 
@@ -124,8 +124,14 @@ def hear_once(
     max_len: int | None,
 ) -> tuple[list[int], float]:
     """What is written for a window that the encoder has read, and its mean log-probability of what may be written."""
-    found = write_down(network, memory, prompt, marks, settings, timestamps, max_len, normalised=True)[0]
+    ways = ways_to_write(network, memory, prompt, marks, settings, timestamps, max_len, normalised=True)[0]
+    found = likeliest(ways) if settings.sample else ways[0]
     return found.tokens, found.log_prob / (len(found.tokens) + 1)
+
+
+def likeliest(ways: Sequence[Hypothesis]) -> Hypothesis:
+    """By its log-probability, end mark included, over its tokens, without: so the reference ranks what it has drawn."""
+    return max(ways, key=lambda one: one.log_prob / max(1, len(one.tokens)))
 
 
 @torch.inference_mode()

@@ -19,6 +19,7 @@ from sightline.data.speech import Recording, read_recordings
 from sightline.errors import UserError
 from sightline.evaluate.transcripts import TranscriptReport, check_jiwer, normalizer_of, transcript_report
 from sightline.generation.fallback import (
+    BEST_OF,
     Attempt,
     Listener,
     compression_ratio,
@@ -121,8 +122,8 @@ class SpeechModel(LookVerbs, Writer):
             with torch.inference_mode():
                 memory = self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
             prompt = prompted(before, beginning, previous, self.max_len)
-            drawn = {"sample": True, "beam_size": 1, "temperature": temperature, "top_k": 0} if temperature else {}
-            settings = replace(chosen, **drawn)
+            drawn = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
+            settings = replace(chosen, **(drawn if temperature else {}))
             tokens, log_prob = hear_once(self.network, memory, prompt, self.marks, settings, in_segments, self.max_len)
             begun = self.network, memory, prompt, self.marks.start
             silent = 0.0 if silence is None else no_speech_probability(*begun, silence)

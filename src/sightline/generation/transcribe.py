@@ -165,9 +165,22 @@ def write_down(
     settings: GenerationSettings,
     timestamps: bool,
     max_len: int | None = None,
-    normalised: bool = False,
 ) -> list[Hypothesis]:
-    """`hear` for windows that the encoder has read; `normalised`: probabilities are among what may be written."""
+    """`hear` for windows that the encoder has read."""
+    return [ranked[0] for ranked in ways_to_write(network, memory, beginning, marks, settings, timestamps, max_len)]
+
+
+def ways_to_write(
+    network: Transformer,
+    memory: Float[Tensor, "windows positions d_model"],
+    beginning: Sequence[int],
+    marks: Marks,
+    settings: GenerationSettings,
+    timestamps: bool,
+    max_len: int | None = None,
+    normalised: bool = False,
+) -> list[list[Hypothesis]]:
+    """All that was found for each window, best first; `normalised`: probabilities are among what may be written."""
     prompts = torch.tensor([list(beginning)] * len(memory), device=memory.device)
     begun = begin(step_of(network), network.start_cache(memory), prompts)
     room = None if max_len is None else max_len - len(beginning) + 1
@@ -176,7 +189,7 @@ def write_down(
     rules += [lambda log_probs, history: log_probs.log_softmax(-1)] if normalised else []
     options = replace(settings, suppressed=()).options(rules=tuple(rules))
     limits, streams = limits_of([room] * len(memory), settings, memory.device), [0] * len(memory)
-    return [ranked[0] for ranked in search(step_of(network), begun, limits, options, settings, streams)]
+    return search(step_of(network), begun, limits, options, settings, streams)
 
 
 @torch.inference_mode()

@@ -5,14 +5,11 @@ The decoder is given the mark that captions begin with and learns the caption an
 comes out is a folder in the layout it came in. Not here: files (`sightline.data.captions`).
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from sightline.checkpoint.trained import RUN
@@ -20,7 +17,6 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import bare
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
-from sightline.data.batching import EndlessStream
 from sightline.data.captions import (
     CaptionedPictures,
     captioned_pictures,
@@ -29,7 +25,6 @@ from sightline.data.captions import (
     read_captions,
 )
 from sightline.data.pictures import Augmentation, Picture, key_of
-from sightline.data.told import ToldBatch
 from sightline.errors import UserError
 from sightline.evaluate.captions import caption_report
 from sightline.generation.captions import CaptionModel, say
@@ -40,10 +35,8 @@ from sightline.network.transformer import Transformer
 from sightline.tasks import job as jobs
 from sightline.tasks.job import TrainRequest, file_names
 from sightline.tasks.scratch import captioner_from_scratch
-from sightline.tasks.telling import told_loss, told_objective
+from sightline.tasks.telling import TellingJob
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
-from sightline.tasks.validation import shown
-from sightline.training.step import Objective
 
 
 class WholeFolder(SameLayout):
@@ -55,22 +48,8 @@ class WholeFolder(SameLayout):
 
 
 @dataclass(frozen=True)
-class CaptionJob:
+class CaptionJob(TellingJob):
     """See `sightline.tasks.job.Job`."""
-
-    config: RunConfig
-    tokenizer: Any
-    about: dict[str, Any]
-    train: CaptionedPictures
-    valid: CaptionedPictures
-    layout: SameLayout
-    model: CaptionModel
-    signature: str = ""
-    show: bool = False  # progress of a validation
-
-    @property
-    def chance(self) -> float:
-        return math.log(self.config.model.vocab_size)
 
     @property
     def size(self) -> int:
@@ -78,41 +57,23 @@ class CaptionJob:
         side = self.config.model.image_size // self.config.model.patch_size
         return max(1, self.config.train.tokens_per_batch // side**2)
 
+    @property
+    def rows(self) -> Sequence[int]:
+        """A picture that has several captions is told of once."""
+        return self.valid.first
+
     def network(self) -> Transformer:
         return trainable_captioner(self.model, self.config.model.dropout)
-
-    def objective(self, network: nn.Module) -> Objective:
-        assert isinstance(network, Transformer)
-        return told_objective(network, self.config.train)
-
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
-        return self.train.stream(self.size, self.config.train.seed, state, pin)
-
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
-        """Nats a piece of all captions, and the BLEU of what greedy search writes of each picture."""
-        assert isinstance(network, Transformer)
-        said, first = [*captions_by_picture(self.valid.pictures).values()], self.valid.first
-
-        def validate() -> dict[str, float]:
-            nll, targets, seen, written = 0.0, 0, 0, list[str]()
-            with torch.inference_mode(), shown(len(self.valid), self.show) as done:
-                for batch in self.valid.in_order(self.size):
-                    there = batch.to(device)
-                    memory = network.encode(there.values)
-                    nll += told_loss(network, network.decode(there.tgt_in, memory), there.tgt_out).nll.item()
-                    targets += batch.n_targets
-                    new = [row - seen for row in first if seen <= row < seen + len(memory)]
-                    written += self.written(network, memory[new]) if new else []
-                    seen += len(memory)
-                    done(len(memory))
-            return {"loss": nll / targets, "bleu": caption_report(written, said, ["BLEU"]).scores["BLEU"].score}
-
-        return validate
 
     def written(self, network: Transformer, memory: Tensor) -> list[str]:
         """What greedy search makes of pictures that the encoder has seen."""
         settings = self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
         return [self.model.said(ranked[0].tokens) for ranked in say(network, memory, settings, self.model.max_len)]
+
+    def judged(self, written: Sequence[str]) -> dict[str, float]:
+        """BLEU against all captions of each picture."""
+        said = [*captions_by_picture(self.valid.pictures).values()]
+        return {"bleu": caption_report(written, said, ["BLEU"]).scores["BLEU"].score}
 
 
 def trainable_captioner(model: CaptionModel, dropout: float) -> Transformer:

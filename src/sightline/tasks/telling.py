@@ -1,14 +1,91 @@
-"""What is learnt where a decoder tells of a sound or a picture: every piece given those before it."""
+"""What is learnt where a decoder tells of a sound or a picture: every piece given those before it.
+
+A validation has the same loss, and judges what greedy search writes. Not here: what is heard or seen, how texts are
+searched for, and by what they are judged (`captioning`, `transcription`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from sightline.config import TrainConfig
+from sightline.checkpoint.tuned import SameLayout
+from sightline.config import RunConfig, TrainConfig
+from sightline.data.batching import EndlessStream
 from sightline.data.told import NOT_PREDICTED, ToldBatch
 from sightline.network.transformer import Transformer
+from sightline.tasks.validation import shown
 from sightline.training.loss import Loss, sequence_loss
 from sightline.training.step import Objective, projection
+
+
+@dataclass(frozen=True)
+class TellingJob:
+    """See `sightline.tasks.job.Job`; subclasses say what is told of."""
+
+    config: RunConfig
+    tokenizer: Any
+    about: dict[str, Any]
+    train: Any  # a `ToldCorpus`
+    valid: Any
+    layout: SameLayout
+    model: Any  # that training starts from
+    signature: str = ""
+    show: bool = False  # progress of a validation
+
+    @property
+    def chance(self) -> float:
+        return math.log(self.config.model.vocab_size)
+
+    @property
+    def size(self) -> int:
+        """Inputs of a batch."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """The inputs of `valid` that something is written of."""
+        return range(len(self.valid))
+
+    def written(self, network: Transformer, memory: Float[Tensor, "rows positions d_model"]) -> list[str]:
+        """What greedy search makes of inputs that the encoder has read."""
+        raise NotImplementedError
+
+    def judged(self, written: Sequence[str]) -> dict[str, float]:
+        """Figures of what was written of `rows`."""
+        raise NotImplementedError
+
+    def objective(self, network: nn.Module) -> Objective:
+        assert isinstance(network, Transformer)
+        return told_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
+        return self.train.stream(self.size, self.config.train.seed, state, pin)
+
+    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+        """Nats a piece of all texts, and what `judged` says of those that greedy search writes."""
+        assert isinstance(network, Transformer)
+        rows = {*self.rows}
+
+        def validate() -> dict[str, float]:
+            nll, targets, seen, written = 0.0, 0, 0, list[str]()
+            with torch.inference_mode(), shown(len(self.valid), self.show) as done:
+                for batch in self.valid.in_order(self.size):
+                    there = batch.to(device)
+                    memory = network.encode(there.values)
+                    nll += told_loss(network, network.decode(there.tgt_in, memory), there.tgt_out).nll.item()
+                    targets += batch.n_targets
+                    asked = [i for i in range(len(memory)) if seen + i in rows]
+                    written += self.written(network, memory[asked]) if asked else []
+                    seen += len(memory)
+                    done(len(memory))
+            return {"loss": nll / targets, **self.judged(written)}
+
+        return validate
 
 
 def told_objective(network: Transformer, train: TrainConfig) -> Objective:

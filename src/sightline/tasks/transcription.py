@@ -8,15 +8,13 @@ as OpenAI's model writes it, but for languages without blanks. The encoder's sin
 (`sightline.data.speech`), and what is masked (`sightline.data.spec_augment`).
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.trained import GENERATION, RUN
@@ -24,10 +22,8 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import marks_around
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
-from sightline.data.batching import EndlessStream
 from sightline.data.spec_augment import Spans, SpecAugment
 from sightline.data.speech import SpokenCorpus, spoken_corpus
-from sightline.data.told import ToldBatch
 from sightline.errors import UserError
 from sightline.evaluate.transcripts import check_jiwer, transcript_report
 from sightline.families.keys import Keys
@@ -35,31 +31,15 @@ from sightline.generation.speech import SpeechModel
 from sightline.generation.transcribe import TASKS, beginning_of, write_down
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest, file_names, say
-from sightline.tasks.telling import told_loss, told_objective
+from sightline.tasks.telling import TellingJob
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
-from sightline.tasks.validation import shown
-from sightline.training.step import Objective
 
 WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "my", "yue")  # as in OpenAI's tokenizer.py
 
 
 @dataclass(frozen=True)
-class TranscriptionJob:
+class TranscriptionJob(TellingJob):
     """See `sightline.tasks.job.Job`."""
-
-    config: RunConfig
-    tokenizer: Any
-    about: dict[str, Any]
-    train: SpokenCorpus
-    valid: SpokenCorpus
-    layout: SameLayout
-    model: SpeechModel
-    signature: str = ""
-    show: bool = False  # progress of a validation
-
-    @property
-    def chance(self) -> float:
-        return math.log(self.config.model.vocab_size)
 
     @property
     def size(self) -> int:
@@ -72,38 +52,15 @@ class TranscriptionJob:
         network.src_embeddings.positions.requires_grad_(False)
         return network
 
-    def objective(self, network: nn.Module) -> Objective:
-        assert isinstance(network, Transformer)
-        return told_objective(network, self.config.train)
-
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
-        return self.train.stream(self.size, self.config.train.seed, state, pin)
-
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
-        """Nats a piece, and the word error rate of what greedy search writes without timestamps."""
-        assert isinstance(network, Transformer)
-        said = [recording.text for recording in self.valid.recordings]
-
-        def validate() -> dict[str, float]:
-            nll, targets, written = 0.0, 0, list[str]()
-            with torch.inference_mode(), shown(len(self.valid), self.show) as done:
-                for batch in self.valid.in_order(self.size):
-                    there = batch.to(device)
-                    memory = network.encode(there.values)
-                    hidden = network.decode(there.tgt_in, memory)
-                    nll += told_loss(network, hidden, there.tgt_out).nll.item()
-                    targets += batch.n_targets
-                    written += self.written(network, memory)
-                    done(len(memory))
-            return {"loss": nll / targets, "wer": transcript_report(said, written).wer}
-
-        return validate
-
     def written(self, network: Transformer, memory: Float[Tensor, "windows positions d_model"]) -> list[str]:
-        """What greedy search makes of recordings that the encoder has read."""
+        """What greedy search makes of recordings that the encoder has read, without timestamps."""
         model, settings = self.model, self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
         found = write_down(network, memory, self.valid.beginning, model.marks, settings, False, model.max_len)
         return [model.tokenizer.decode(one.tokens).strip() for one in found]
+
+    def judged(self, written: Sequence[str]) -> dict[str, float]:
+        """The word error rate."""
+        return {"wer": transcript_report([one.text for one in self.valid.recordings], written).wer}
 
 
 # --- What it is made of

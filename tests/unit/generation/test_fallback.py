@@ -5,7 +5,16 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from sightline.generation.fallback import TEMPERATURES, Attempt, Listener, attempt, prompted, understood
+from sightline.decode.contract import Hypothesis
+from sightline.generation.fallback import (
+    TEMPERATURES,
+    Attempt,
+    Listener,
+    attempt,
+    likeliest,
+    prompted,
+    understood,
+)
 
 WINDOW = torch.zeros(1, 4)
 
@@ -83,3 +92,10 @@ def test_prompts_leave_half_of_the_room() -> None:
     assert prompted(range(50), [1], 9, None) == [9, *range(50), 1]
     assert prompted([5, 6], [1], 9, 8) == [9, 5, 6, 1]
     assert understood([7, 8], 100) == [7, 8]
+
+
+def test_of_what_is_drawn_the_likeliest_by_its_mean_counts() -> None:
+    """Over tokens without the end mark, whatever length penalty the search has; of an empty one nothing is divided."""
+    short, long = Hypothesis([1], -0.1, -2.0, [-1.0, -1.0]), Hypothesis([1, 2, 3, 4], -9.0, -5.0, [-1.0] * 5)
+    assert likeliest([short, long]) is long
+    assert likeliest([Hypothesis([], 0.0, -0.5, [-0.5]), long]).tokens == []
