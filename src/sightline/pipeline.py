@@ -103,7 +103,6 @@ def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple
         check_resumed(request, job.config, about, folder)
     return request, job, about
 
-
 def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
     """Train from the beginning or the newest checkpoint, and return how it ended."""
     published = is_family(request.init) if request.init else False
@@ -115,7 +114,7 @@ def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
         say(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
     reason = trainer.run()
     say(request, _farewell(reason, trainer.progress, trainer.folder))
-    report = resolve_name(TASKS[job.config.model.task].start).report if published else None
+    report = resolve_name(TASKS[job.config.model.task].start).report if request.init else None
     if report and not reason.startswith("SIG"):
         report(request, job)
     return reason

@@ -333,6 +333,7 @@ def is_there(name: str) -> Callable[[list[str], str], bool]:
 
 CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "train": loads("--out"),
+    "tune": loads("--out"),
     "check-corpus": lambda words, out: out.startswith("training: ") and "<svg" in written(words, out),
     "translate": translated,
     "evaluate": evaluated,
@@ -441,9 +442,9 @@ def named_inputs(words: list[str]) -> list[str]:
 
 def shortened(words: list[str]) -> list[str]:
     """Flags behind the line, so that it takes seconds and an untrained model will do."""
-    if words[0] == "train":
+    if words[0] in ("train", "tune"):
         task = words[words.index("--task") + 1] if "--task" in words else ""
-        start = words[words.index("--init") + 1] if "--init" in words else ""
+        start = words[words.index("--init") + 1] if "--init" in words else words[1]
         published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
         published = published or start.startswith("runs/my-")
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]

@@ -1,6 +1,7 @@
 """From one model to the next: a run that starts from a model, and a corpus that a model writes."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,25 @@ def test_a_run_starts_from_a_model(model_path: Path, files: list[str], cli: Any,
     assert lines[0]["nll"] < 2  # a fresh model starts at ln(280) = 5.6
     assert f"| recipe | toy from the weights of `{model_path.name}`" in (out / "README.md").read_text()
     assert more.translate(["a b c"], beam_size=1)[0].text == "a b c"
+
+
+def test_a_translator_of_ours_is_tuned(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
+    """To leave out the last word of what it has learnt to copy, with whole copies between; what has changed is said."""
+    copies = (Path(path).read_text().splitlines() for path in files[1:3])
+    own, general = tmp_path / "own.tsv", tmp_path / "general.tsv"
+    pairs = [*zip(*copies, strict=True)]
+    own.write_text("".join(f"{src}\t{tgt.rpartition(' ')[0] or tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    general.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    settings = ["train.max_steps=60", "train.validate_every=60", "train.checkpoint_every=60", "train.threads=1"]
+    settings += ["train.tokens_per_batch=500", "train.validate_bleu=20", "train.learning_rate=0.003"]
+    settings += ["data.mix_share=0.1"]
+    tune = ["tune", model_path, "--train", own, "--out", tmp_path / "out", "--device", "cpu"]
+    ran = cli(*tune, "--general", general, "--set", *settings)
+    assert ran.code == 0, ran.err
+    assert "validating on" in ran.err and "taken out of the training files (10%)" in ran.err
+    found = re.search(r"before and after, on \d+ pairs validated on: BLEU (\S+) and (\S+) \(p (\S+)\), chrF", ran.err)
+    assert found and float(found[2]) > float(found[1]) + 5 and float(found[3]) < 0.05
+    assert sightline.load(tmp_path / "out", "cpu").config.data.mix == str(general)
 
 
 def test_a_recipe_without_a_shape_is_for_any_model(

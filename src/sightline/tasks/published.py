@@ -20,15 +20,12 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.corpus import Pair
 from sightline.evaluate.bleu import bleu_signature
-from sightline.evaluate.significance import paired_bootstrap
 from sightline.generation.models import RewritingModel
 from sightline.network.more_dropout import without
-from sightline.tasks.job import TrainRequest, say
+from sightline.tasks.comparing import before_and_after, written
+from sightline.tasks.job import TrainRequest
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.translation import TranslationJob, decided, prepare_both, read_files
-from sightline.tasks.validation import shown
-
-CHUNK = 50  # texts translated between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -56,16 +53,6 @@ class PublishedJob(TranslationJob):
         return written(replace(self.model, network=network), [src for src, _ in pairs], done)
 
 
-def written(model: RewritingModel, sources: Sequence[str], done: Callable[[int], Any]) -> list[str]:
-    """What the model makes of each source, a line each; `done` is told of each few texts."""
-    texts = list[str]()
-    for start in range(0, len(sources), CHUNK):
-        chunk = sources[start : start + CHUNK]
-        texts += [" ".join(one.text.split()) for one in model.translate(chunk)]
-        done(len(chunk))
-    return texts
-
-
 def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:
     """Read, tokenise and check everything a published model is trained further on."""
     model: RewritingModel = START.read(request.init).between(request.source_language, request.target_language)
@@ -84,24 +71,6 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
         config, tokenizer, about, prepared, validating, None, request.init, None, bleu_signature(), request.show,
         SameLayout(model), model=model,
     )  # fmt: skip
-
-
-def before_and_after(request: TrainRequest, job: Any) -> None:
-    """Say what the run has changed: the validation pairs that are searched, by the model it began with and by its own.
-
-    The difference is judged by a paired bootstrap (Koehn 2004); these pairs have chosen the best model, which makes it
-    look better than other pairs would.
-    """
-    pairs = [job.searched(row) for row in range(min(len(job.valid), job.config.train.validate_bleu))]
-    if not pairs:
-        return
-    between, sources = (request.source_language, request.target_language), [src for src, _ in pairs]
-    with shown(2 * len(pairs), request.show) as done:
-        models = (START.read(path).between(*between) for path in (request.init, request.out))
-        before, after = [written(model, sources, done) for model in models]
-    compared = paired_bootstrap(before, after, [tgt for _, tgt in pairs], metrics=["BLEU", "chrF++"])
-    figures = (f"{one.name} {one.a.score:.2f} and {one.b.score:.2f} (p {one.p_value:.3f})" for one in compared.values())
-    say(request, f"before and after, on {len(pairs):,} pairs validated on: {', '.join(figures)}")
 
 
 START = StartingPoint(

@@ -34,7 +34,7 @@ def validation_texts(
     done: Callable[[int], Any] = lambda texts: None,
 ) -> list[str]:
     """What the network as it is now makes of texts that have references; `done` is told of each few texts."""
-    translator = Translator(_searching(network), tokenizer, config, max_len)
+    translator = Translator(searching(network), tokenizer, config, max_len)
     texts: list[str] = []
     bounds: dict[str, Any] = {}
     while len(texts) < len(pairs):
@@ -47,7 +47,7 @@ def validation_texts(
     return texts
 
 
-def _searching(network: EncoderDecoder) -> Any:
+def searching(network: EncoderDecoder) -> Any:
     """The network's parameters in the compiled library where it takes them, else the network itself."""
     on_cpu = next(network.parameters()).device.type == "cpu"
     if isinstance(network, Transformer) and on_cpu and native_available(network):
