@@ -103,6 +103,7 @@ def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple
         check_resumed(request, job.config, about, folder)
     return request, job, about
 
+
 def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
     """Train from the beginning or the newest checkpoint, and return how it ended."""
     published = is_family(request.init) if request.init else False

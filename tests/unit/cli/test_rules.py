@@ -19,7 +19,13 @@ PARSERS = cli.build_parser()[1]
 ACTIONS = [(name, action) for name, parser in PARSERS.items() for action in parser._actions]
 # Numbers that the library checks, and names in its errors: all of these two groups, and
 SETTINGS = ("decoding", "generation")
-CHECKED_ELSEWHERE = {("train", "seed"), ("inspect", "layer"), ("explore", "port"), ("transcribe", "beam_size")}
+CHECKED_ELSEWHERE = {
+    ("train", "seed"),
+    ("tune", "seed"),
+    ("inspect", "layer"),
+    ("explore", "port"),
+    ("transcribe", "beam_size"),
+}
 
 DISTILL = ["distill", "m", "--train", "a.tsv", "-o", "b.jsonl"]
 ALIGN = ["align", "m", "--source", "a", "--target", "b"]
@@ -234,11 +240,11 @@ def names_a_file(action: argparse.Action) -> bool:
 
 
 def test_every_file_is_known_as_read_or_written() -> None:
-    """`train` writes a folder of its own; so do those whose output is DIR."""
+    """`train` and `tune` write folders of their own; so do those whose output is DIR."""
     loose = {
         (name, action.dest)
         for name, action in ACTIONS
-        if name != "train" and names_a_file(action) and action.metavar != "DIR"
+        if name not in ("train", "tune") and names_a_file(action) and action.metavar != "DIR"
         if action.type not in (in_file, out_file)
     }
     assert loose == set()
