@@ -32,6 +32,7 @@ from sightline.cli import (
     tasks,
     train,
     translate,
+    tune,
 )
 from sightline.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
 from sightline.errors import UserError, unknown
@@ -40,6 +41,7 @@ from sightline.errors import UserError, unknown
 COMMANDS = (
     demo,
     train,
+    tune,
     check_corpus,
     translate,
     tasks,

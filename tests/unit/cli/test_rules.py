@@ -19,13 +19,7 @@ PARSERS = cli.build_parser()[1]
 ACTIONS = [(name, action) for name, parser in PARSERS.items() for action in parser._actions]
 # Numbers that the library checks, and names in its errors: all of these two groups, and
 SETTINGS = ("decoding", "generation")
-CHECKED_ELSEWHERE = {
-    ("train", "seed"),
-    ("tune", "seed"),
-    ("inspect", "layer"),
-    ("explore", "port"),
-    ("transcribe", "beam_size"),
-}
+CHECKED_ELSEWHERE = {("inspect", "layer"), ("explore", "port"), ("transcribe", "beam_size")}
 
 DISTILL = ["distill", "m", "--train", "a.tsv", "-o", "b.jsonl"]
 ALIGN = ["align", "m", "--source", "a", "--target", "b"]

@@ -1,0 +1,19 @@
+"""`sightline tune`: `train --init` of a translator, with a part of the pairs held out and general ones between them."""
+
+from typing import Any
+
+from sightline.cli.options import TRANSLATES
+from sightline.cli.train import run_options
+from sightline.tasks.table import TASKS
+
+
+def add(commands: Any) -> None:
+    """Register the command."""
+    text = "train a translator further on pairs of your own, and say what that has changed"
+    parser = commands.add_parser("tune", help=text)
+    parser.add_argument("init", metavar="MODEL", help=f"{TRANSLATES}: what to start from")
+    general = "a file of general pairs to put between your own, against forgetting: short for --set data.mix=FILE"
+    mix = "data.mix={}".format
+    parser.add_argument("--general", dest="set", action="append", type=mix, metavar="FILE", help=general)
+    run_options(parser, TASKS["translate"].files)
+    parser.set_defaults(recipe="", valid=["10%"])
