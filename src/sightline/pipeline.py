@@ -106,9 +106,7 @@ def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple
 
 def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
     """Train from the beginning or the newest checkpoint, and return how it ended."""
-    trainer.progress.validation_due = bool(
-        request.init
-    )  # what was good before is judged, and kept unless it gets better
+    trainer.progress.validation_due = bool(request.init)  # what was good before stays unless it gets better
     say(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
     if request.resume:
         restored = trainer.restore(lambda message: say(request, message))

@@ -54,7 +54,7 @@ def settings(*values: str) -> list[str]:
         ([*TRAIN, "--languages", "en-en"], "write two different codes"),
         ([*TRAIN, "--languages", "EN-DE"], "write two different codes"),
         (["serve", "m", "--languages", "en-de", "en-de-fr"], "--languages: en-de-fr: write two different codes"),
-        ([*TRAIN, "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        ([*TRAIN, "--seed", "x"], "train.seed = 'x': must be of type int"),
         ([*TRAIN, "--device", "gpu"], "--device gpu: use auto, cpu or cuda"),
         ([*TRAIN[:2], "tinny", *TRAIN[3:]], "unknown recipe 'tinny'; did you mean 'tiny'? (valid: "),
         ([*TRAIN[:2], "absent.toml", *TRAIN[3:]], "absent.toml: no such recipe file"),
