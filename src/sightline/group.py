@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from sightline.checkpoint.trained import CONFIG, read_run
 from sightline.config import RunConfig
 from sightline.decode.engine import usable_cores
 from sightline.errors import UserError
 from sightline.pipeline import checked_job, make_trainer, refuse_to_overwrite, run, train_model
-from sightline.tasks.job import TrainRequest
+from sightline.tasks.job import Job, TrainRequest
 from sightline.tasks.sharing import shared_validation
 from sightline.training.lock import locked
 from sightline.training.parallel import ParallelTrainer
@@ -30,6 +31,10 @@ from sightline.training.ranks import Ranks, joined
 def train_with_others(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     """Train as one of those that torchrun has started, or start `request.devices` processes that do."""
     if "WORLD_SIZE" not in os.environ:
+        if request.devices == 1:
+            raise UserError(
+                "train.shard = full is for several processes: start them with --devices N, or with torchrun"
+            )
         return _started(request, config)
     if request.devices > 1:
         raise UserError(f"--devices {request.devices}: torchrun has started the processes already; leave it out")
@@ -52,10 +57,28 @@ def _train_as(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: Pa
             if first:
                 job.layout.write_settings(folder, job.config, job.tokenizer, about)
         torch.manual_seed(job.config.train.seed)
-        network = job.network()
-        share, merge = shared_validation(job, network, ranks)
-        kind = partial(ParallelTrainer, ranks, share, merge)
-        return run(make_trainer(request, job, about, network, kind), request, job)
+        return run(make_trainer(request, job, about, *_network_and_kind(job, ranks)), request, job)
+
+
+def _network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
+    """The network, and the trainer that the setting asks for."""
+    network = job.network()
+    share, merge = shared_validation(job, network, ranks)
+    train = job.config.train
+    if train.shard == "none":
+        return network, partial(ParallelTrainer, ranks, share, merge)
+    if train.optimizer != "adam" or train.accumulate % ranks.size:
+        raise UserError(
+            f"train.shard = full: takes train.optimizer = adam, and updates that {ranks.size} ranks can share evenly: "
+            f"a multiple of {ranks.size} batches, not {train.accumulate}"
+        )
+    from sightline.training.sharded import ShardedTrainer, shard
+
+    torch.manual_seed(train.seed)
+    shared = job.network()
+    root = shard(shared, train.precision, ranks.device)
+    validate = job.validation(network, ranks.device)
+    return shared, partial(ShardedTrainer, ranks, share or validate, merge, root, network)
 
 
 def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConfig:

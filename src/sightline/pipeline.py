@@ -21,6 +21,7 @@ from sightline.checkpoint.layout import is_family
 from sightline.checkpoint.trained import CONFIG
 from sightline.config import RunConfig, apply_settings, check, load_recipe
 from sightline.data.amount import parse_amount
+from sightline.data.batch import Stream
 from sightline.data.first_look import check_files
 from sightline.device import choose_device, device_name
 from sightline.errors import UserError
@@ -32,7 +33,7 @@ from sightline.tasks.table import TASKS
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.lock import locked
-from sightline.training.trainer import CHECKPOINTS, Progress, Stream, Trainer
+from sightline.training.trainer import CHECKPOINTS, Progress, Trainer
 
 __all__ = ["TrainRequest", "train_model"]
 
@@ -61,7 +62,7 @@ def train_model(request: TrainRequest) -> str:
         resolve_name("sightline.training.tensorboard:check_tensorboard")()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     keep_freed_memory()
-    if request.devices > 1 or "WORLD_SIZE" in os.environ:  # which torchrun sets
+    if request.devices > 1 or config.train.shard != "none" or "WORLD_SIZE" in os.environ:  # which torchrun sets
         from sightline.group import train_with_others  # which a training by one process does without
 
         return train_with_others(request, config, folder)

@@ -420,6 +420,8 @@ def other(words: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), words
+    elif words[0] == "torchrun":
+        command_line.parse(words[words.index("sightline") + 1 :])
     elif words[:2] == ["pip", "install"]:
         extras = re.findall(r"\[([\w,]+)\]", words[-1])
         assert extras and set(extras[0].split(",")) <= project["optional-dependencies"].keys(), words

@@ -6,7 +6,7 @@ is decided in `batching.py`; masks inside the model are made in `network/masks.p
 `labelled.py`, those of windows of a time series in `series.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -36,6 +36,17 @@ class TrainingBatch(Protocol):
     def extent(self) -> str: ...  # how large it is, in words
     def to(self, device: torch.device | str) -> "TrainingBatch": ...
     def pinned(self) -> "TrainingBatch": ...
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """Where batches come from: `sightline.data.batching.BatchStream`."""
+
+    wait_seconds: float  # how long its consumer has waited so far
+
+    def __iter__(self) -> Iterator[TrainingBatch]: ...
+    def state(self) -> dict[str, int]: ...
+    def close(self) -> None: ...
 
 
 class OnDevices:

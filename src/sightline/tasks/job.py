@@ -13,12 +13,12 @@ from sightline.checkpoint import trained
 from sightline.checkpoint.trained import TOKENIZER
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
+from sightline.data.batch import Stream
 from sightline.data.corpus import Corpus
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.training.step import Objective
-from sightline.training.trainer import Stream
 
 if TYPE_CHECKING:
     from sightline.data.split import Split

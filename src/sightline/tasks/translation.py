@@ -14,7 +14,7 @@ from sightline.architectures import build_network
 from sightline.checkpoint.folder import Folder, read_folder
 from sightline.checkpoint.trained import CONFIG, read_run
 from sightline.config import WITH_DECODER, RunConfig, TrainConfig, longest_sequence
-from sightline.data.batch import Batch
+from sightline.data.batch import Batch, Stream
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair
 from sightline.data.first_look import doubts, parse_pairs
@@ -41,7 +41,6 @@ from sightline.tasks.job import (
 from sightline.tasks.validation import shown, validation_texts
 from sightline.training.packed import packs, pays_in_bfloat16
 from sightline.training.step import Objective, translation_objective, validation_loss
-from sightline.training.trainer import Stream
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ def remove_old(folder: Path, keep_last: int) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def average_parameters(models: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
+def average_parameters(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of several parameter sets (section 6.1), summed in float64."""
     total: dict[str, Tensor] = {}
     count = 0

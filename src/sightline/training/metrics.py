@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from tqdm import tqdm
 
-from sightline.data.batch import TrainingBatch
+from sightline.data.batch import Stream, TrainingBatch
 from sightline.errors import writing
 
 TRAINING_LOG, VALIDATION_LOG = "metrics.jsonl", "validation.jsonl"
@@ -157,17 +157,10 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-@runtime_checkable
-class Waits(Protocol):
-    """Something that knows how long its consumer has waited, in seconds."""
-
-    wait_seconds: float
-
-
 class Clock:
     """Speed, waiting and, where it is computed, padding since the last logged line."""
 
-    def __init__(self, stream: Waits, padded: bool = True) -> None:
+    def __init__(self, stream: Stream, padded: bool = True) -> None:
         self._stream = stream
         self._padded = padded
         self.restart()

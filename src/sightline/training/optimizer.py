@@ -83,4 +83,4 @@ def gradient_norm(model: nn.Module) -> Float[Tensor, ""]:
 def clip_gradients(model: nn.Module, norm: Float[Tensor, ""], largest: float) -> None:
     """Scale all gradients so that their norm, now `norm`, is at most `largest`."""
     if norm > largest:
-        torch._foreach_mul_([p.grad for p in model.parameters() if p.grad is not None], largest / (norm + 1e-6))
+        torch._foreach_mul_([p.grad for p in model.parameters() if p.grad is not None], largest / float(norm + 1e-6))

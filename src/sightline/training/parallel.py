@@ -11,6 +11,7 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -18,13 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sightline.data.batch import TrainingBatch
+from sightline.data.batch import Stream, TrainingBatch
 from sightline.errors import UserError
 from sightline.training.checkpoint import Checkpoint, checkpoint_paths
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock, MetricsLog
 from sightline.training.ranks import Ranks, sum_gradients
-from sightline.training.trainer import CHECKPOINTS, PutOff, Stream, Trainer
+from sightline.training.trainer import CHECKPOINTS, PutOff, Trainer
 
 Share = Callable[[], Any]  # of a validation: what JSON can say
 MergeShares = Callable[[list[Any]], dict[str, float]]  # all shares to the figures
@@ -213,7 +214,7 @@ class ParallelTrainer(Trainer):
         training, states = dict(checkpoint.training), {}
         for name in [name for name in training if name.startswith("random.")]:
             parts = self.ranks.gather_tensors(training.pop(name), "the random states")
-            states |= {_of_rank(name, rank): part for rank, part in enumerate(parts)}
+            states |= {of_rank(name, rank): part for rank, part in enumerate(parts)}
         state = {**checkpoint.state, "ranks": self.ranks.size}
         if self.ranks.first:
             super()._write(Checkpoint(checkpoint.model, {**training, **states}, state))
@@ -221,12 +222,14 @@ class ParallelTrainer(Trainer):
 
     def restore(self, warn: Callable[[str], None]) -> bool:
         """As of `Trainer`; on other than as many ranks as before those have new random states."""
-        folder = self.folder / CHECKPOINTS
-        newest = self.ranks.gather([path.name for path in checkpoint_paths(folder)][-1:], "the newest checkpoint")
-        if any(other != newest[0] for other in newest):
-            raise UserError(f"--out {self.folder}: the machines see different checkpoints; use a shared folder")
+        self._same_everywhere(checkpoint_paths(self.folder / CHECKPOINTS))
         self._warn = warn
         return super().restore(warn)
+
+    def _same_everywhere(self, paths: list[Path]) -> None:
+        newest = self.ranks.gather([path.name for path in paths[-1:]], "the newest checkpoint")
+        if any(other != newest[0] for other in newest):
+            raise UserError(f"--out {self.folder}: the machines see different checkpoints; use a shared folder")
 
     def _draw_as(self, checkpoint: Checkpoint) -> None:
         before = checkpoint.state.get("ranks", 1)
@@ -234,7 +237,7 @@ class ParallelTrainer(Trainer):
             self._warn(f"{self.ranks.size} ranks go on with what {before} began: other rounding, other dropout")
             self._draw_anew()
             return
-        states = {_of_rank(name, self.ranks.rank): name for name in ("random.cpu", "random.cuda")}
+        states = {of_rank(name, self.ranks.rank): name for name in ("random.cpu", "random.cuda")}
         own = {states[name]: value for name, value in checkpoint.training.items() if name in states}
         super()._draw_as(replace(checkpoint, training=own))
 
@@ -247,9 +250,9 @@ class ParallelTrainer(Trainer):
         return self.ranks.lost(error, self.progress.step + 1) or super()._explain(error)
 
 
-def _of_rank(name: str, rank: int) -> str:
+def of_rank(name: str, rank: int) -> str:
     """
-    >>> _of_rank("random.cpu", 0), _of_rank("random.cpu", 3)
+    >>> of_rank("random.cpu", 0), of_rank("random.cpu", 3)
     ('random.cpu', 'random.cpu.3')
     """
     return f"{name}.{rank}" if rank else name

@@ -17,13 +17,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from sightline.errors import UserError
 
 PREPARING = timedelta(days=2)  # that the others wait while one process reads and cuts the corpus
 DONE = b"done"
 GRACE = 3.0  # seconds in which those that are stuck say so to each other
-WORDS = ("gloo", "nccl", "timed out", "connection", "socket")  # in an error of a process group
+WORDS = ("timed out", "timeout", "connection", "socket")  # in an error of a process group
 
 
 @dataclass
@@ -104,7 +105,7 @@ class Ranks:
         if not (self.doing and distributed):
             return None
         missing = self._missing(step)
-        who = f"rank {', '.join(map(str, missing))} did not answer" if missing else "no rank has ended: see the network"
+        who = f"rank {', '.join(map(str, missing))} did not answer" if missing else "all ranks are there, and wait"
         return UserError(
             f"rank {self.rank} of {self.size}: step {step}, {self.doing}: {who} "
             f"(waited {self.timeout:g} s at most, train.timeout): {text[:200]}; the run goes on with --resume"
@@ -173,3 +174,13 @@ def sum_gradients(state: None, bucket: dist.GradBucket) -> torch.futures.Future[
     """A hook of DDP: the sum over all ranks, where it would take the mean, for losses that are divided already."""
     done: Any = dist.all_reduce(bucket.buffer(), async_op=True)
     return done.get_future().then(lambda future: future.value()[0])
+
+
+def whole(parameter: Tensor) -> Tensor:
+    """All of a parameter that ranks share out, to each of them."""
+    return parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+
+
+def writers() -> Any:
+    """A group of the same processes for what is written beside the training: collectives of one group must not mix."""
+    return dist.new_group(backend="gloo")

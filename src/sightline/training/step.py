@@ -42,13 +42,12 @@ def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, pad
     `padded`: whoever looks at the model's layers meanwhile finds sentences one beside the other, with padding.
     """
     states = partial(real_states, model)
-    if padded or train.compile:  # compiled for shapes, of which there are fewer with padding
+    if padded or train.compile or train.shard != "none":  # compiled for shapes, of which there are fewer with padding
         network: Any = model
         states = partial(_padded_states, torch.compile(network.states) if train.compile else network.states)
 
-    weight, bias, scale = projection(model)
-
     def objective(batch: Batch) -> Loss:
+        weight, bias, scale = projection(model)  # which may be put together for this batch
         smoothing, r_drop = train.label_smoothing, train.r_drop
         return batch_loss(states, weight, batch, pad_id, smoothing, r_drop, bias, scale)
 

@@ -14,13 +14,13 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sightline.config import RunConfig
-from sightline.data.batch import TrainingBatch
+from sightline.data.batch import Stream, TrainingBatch
 from sightline.errors import UserError, WriteError
 from sightline.training.checkpoint import (
     Checkpoint,
@@ -43,17 +43,6 @@ from sightline.training.step import Objective
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without a finite loss and gradient before the run gives up
 CHECKPOINTS = "checkpoints"
-
-
-@runtime_checkable
-class Stream(Protocol):
-    """Where batches come from: `sightline.data.batching.BatchStream`."""
-
-    wait_seconds: float
-
-    def __iter__(self) -> Iterator[TrainingBatch]: ...
-    def state(self) -> dict[str, int]: ...
-    def close(self) -> None: ...
 
 
 @dataclass
@@ -279,7 +268,7 @@ class Trainer:
         if self.average or len(paths) < 2:
             return ""
         try:
-            mean = average_parameters(load_checkpoint(path).model for path in paths)
+            mean = average_parameters(self._model_of(path) for path in paths)
         except ValueError as error:  # damaged since it was written; the best model is safe already
             self.terminal.say(f"the last checkpoints are not averaged: {error}")
             return ""
@@ -289,6 +278,9 @@ class Trainer:
         except PutOff:
             return self._stop_signal
         return ""
+
+    def _model_of(self, checkpoint: Path) -> Mapping[str, Tensor]:
+        return load_checkpoint(checkpoint).model
 
     def _try(self, log: MetricsLog, what: str) -> bool:
         """Validate the model as it stands and export it if it is the best so far."""

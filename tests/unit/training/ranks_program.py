@@ -8,6 +8,7 @@ Batches are made by hand and uneven. `FOLDER/CASE.RANK.json` has the losses and 
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,8 @@ from sightline.config import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.families.sightline import build_model
 from sightline.training.parallel import ParallelTrainer
-from sightline.training.ranks import Ranks, joined
+from sightline.training.ranks import Ranks, joined, whole
+from sightline.training.sharded import ShardedTrainer, shard
 from sightline.training.step import translation_objective
 from sightline.training.trainer import Trainer
 
@@ -35,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     "float32": {},
     "uneven": {"dtype": torch.float64, "accumulate": 5},
     "dropout": {"dropout": 0.3},
+    "sharded": {"dtype": torch.float64, "shard": "full", "recompute": True},
 }
 
 
@@ -74,6 +77,9 @@ def train(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: 
     model = replace(MODEL, dropout=dropout)
     config = RunConfig(model=model, train=replace(TRAIN, **more))
     network = build_model(model).to(dtype)
+    if more.get("shard") and kind is not Trainer:
+        replica = deepcopy(network)
+        kind = partial(ShardedTrainer, *kind.args, shard(network, "float32", torch.device("cpu")), replica)
     objective = translation_objective(network, model.pad_id, config.train)
     others = Circle, lambda: {"loss": 1.0}, lambda *given: None
     trainer = kind(network, config, objective, *others, folder, torch.device("cpu"), False)
@@ -96,8 +102,8 @@ def told(trainer: Any) -> dict[str, Any]:
     return {
         "losses": [line["loss"] for line in lines],
         "tokens": [round(line["tokens_per_second"] * line["seconds"]) for line in lines],
-        "parameters": {name: value.tolist() for name, value in trainer.model.named_parameters()},
-        "average": {name: value.tolist() for name, value in trainer.average.items()},
+        "parameters": {name: whole(value).tolist() for name, value in trainer.model.named_parameters()},
+        "average": {name: whole(value).tolist() for name, value in trainer.average.items()},
         "seen": trainer.seen,
         "draws": torch.rand(3).tolist(),
     }

@@ -1,0 +1,22 @@
+#!/bin/bash
+# A training by several machines of eight GPUs under Slurm: sbatch --nodes 2 docs/clusters/slurm.sh
+# One task a machine, which is torchrun; SIGTERM comes two minutes before the time is up, and a checkpoint is saved.
+#SBATCH --job-name=sightline
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=64
+#SBATCH --time=24:00:00
+#SBATCH --signal=TERM@120
+#SBATCH --requeue
+set -euo pipefail
+
+out=runs/big
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+resume=()
+[ -e "$out/config.json" ] && resume=(--resume) # submitted again, or requeued: go on
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=100      # seconds in which the last checkpoint must be written
+
+srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node 8 --max-restarts 3 \
+    --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:29500" \
+    -m sightline train --recipe big --train corpus.en corpus.de --valid 1% --out "$out" "${resume[@]}"

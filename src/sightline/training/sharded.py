@@ -1,0 +1,149 @@
+"""The training loop by several processes that share one copy of the model (FSDP2), which no device could hold.
+
+Each rank keeps a part of every parameter, of its gradient and its moments; a layer is whole while it computes. With
+bfloat16 what is gathered of the layers is in bfloat16; sums of gradients, the embeddings and the loss are in float32. A
+validation and a model that is written are of a whole copy, which is made for them, on the CPU between them. Checkpoints
+are written in parts, by all at once and beside the training (`torch.distributed.checkpoint`), and appear when all parts
+are there; any number of ranks can go on from one.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from sightline.training.checkpoint import STATE, Checkpoint, checkpoint_paths, remove_old, step_name
+from sightline.training.loss import Loss
+from sightline.training.parallel import MergeShares, ParallelTrainer, Share, SummedLoss, of_rank
+from sightline.training.ranks import Ranks, whole, writers
+from sightline.training.trainer import CHECKPOINTS, Progress
+
+MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam, as large as the parameter
+
+
+def shard(network: nn.Module, precision: str, device: torch.device) -> SummedLoss:
+    """Share out the parameters of a network, which is changed: each layer by itself, the others together."""
+    in_half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+    stacks = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
+    root = SummedLoss(network.to(device), lambda batch: batch)
+    for layer in [layer for stack in stacks for layer in stack]:
+        fully_shard(layer, mp_policy=policy if in_half else MixedPrecisionPolicy())
+    fully_shard(root)
+    return root
+
+
+class ShardedTrainer(ParallelTrainer):
+    """See `ParallelTrainer`; `root` is the network as `shard` has it, `replica` one that is judged and written."""
+
+    def __init__(
+        self, ranks: Ranks, share: Share | None, merge: MergeShares | None, root: Any, replica: nn.Module, *given: Any
+    ) -> None:
+        super().__init__(ranks, share, merge, *given)
+        self._root, self._replica, self._group = root, replica, writers()
+        self._pending: tuple[Any, Path, dict[str, Any]] | None = None  # a checkpoint that is being written
+        export = self.export
+        self.export = lambda parameters, figures, what: export(self._judged, figures, what)
+        root._objective, self._objective = self._objective, self._by_root
+
+    @property
+    def _judged(self) -> dict[str, Tensor]:
+        return {name: parameter.detach() for name, parameter in self._replica.named_parameters()}
+
+    def _by_root(self, batch: Any) -> Loss:
+        self.ranks.doing = "parts of layers, or of their gradients"
+        self._root.set_requires_gradient_sync(self._is_last())
+        objective, figures = self._root(batch)
+        # FSDP takes the mean of gradients, and gloo knows no other: so many times the gradient of the same number
+        return Loss(objective + (self.ranks.size - 1) * (objective - objective.detach()), figures)
+
+    def _gradient_norm(self) -> Tensor:
+        parts = [p.grad.to_local() for p in self.model.parameters() if p.grad is not None]  # pyright: ignore
+        squares = torch.stack(torch._foreach_norm(parts)).square().sum()
+        self.ranks.add(squares, "the norm of the gradients")
+        return squares.sqrt()
+
+    def _model_of(self, checkpoint: Path) -> dict[str, Tensor]:
+        parameters = {name: torch.empty_like(p.detach()) for name, p in self._parameters().items()}
+        dcp.load({f"model.{name}": p for name, p in parameters.items()}, checkpoint_id=checkpoint)
+        return parameters
+
+    def _figures(self) -> dict[str, float]:
+        """Of the whole copy."""
+        own = dict(self._replica.named_parameters())
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                own[name].copy_(whole(parameter))
+        self._replica.to(self.device).eval()
+        try:
+            return super()._figures()
+        finally:
+            self._replica.to("cpu")
+
+    # Checkpoints
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        """Begin to write it; it appears with the next one, or at the end of the run."""
+        self._settle()
+        state = {**checkpoint.state, "ranks": self.ranks.size}
+        name = step_name(state["step"])
+        draft = self.folder / CHECKPOINTS / f".{name}"
+        tensors = {f"model.{name}": value for name, value in checkpoint.model.items()}
+        for kind, value in checkpoint.training.items():
+            tensors[of_rank(kind, self.ranks.rank) if kind.startswith("random.") else kind] = value
+        with self.ranks.during("the parts of a checkpoint"):
+            writing = dcp.async_save(tensors, checkpoint_id=draft, process_group=self._group)
+        self._pending = writing, draft, state
+        if self._stop_signal or state["step"] == self.config.train.max_steps or self._out_of_patience():
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait until all parts of the checkpoint that is being written are there, and give it its name."""
+        if not self._pending:
+            return
+        writing, draft, state = self._pending
+        writing.result()
+        self.ranks.meet("the parts of a checkpoint")
+        if self.ranks.first:
+            (draft / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+            target = draft.with_name(draft.name[1:])
+            shutil.rmtree(target, ignore_errors=True)
+            draft.rename(target)
+            remove_old(draft.parent, max(self.config.train.keep_last, self.config.train.average))
+        self._pending = None
+        self.ranks.meet("the checkpoint of rank 0")
+
+    def restore(self, warn: Callable[[str], None]) -> bool:
+        """As of `Trainer`, by any number of ranks."""
+        paths = checkpoint_paths(self.folder / CHECKPOINTS)
+        self._same_everywhere(paths)
+        if not paths:
+            return False
+        state = json.loads((paths[-1] / STATE).read_text(encoding="utf-8"))
+        self.progress = Progress(**{name: state[name] for name in asdict(Progress()) if name in state})
+        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        model = {f"model.{name}": p.detach() for name, p in parameters.items()}
+        training = {f"{kind}.{name}": torch.zeros_like(p) for name, p in parameters.items() for kind in MOMENTS}
+        training |= {f"step.{name}": torch.zeros(()) for name in parameters}
+        average = {f"ema.{name}": value for name, value in self.average.items()}
+        random = self._draws() if state["ranks"] == self.ranks.size else {}
+        with self.ranks.during("the parts of a checkpoint"):
+            dcp.load({**model, **training, **average, **random}, checkpoint_id=paths[-1])
+        self.optimizer.restore(self.model, training)
+        self._warn = warn
+        self._draw_as(Checkpoint({}, random, state))
+        return True
+
+    def _draws(self) -> dict[str, Tensor]:
+        """This rank's random states, to be overwritten."""
+        states = {"random.cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            states["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        return {of_rank(name, self.ranks.rank): state for name, state in states.items()}

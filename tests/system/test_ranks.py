@@ -1,0 +1,191 @@
+"""Several processes that train one model, as users start them: as one process; killed, stopped, hung, resumed."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killing import records
+from together import Program, group
+
+from sightline.cli import parse
+
+STEPS = 24
+RECIPE = f"""
+[model]
+d_model = 16
+d_ff = 32
+n_heads = 2
+n_encoder_layers = 1
+n_decoder_layers = 1
+dropout = 0.1
+
+[data]
+vocab_size = 275
+bpe_dropout = 0.2
+
+[train]
+max_steps = {STEPS}
+tokens_per_batch = 300
+learning_rate = 0.01
+warmup_steps = 10
+r_drop = 1.0
+log_every = 3
+checkpoint_every = 5
+validate_every = 12
+validate_bleu = 40
+average = 3
+keep_last = 50
+threads = 1
+timeout = 60.0
+
+[decode]
+beam_size = 2
+max_length_factor = 1.0
+max_length_extra = 3
+"""
+PLAIN = ["--set", "model.dropout=0.0", "train.average=1"]  # then one process is the oracle
+TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--nproc-per-node=2"]
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> list[str]:
+    """The command of the run, but for its model directory."""
+    folder = tmp_path_factory.mktemp("corpus")
+    train, valid = write(folder / "train", task(500, 1)), write(folder / "valid", task(45, 2))
+    (folder / "run.toml").write_text(RECIPE, encoding="utf-8")
+    files = ["--train", *map(str, train), "--valid", *map(str, valid)]
+    return ["-m", "sightline", "train", "--recipe", str(folder / "run.toml"), "--device", "cpu", *files]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Sequence[object]], "Program[str]"]]:
+    """Starts a program in a session of its own, which ends with the test."""
+    programs: list[Program[str]] = []
+
+    def popen(arguments: Sequence[object]) -> "Program[str]":
+        words = [sys.executable, *map(str, arguments)]
+        programs.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True))
+        return programs[-1]
+
+    yield popen
+    for program in programs:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
+
+
+def losses(out: Path) -> list[tuple[int, float, float]]:
+    return [(record["step"], record["loss"], record["nll"]) for record in records(out, "metrics.jsonl")]
+
+
+def wait_for_step(program: "Program[str]", out: Path, step: int) -> None:
+    """Until a line of the log says so."""
+    path, deadline = out / "metrics.jsonl", time.monotonic() + 240
+    while not (path.exists() and path.read_text().count("\n") and losses_so_far(path) >= step):
+        assert program.poll() is None, program.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def losses_so_far(path: Path) -> int:
+    return json.loads(path.read_text(encoding="utf-8").split("\n")[-2])["step"]
+
+
+def processes_of(program: "Program[str]") -> list[int]:
+    """The ranks that a launcher has started, in their order."""
+    children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+    named = {int(pid): Path(f"/proc/{pid}/environ").read_bytes() for pid in children}
+    ranks = {int(env.split(b"\0RANK=")[1].split(b"\0")[0]): pid for pid, env in named.items() if b"\0RANK=" in env}
+    return [ranks[rank] for rank in sorted(ranks)]
+
+
+def finished(program: "Program[str]") -> str:
+    said = program.communicate(timeout=300)[1]
+    assert program.returncode == 0, said
+    return said
+
+
+@pytest.fixture(scope="module")
+def whole(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of two processes that nobody interrupts, with dropout."""
+    out = tmp_path_factory.mktemp("whole") / "model"
+    with group(2, [*command, "--out", out]) as programs:
+        said = [program.communicate(timeout=300)[1] for program in programs]
+    assert [program.returncode for program in programs] == [0, 0], said
+    assert "finished after step" in said[0] and said[1] == ""  # one speaks
+    return out
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_started_again(whole: Path, command: list[str], start: Any, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    program = start([*TORCHRUN, "--max-restarts=1", *command, "--out", out])
+    wait_for_step(program, out, 9)
+    os.kill(processes_of(program)[1], signal.SIGKILL)
+    said = finished(program)
+    assert "resuming after step " in said
+    assert losses(out) == losses(whole)  # bit for bit, and each line once
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert not list(out.glob(".*"))
+
+
+@pytest.mark.slow
+def test_one_process_goes_on_with_what_two_began(command: list[str], cli: Any, start: Any, tmp_path: Path) -> None:
+    one, out = tmp_path / "one", tmp_path / "two"
+    alone = [*command[2:], *PLAIN, "--set", "train.accumulate=2"]
+    assert cli(*alone, "--out", one).code == 0
+    program = start([*command, *PLAIN, "--devices", 2, "--out", out, "--set", "train.checkpoint_every=1000"])
+    wait_for_step(program, out, 6)
+    program.terminate()
+    assert "SIGTERM: finishing this step and saving a checkpoint\n" in finished(program)
+    saved = [path.name for path in (out / "checkpoints").iterdir()]
+    assert len(saved) == 1 and int(saved[0].removeprefix("step-")) < STEPS
+    ran = cli(*alone, "--out", out, "--resume", "--set", "train.checkpoint_every=1000")
+    assert ran.code == 0, ran.err
+    assert [step for step, *_ in losses(out)] == [step for step, *_ in losses(one)]
+    for ours, theirs in zip(losses(out), losses(one), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3)
+    for ours, theirs in zip(*(records(path, "validation.jsonl") for path in (out, one)), strict=False):
+        assert (ours["loss"], ours["bleu"]) == pytest.approx((theirs["loss"], theirs["bleu"]), rel=0.02)
+
+
+@pytest.mark.slow
+def test_a_hang_ends_and_names_who_where_and_when(command: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    many = ["--set", "train.timeout=4", "train.max_steps=100000", "train.validate_every=100000"]
+    with group(2, [*command, *many, "--out", out]) as (first, second):
+        wait_for_step(first, out, 3)
+        second.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        said = first.communicate(timeout=120)[1]
+        assert first.returncode == 2
+        assert time.monotonic() - stopped < 40
+    last = said.splitlines()[-1]
+    assert (
+        last.startswith("sightline: error: rank 0 of 2: step ") and "rank 1 did not answer (waited 4 s at most" in last
+    )
+    assert ", the sum of the " in last or ", the number of targets" in last or "checkpoint" in last
+
+
+def test_mistakes_are_said_once(command: list[str], cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    told = cli(*command[2:], "--devices", 2, "--out", tmp_path / "a").complaint
+    assert "--devices 2: torchrun has started the processes already" in told
+    monkeypatch.delenv("RANK", raising=False)
+    told = cli(*command[2:], "--out", tmp_path / "a").complaint
+    assert "WORLD_SIZE is set, but not what torchrun sets with it" in told
+
+
+def test_the_file_for_slurm_is_a_shell_script_whose_command_parses() -> None:
+    script = Path(__file__).parents[2] / "docs" / "clusters" / "slurm.sh"
+    subprocess.run(["bash", "-n", script], check=True)
+    line = script.read_text(encoding="utf-8").replace("\\\n", " ").split("-m sightline ")[1]
+    assert parse(shlex.split(line)[:-1]).devices == 1
