@@ -4,7 +4,6 @@ Not here: how either is made (`api.load`), and what only a single model answers 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,9 @@ from sightline.checkpoint.compiled import described
 from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import Draft
-from sightline.decode.engine import usable_cores
 from sightline.decode.translator import Translation, Translator, override
 from sightline.errors import UserError
 from sightline.model import Model
-
-CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
-
-
-def worth_sharing(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
-    """Whether there are lines enough to start further processes for, and all the lines."""
-    stream = iter(lines)
-    head = list(islice(stream, 2 * CHUNK_LINES))
-    return len(head) == 2 * CHUNK_LINES, chain(head, stream)
 
 
 class TranslationVerbs(Model):
@@ -101,7 +90,7 @@ class TranslationVerbs(Model):
         self,
         lines: Iterable[str],
         prefix: str = "",
-        chunk_lines: int = 2000,
+        chunk_lines: int = 1000,
         workers: int = 1,
         draft: Draft | str = "",
         glossary: Any = None,
@@ -118,8 +107,9 @@ class TranslationVerbs(Model):
         if self._changed or guesses or glossary:
             workers = 1  # other processes would read the whole model from its directory, and that alone
         if workers == 0 and self._device == "cpu" and not self._translates_in_threads(overrides):
-            shared, lines = worth_sharing(lines)
-            workers = usable_cores() if shared else 1
+            from sightline.workers import worth_sharing
+
+            workers, lines = worth_sharing(lines)
         if workers > 1:
             from sightline.workers import translate_in_processes
 

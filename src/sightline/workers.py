@@ -9,18 +9,21 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sightline.decode.engine import usable_cores
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
-from sightline.verbs import CHUNK_LINES
+
+CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
+Chunk = TypeVar("Chunk")
+Result = TypeVar("Result")
 
 
 def translate_in_processes(
@@ -43,20 +46,39 @@ def translate_in_processes(
     threads = max(1, usable_cores() // workers)
     model = (str(folders),) if isinstance(folders, str | Path) else tuple(map(str, folders))
     stream = iter(lines)
-    pending: deque[Future[list[Translation]]] = deque()
+    chunks = iter(lambda: list(islice(stream, chunk_lines)), [])
     with ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (threads,)) as pool:
+
+        def submit(chunk: list[str]) -> Future[list[Translation]]:
+            return pool.submit(_translate, model, device, chunk, prefix, dict(overrides or {}))
+
         try:
-            while chunk := list(islice(stream, chunk_lines)):
-                pending.append(pool.submit(_translate, model, device, chunk, prefix, dict(overrides or {})))
-                if len(pending) >= 2 * workers:
-                    yield from pending.popleft().result()
-            while pending:
-                yield from pending.popleft().result()
+            yield from in_order(chunks, submit, lambda: 2 * workers)
         except BrokenProcessPool:
             why = "a translating process was ended from outside, perhaps for lack of memory"
             raise UserError(f"{why}: use fewer of them (--workers 1)") from None
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def worth_sharing(lines: Iterable[str]) -> tuple[int, Iterator[str]]:
+    """How many processes pay: one for each core where there are lines enough; and all the lines."""
+    stream = iter(lines)
+    head = list(islice(stream, 2 * CHUNK_LINES))
+    return usable_cores() if len(head) == 2 * CHUNK_LINES else 1, chain(head, stream)
+
+
+def in_order(
+    chunks: Iterable[Chunk], submit: Callable[[Chunk], Future[list[Result]]], at_once: Callable[[], int]
+) -> Iterator[Result]:
+    """The results of chunk after chunk, whoever is ready first; at most so many are on their way."""
+    pending: deque[Future[list[Result]]] = deque()
+    for chunk in chunks:
+        pending.append(submit(chunk))
+        while len(pending) >= at_once():
+            yield from pending.popleft().result()
+    while pending:
+        yield from pending.popleft().result()
 
 
 _models: dict[tuple[tuple[str, ...], str], Any] = {}  # of this process

@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -74,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parse([argument for argument in arguments if argument != "--debug"] or ["--help"])
         flags = getattr(options, "flags", flags)
-        options.run(options)
+        with ExitStack() as options.closing:
+            options.run(options)
         sys.stdout.flush()
         return 0
     except UserError as error:

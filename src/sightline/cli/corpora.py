@@ -20,6 +20,7 @@ from sightline.cli.options import (
     load_model,
     load_models,
     model_options,
+    ray_option,
     whole,
     workers_option,
 )
@@ -49,6 +50,7 @@ def _distill_options(commands: Any) -> None:
     interpolate = "take the translation of the n-best list that is closest to the reference, not the likeliest"
     parser.add_argument("--interpolate", action="store_true", help=interpolate)
     workers_option(parser)
+    ray_option(parser)
     n_best = "translations of each text, a pair for each different one; with --interpolate what there is to choose from"
     language_options(parser)
     decode_options(parser, without=("draft_length",), n_best=n_best)
@@ -81,6 +83,7 @@ def _backtranslate_options(commands: Any) -> None:
     tag = "put this before every source, for example '<bt>', so that the model learns to know what a machine wrote"
     parser.add_argument("--tag", default="", metavar="TOKEN", help=tag)
     workers_option(parser)
+    ray_option(parser)
     language_options(parser)
     decode_options(parser, without=("draft_length", "n_best"))
     parser.set_defaults(run=run_backtranslate)

@@ -21,6 +21,7 @@ from sightline.cli.options import (
     load_models,
     model_options,
     output_option,
+    ray_option,
     whole,
 )
 from sightline.errors import UserError
@@ -50,6 +51,7 @@ def _score_options(commands: Any) -> None:
     stride = "of a language model: tokens between two windows; fewer take longer (default: half a window)"
     parser.add_argument("--stride", type=whole(1), default=0, metavar="N", help=stride)
     output_option(parser)
+    ray_option(parser)
     language_options(parser)
     parser.set_defaults(run=run_score)
 
@@ -112,6 +114,7 @@ def _evaluate_options(commands: Any) -> None:
     parser.add_argument("--normalizer", choices=("basic", "english"), help=normalizer)
     _alignment_options(parser)
     glossary_options(parser)
+    ray_option(parser)
     language_options(parser)
     decode_options(parser, without=("n_best", "draft_length"))
     parser.set_defaults(run=run_evaluate)

@@ -154,6 +154,11 @@ def workers_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=workers)
 
 
+def ray_option(parser: argparse.ArgumentParser) -> None:
+    ray = "share the lines among all processors or GPUs of this cluster of Ray's (default: one of this machine's own)"
+    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help=ray)
+
+
 def load_as_asked(options: argparse.Namespace, path: str = "", told: bool = True) -> "Model":
     """Any model, in the numbers that were asked for; one of many languages between those that were.
 
@@ -197,7 +202,11 @@ def _between(model: Any, options: argparse.Namespace, path: str, told: bool = Tr
     if hasattr(model, "between"):
         from sightline.cli.published import between
 
-        return between(model, languages, path, told)
-    if any(languages) and getattr(model, "reads", "") != "sound":
+        model = between(model, languages, path, told)
+    elif any(languages) and getattr(model, "reads", "") != "sound":
         raise UserError("--source-language and --target-language are for models of many languages, and this is none")
-    return model
+    if getattr(options, "ray", None) is None:
+        return model
+    from sightline.cli.cluster import on_cluster
+
+    return on_cluster(model, options, _numbers(options))

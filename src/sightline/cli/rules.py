@@ -22,6 +22,7 @@ from sightline.errors import UserError
 from sightline.localisation import MEMORIES, is_document
 
 TERMS = ("glossary", "keep")
+ONE_PROCESS = "does not go with --ray: terms that have come through are counted in one process"
 DECODING = tuple(field.name for field in fields(DecodeConfig))
 
 
@@ -51,7 +52,7 @@ def _shows_everything(options: argparse.Namespace) -> bool:
 RULES: dict[str, tuple[FlagRule, ...]] = {
     "translate": (
         FlagRule(
-            ("format", "alignment", "prefix", "draft", "n_best", "workers"),
+            ("format", "alignment", "prefix", "draft", "n_best", "workers", "ray"),
             _is_document,
             "is for lines of text, and this is a document that is filled unit by unit",
         ),
@@ -77,6 +78,8 @@ RULES: dict[str, tuple[FlagRule, ...]] = {
         FlagRule(
             ("alignment",), lambda o: o.ensemble, "does not go with --ensemble: links are of one model's attention"
         ),
+        FlagRule(("alignment",), lambda o: o.ray is not None, "does not go with --ray: links are read on one machine"),
+        FlagRule(TERMS, lambda o: o.ray is not None, ONE_PROCESS),
     ),
     "distill": (
         FlagRule(("interpolate",), _few, "chooses among several translations: leave out --n-best 1 and --beam-size 1"),
@@ -86,13 +89,14 @@ RULES: dict[str, tuple[FlagRule, ...]] = {
     ),
     "evaluate": (
         FlagRule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
+        FlagRule(TERMS, lambda o: o.ray is not None, ONE_PROCESS),
         FlagRule(
-            ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", *TERMS, *DECODING),
+            ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", "ray", *TERMS, *DECODING),
             lambda o: o.alignments,
             "does not go with --alignments, which measures links, not translations",
         ),
         FlagRule(
-            ("model", "ensemble", "source", "target", "reverse", "device", "tune", "save", *TERMS, *DECODING),
+            ("model", "ensemble", "source", "target", "reverse", "device", "tune", "save", "ray", *TERMS, *DECODING),
             lambda o: o.hypothesis,
             "does not go with --hypothesis, which is scored as it is",
         ),
@@ -109,6 +113,7 @@ RULES: dict[str, tuple[FlagRule, ...]] = {
         ),
         FlagRule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
     ),
+    "serve": (FlagRule(("replicas",), lambda o: o.ray is None, "is for --ray: one process has one server"),),
     "embed": (
         FlagRule(
             ("output",),

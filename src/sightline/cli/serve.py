@@ -21,6 +21,10 @@ def add(commands: Any) -> None:
     parser.add_argument("--host", default="127.0.0.1", help=host + "(default: %(default)s)")
     parser.add_argument("--port", type=whole(0), default=5000, help="0 is any that is free (default: %(default)s)")
     device_option(parser)
+    ray = "answer by replicas on this cluster of Ray's, behind its proxy (default: one of this machine's own)"
+    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help=ray)
+    replicas = "with --ray: servers that share the requests, a processor or GPU each (default: %(default)s)"
+    parser.add_argument("--replicas", type=whole(1), default=1, metavar="N", help=replicas)
     _who(parser)
     _how_much(parser)
     decode_options(parser, without=UNSERVED)
@@ -87,4 +91,9 @@ def run_serve(options: argparse.Namespace) -> None:
     )
     pace = Pace(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
     neighbours = Neighbours(options.host, names, origins, keys)
-    serve(models, Wanted(options.port, neighbours, caps, pace, options.log_text, options.drain))
+    wanted = Wanted(options.port, neighbours, caps, pace, options.log_text, options.drain)
+    if options.ray is None:
+        return serve(models, wanted)
+    from sightline.cluster.serving import serve_replicas
+
+    serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)

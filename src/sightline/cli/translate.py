@@ -21,6 +21,7 @@ from sightline.cli.options import (
     load_models,
     model_options,
     output_option,
+    ray_option,
     workers_option,
 )
 from sightline.localisation import is_document
@@ -50,6 +51,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--draft", type=in_file, default="", metavar="FROM", help=draft)
     glossary_options(parser)
     workers_option(parser)
+    ray_option(parser)
     language_options(parser)
     n_best = "translations per line; in text output separated by tabs"
     decode_options(parser, n_best=n_best)

@@ -21,6 +21,8 @@ from sightline.decode.contract import EncoderDecoder
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 
+SCORED_TOGETHER = 1000  # pairs that share batches: a part of a text is scored as in the whole, to the last bit
+
 
 @dataclass(frozen=True)
 class PairScore:
@@ -70,8 +72,12 @@ def score_texts(
     if len(sources) != len(targets):
         raise UserError(f"{len(sources)} source but {len(targets)} target lines; line n belongs to line n")
     t = tokenizer
-    pairs = list(zip(t.source.encode_batch(sources), t.encode_batch(targets), strict=True))
-    return score_pairs(model, pairs, t.pad_id, t.bos_id, t.eos_id, batch_tokens, t.source.eos_id)
+    scores: list[PairScore] = []
+    for start in range(0, len(sources), SCORED_TOGETHER):
+        sides = (side[start : start + SCORED_TOGETHER] for side in (sources, targets))
+        pairs = list(zip(t.source.encode_batch(next(sides)), t.encode_batch(next(sides)), strict=True))
+        scores += score_pairs(model, pairs, t.pad_id, t.bos_id, t.eos_id, batch_tokens, t.source.eos_id)
+    return scores
 
 
 def score_pairs(

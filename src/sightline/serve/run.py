@@ -114,6 +114,7 @@ def serve(models: Sequence[Served], wanted: Wanted) -> None:
             access_log=False,
             server_header=False,
             lifespan="on",
+            loop="asyncio",  # whatever else is installed
             timeout_graceful_shutdown=wanted.drain,
         )
         socket = _bound(config, host, wanted.port)

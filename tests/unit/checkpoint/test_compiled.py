@@ -30,7 +30,7 @@ from sightline.native.positions import sinusoids
 from sightline.network.parameters import count_parameters, parameters_of
 from sightline.network.positions import SinusoidalPositions
 from sightline.network.prepared import prepare_for_inference
-from sightline.verbs import CHUNK_LINES
+from sightline.workers import CHUNK_LINES
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 

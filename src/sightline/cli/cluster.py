@@ -1,0 +1,42 @@
+"""What `--ray` makes of a command: its model's lines are shared among the processes of a cluster."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from sightline.errors import UserError
+
+
+def on_cluster(model: Any, options: argparse.Namespace, dtype: str) -> Any:
+    """The model with its lines on the cluster of `options.ray`, until `options.closing` is closed.
+
+    Several models of one command have one set of processes. Beside a file that is written, what is done is kept in
+    FILE.parts until the command has ended well.
+    """
+    from sightline.cluster.lines import Loading, SharedModel
+    from sightline.cluster.shards import Shards
+
+    if not hasattr(options, "actors"):
+        options.actors, options.actors_device = _actors(options)
+    paths = tuple(str(Path(path).absolute()) for path in getattr(model, "paths", None) or (model.path,))
+    languages = (model.source_language, model.target_language) if hasattr(model, "between") else None
+    file = getattr(options, "output", None) or getattr(options, "save", None) or "-"
+    shards = Shards(None if file == "-" else Path(f"{file}.parts").absolute())
+    options.closing.push(lambda kind, error, trace: shards.remove() if kind is None else None)
+    return SharedModel(model, Loading(paths, options.actors_device, dtype, languages), options.actors, shards)
+
+
+def _actors(options: argparse.Namespace) -> tuple[Any, str]:
+    from sightline.cluster.actors import Actors
+    from sightline.cluster.connection import connected
+
+    ray = options.closing.enter_context(connected(options.ray))
+    there = ray.cluster_resources()
+    gpu = options.device != "cpu" and there.get("GPU", 0) >= 1
+    if options.device == "cuda" and not gpu:
+        raise UserError("--device cuda: the cluster has no GPU")
+    what = "GPU" if gpu else "CPU"
+    print(f"sightline: Ray has {len(ray.nodes())} machines with {int(there.get(what, 0))} {what}s", file=sys.stderr)
+    actors = Actors(ray, gpu, getattr(options, "workers", 0))
+    return options.closing.enter_context(actors), "cuda" if gpu else "cpu"

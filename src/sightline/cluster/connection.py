@@ -1,0 +1,52 @@
+"""To a cluster of Ray's, or one of its own on this machine."""
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sightline.errors import UserError
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Inside, the module `ray`, connected; a cluster that was started for it ends with it.
+
+    Args:
+        address: HOST:PORT, "auto" for the cluster of this machine, "" for one that is started for this alone.
+
+    Raises:
+        UserError: Ray is not installed, or nobody answers at the address.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is done here
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do, and otherwise warns of
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--ray needs Ray: pip install 'sightline[ray]'") from None
+    if ray.is_initialized():
+        yield ray
+        return
+    _check(address)
+    try:
+        ray.init(address or "local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(f"--ray {address}: {str(error).splitlines()[0]}; start a cluster: ray start --head") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check(address: str) -> None:
+    """Whether somebody is there: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host, int(port)), 10).close()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or "no such port"
+        raise UserError(f"--ray {address}: {why}; start a cluster: ray start --head --port {port}") from None

@@ -1,0 +1,114 @@
+"""`sightline serve` as a deployment of Ray Serve: as many replicas of the server as one asks for, behind its proxy.
+
+A replica is the ASGI application that runs without Ray, with its own models and its own line. Not here: what it answers
+(`sightline.serve`).
+"""
+
+import logging
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from sightline.cluster.connection import connected
+from sightline.errors import UserError
+from sightline.serve.gate import log
+from sightline.serve.run import Wanted, application
+from sightline.serve.served import Direction, Served
+
+AT_ONCE = 10_000  # requests of a replica: what is too much it says itself, and sentences of many share a batch
+
+
+@dataclass(frozen=True)
+class Replica:
+    """What a replica is made of, on whatever machine."""
+
+    models: tuple[tuple[str, tuple[Direction, ...], dict[str, Any]], ...]  # folders, directions, settings of decoding
+    device: str
+    keeps: bool  # models are loaded before the first request
+    wanted: Wanted
+    folder: str  # of translated files; replicas of one machine share it
+
+    def application(self) -> Any:
+        """The ASGI application."""
+        from sightline.api import load_translator
+
+        def load(path: str) -> Any:
+            return load_translator(path, self.device)
+
+        models = [
+            Served(Path(path), directions, load, settings, load(path) if self.keeps else None)
+            for path, directions, settings in self.models
+        ]
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        return application(models, self.wanted, Path(self.folder))
+
+
+def serve_replicas(
+    address: str, models: Sequence[Served], device: str, keeps: bool, wanted: Wanted, count: int
+) -> None:
+    """Answer until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
+
+    Raises:
+        UserError: Ray is not installed, no cluster is at `address`, or the port cannot be had.
+    """
+    folder, host = tempfile.mkdtemp(prefix="sightline-"), wanted.neighbours.host
+    known = tuple((str(model.path.absolute()), model.directions, dict(model.settings)) for model in models)
+    with connected(address) as ray:
+        gpu = device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+        replica = Replica(known, "cuda" if gpu else "cpu", keeps, wanted, folder)
+        port = wanted.port or _free_port(host)
+        try:
+            _start(replica, host, port, count, gpu)
+            pairs = ["-".join(direction) for model in models for direction in model.directions]
+            log(event="serving", url=f"http://{host}:{port}/", languages=pairs, replicas=count)
+            _until_told()
+        finally:
+            from ray import serve
+
+            serve.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
+    log(event="ended")
+
+
+def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> None:
+    from ray import serve
+
+    def build() -> Any:  # a function, and not a method, is what Ray calls in the replica
+        return replica.application()
+
+    where = "HeadOnly" if host in ("127.0.0.1", "localhost", "::1") else "EveryNode"
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # the log is lines of JSON
+    serve.start(proxy_location=where, http_options={"host": host, "port": port})
+    deployment = serve.deployment(
+        name="translator",
+        num_replicas=count,
+        max_ongoing_requests=AT_ONCE,
+        graceful_shutdown_timeout_s=replica.wanted.drain,
+        ray_actor_options={"num_cpus": 0 if gpu else 1, "num_gpus": int(gpu)},
+    )(serve.ingress(build)())
+    try:
+        serve.run(deployment.bind(), name="sightline", route_prefix="/")
+    except RuntimeError as error:
+        raise UserError(f"--ray: the replicas do not start: {str(error).splitlines()[0]}") from None
+
+
+def _until_told() -> None:
+    told = Event()
+    before = signal.signal(signal.SIGTERM, lambda number, frame: told.set())
+    try:
+        while not told.wait(1):  # a wait without end would keep Ctrl-C waiting, too
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as made:
+        made.bind((host, 0))
+        return made.getsockname()[1]

@@ -1,0 +1,177 @@
+"""Lines shared by a cluster of Ray's, two machines simulated on this one: the same bytes as without it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+import sightline
+from sightline.cluster.actors import Actors
+from sightline.cluster.lines import Loading, SharedModel
+from sightline.cluster.shards import Shards
+from sightline.errors import UserError
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves sockets and logs to the end
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two machines with a processor each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made.add_node(num_cpus=1)
+    ray.init(made.address, log_to_driver=False, logging_level="error")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, task: Callable[..., Any]) -> tuple[Path, Path]:
+    """More lines than a chunk has, and what should become of them."""
+    folder = tmp_path_factory.mktemp("lines")
+    pairs = task(1100, 31)
+    for name, side in zip(("in.txt", "ref.txt"), zip(*pairs, strict=True), strict=True):
+        (folder / name).write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    return folder / "in.txt", folder / "ref.txt"
+
+
+def test_a_cluster_writes_what_one_machine_writes(
+    cluster: Any, cli: Any, model_path: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    text, reference = files
+    for verb, arguments, output in (
+        ("translate", [text, "--format", "jsonl"], "-o"),
+        ("distill", ["--train", text, reference], "-o"),
+        ("backtranslate", ["--text", text, "--tag", "<bt>"], "-o"),
+        ("score", ["--source", text, "--target", reference], "-o"),
+        ("evaluate", ["--source", text, "--reference", reference], "--save"),
+    ):
+        alone, shared = (tmp_path / f"{verb}-{how}.jsonl" for how in ("alone", "shared"))
+        arguments += [] if verb == "score" else ["--beam-size", "2"]
+        told = [
+            cli(verb, model_path, *arguments, output, path, "--device", "cpu", *more)
+            for path, more in ((alone, ()), (shared, ("--ray",)))
+        ]
+        assert [one.code for one in told] == [0, 0], told
+        assert "Ray has 2 machines with 2 CPUs" in told[1].err and told[0].out == told[1].out
+        assert alone.read_bytes() == shared.read_bytes() != b"", verb
+    assert not list(tmp_path.glob("*.parts"))
+
+
+def working() -> list[int]:
+    """Processes that are at work, by their numbers."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if entry.read_bytes().startswith(b"ray::Process.run"):
+                found.append(int(entry.parent.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Callable[..., Any]) -> None:
+    import ray
+
+    lines, killed = [source for source, _ in task(900, 32)], []
+
+    def watched() -> Iterator[str]:
+        for number, line in enumerate(lines):
+            if number == 600:
+                deadline = time.monotonic() + 30
+                while not (found := working()) and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                os.kill(found[0], signal.SIGKILL)
+                killed.append(found[0])
+            yield line
+
+    model = sightline.load(model_path, "cpu")
+    with Actors(ray, gpu=False) as actors:
+        shared = SharedModel(model, Loading((str(model_path),), "cpu", "auto"), actors, Shards(None))
+        found = [one.text for one in shared.translate_lines(watched(), chunk_lines=100)]
+    assert killed and found == [one.text for one in model.translate(lines)]
+
+
+def test_faults_of_work_and_of_processes(cluster: Any) -> None:
+    import ray
+
+    with Actors(ray, gpu=False) as actors:
+        assert actors.submit(int, "3").result(60) == 3
+        with pytest.raises(ValueError, match="invalid literal"):
+            actors.submit(int, "three").result(60)
+        with pytest.raises(UserError, match="3 processes have died of the same lines"):
+            actors.submit(os._exit, 1).result(60)
+        before = actors.size
+        node = cluster.add_node(num_cpus=1)
+        time.sleep(1.1)  # it looks around once a second
+        assert actors.submit(int, "4").result(60) == 4 and (before, actors.size) == (2, 3)
+        cluster.remove_node(node)
+
+
+def test_a_killed_command_goes_on_where_it_was(
+    cluster: Any, cli: Any, model_path: Path, task: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, out, whole = (tmp_path / name for name in ("in.txt", "out.txt", "whole.txt"))
+    text.write_text("".join(f"{source}\n" for source, _ in task(6000, 33)), encoding="utf-8")
+    command = ["translate", str(model_path), str(text), "--device", "cpu", "--beam-size", "1"]
+    shared = [*command, "-o", str(out), "--ray", cluster.address]
+    program = subprocess.Popen([sys.executable, "-m", "sightline", *shared], stderr=subprocess.DEVNULL)
+    parts = tmp_path / "out.txt.parts"
+    while len(list(parts.glob("0*.jsonl"))) < 2:
+        assert program.poll() is None
+        time.sleep(0.005)
+    program.kill()
+    program.wait()
+    done = len(list(parts.glob("0*.jsonl")))
+    assert not out.exists() and 2 <= done < 6
+
+    submitted: list[Any] = []
+    submit = Actors.submit
+    monkeypatch.setattr(Actors, "submit", lambda *given: (submitted.append(given), submit(*given))[1])
+    ran = cli(*shared)
+    assert ran.code == 0, ran.err
+    assert len(submitted) == 6 - done and not parts.exists()
+    assert cli(*command, "-o", str(whole)).code == 0 and whole.read_bytes() == out.read_bytes()
+
+
+def test_replicas_of_a_server(cluster: Any, model_path: Path, task: Callable[..., Any]) -> None:
+    asked = [[source for source, _ in task(3, seed)] for seed in range(24)]
+    wanted = [[one.text for one in sightline.load(model_path, "cpu").translate(some)] for some in asked]
+    command = ["serve", str(model_path), "--languages", "en-de", "--device", "cpu", "--port", "0", "--replicas", "2"]
+    command = [sys.executable, "-m", "sightline", *command, "--ray", cluster.address]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stderr
+            begun = next(json.loads(line) for line in program.stderr if line.startswith("{"))
+            assert begun["replicas"] == 2
+            client = LibreTranslateAPI(begun["url"])
+            with ThreadPoolExecutor(8) as clients:
+                found = list(clients.map(lambda some: [client.translate(text, "en", "de") for text in some], asked))
+            assert found == wanted
+            assert [language["code"] for language in client.languages()] == ["en", "de"]
+            program.send_signal(signal.SIGTERM)
+            assert program.wait(60) == 0
+        finally:
+            program.kill()
+
+
+def test_a_cluster_that_is_not_there_is_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "in.txt").write_text("a b\n")
+    program = [sys.executable, "-m", "sightline", "translate", str(model_path), str(tmp_path / "in.txt")]
+    ran = subprocess.run([*program, "--ray", "127.0.0.1:9"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2 and "--ray 127.0.0.1:9" in ran.stderr.splitlines()[-1] and "Traceback" not in ran.stderr
