@@ -4,13 +4,15 @@ Every process goes the way of `pipeline.train_model`. Rank 0 prepares first and 
 its tokenizer and its corpus as a run does that goes on, so that all are held to the same settings and files.
 """
 
+import logging
 import os
 import signal
-from collections.abc import Mapping
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -97,10 +99,12 @@ def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConf
 
 
 def _started(request: TrainRequest, config: RunConfig) -> str:
-    """Train by processes of this machine, which end when this one is asked to."""
+    """Train by processes of this machine, which end when this one is asked to; when one has failed, all do."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what has failed is said here
     threads = config.train.threads or max(1, usable_cores() // request.devices)
     launch = LaunchConfig(
         min_nodes=1,
@@ -111,21 +115,24 @@ def _started(request: TrainRequest, config: RunConfig) -> str:
         rdzv_endpoint="localhost:0",
         max_restarts=0,
     )
-    try:
-        ended: Mapping[int, Any] = elastic_launch(launch, _process)(replace(request, devices=1), threads)
-    except SignalException as stopped:
-        return signal.Signals(stopped.sigval).name
-    complaints = [message for reason, message in ended.values() if not reason]
-    if complaints:
-        raise UserError(min(complaints, key=len))
-    return ended[0][0]
+    with TemporaryDirectory() as complaints:
+        try:
+            return elastic_launch(launch, _process)(replace(request, devices=1), threads, complaints)[0]
+        except SignalException as stopped:
+            return signal.Signals(stopped.sigval).name
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            said = [path.read_text(encoding="utf-8") for path in sorted(Path(complaints).iterdir())]
+            ended = f"rank {rank} has ended with exit code {failure.exitcode}; go on with --resume"
+            raise UserError(said[0] if said else ended) from None
 
 
-def _process(request: TrainRequest, threads: int) -> tuple[str, str]:
-    """How the training of one process ended, and what it complains of."""
+def _process(request: TrainRequest, threads: int, complaints: str) -> str:
+    """How the training of one process ended; a mistake of the user's is written down for the one that started it."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch.set_num_threads(threads)
     try:
-        return train_model(request), ""
+        return train_model(request)
     except UserError as error:
-        return "", str(error)
+        Path(complaints, os.environ["RANK"]).write_text(str(error), encoding="utf-8")
+        sys.exit(2)

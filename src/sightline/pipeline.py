@@ -116,7 +116,7 @@ def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
     reason = trainer.run()
     say(request, _farewell(reason, trainer.progress, trainer.folder))
     report = resolve_name(TASKS[job.config.model.task].start).report if request.init else None
-    if report and not reason.startswith("SIG"):
+    if report and request.show and not reason.startswith("SIG"):
         report(request, job)
     return reason
 

@@ -138,6 +138,8 @@ def joined(device: str, timeout: float, environment: Mapping[str, str] = os.envi
         raise UserError(
             f"WORLD_SIZE is set, but not what torchrun sets with it ({error}): start with torchrun"
         ) from None
+    # Where torchrun's store outlives a restart, it has the addresses of those that have ended, and what they noted.
+    store = dist.PrefixStore(f"attempt {environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=waiting)
     try:
         machine = int(environment.get("GROUP_RANK", "0"))

@@ -1,0 +1,59 @@
+"""Training by two processes of one thread each beside one process of two threads: the same updates, in turns.
+
+    python benchmarks/ranks.py --train corpus.en corpus.de [--recipe tiny] [--updates 20] [--turns 5]
+
+Both are runs of `sightline train` as a user starts them, of so many updates; what counts is the speed of the last
+interval that the run itself logs, so that neither start nor tokenising does. An update has two batches in both: one of
+each process, or two accumulated. Prints target pieces a second and the ratio turn by turn. Needs two idle cores.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from turns import spread
+
+CONTENDERS = {
+    "two processes of one thread": ["--devices", "2", "--set", "train.threads=1", "train.accumulate=1"],
+    "one process of two threads": ["--set", "train.threads=2", "train.accumulate=2"],
+}
+
+
+def speed(options: Sequence[str], updates: int, train: Sequence[str], recipe: str) -> float:
+    """Target pieces a second of a run's last interval."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "model"
+        never = [f"train.{name}={10 * updates}" for name in ("validate_every", "checkpoint_every")]
+        short = [f"train.max_steps={updates}", f"train.log_every={updates // 2}", "train.validate_bleu=0", *never]
+        data = ["--train", *train, "--valid", "20pairs", "--recipe", recipe, "--device", "cpu", "--out", str(out)]
+        command = [sys.executable, "-m", "sightline", "train", *data, *options, "--set", *short]
+        subprocess.run(command, check=True, capture_output=True)
+        lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return json.loads(lines[-1])["tokens_per_second"]
+
+
+def main() -> None:
+    """Take turns and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", nargs="+", required=True)
+    parser.add_argument("--recipe", default="tiny")
+    parser.add_argument("--updates", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=5)
+    options = parser.parse_args()
+    speeds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    for turn in range(options.turns):
+        order = list(CONTENDERS) if turn % 2 else list(reversed(CONTENDERS))
+        for name in order:
+            speeds[name].append(speed(CONTENDERS[name], options.updates, options.train, options.recipe))
+    for name, values in speeds.items():
+        print(f"{name}: {spread(values)} target pieces a second")
+    two, one = speeds.values()
+    print(f"ratio: {spread([a / b for a, b in zip(two, one, strict=True)])}")
+
+
+if __name__ == "__main__":
+    main()
