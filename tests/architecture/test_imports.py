@@ -108,7 +108,7 @@ GRAPH: dict[str, frozenset[str]] = {
     "export.family": frozenset({"decode", "network", "checkpoint", "generation"}),
     "export.web": frozenset({"data", "decode", "network", "checkpoint", "config", "native", "inspect"}),
     "workers": frozenset({"decode", "api"}),
-    "cluster": frozenset({"__version__", "api", "decode", "evaluate.score", "serve", "workers"}),
+    "cluster": frozenset({"__version__", "api", "decode", "evaluate.score", "serve", "training.metrics", "workers"}),
     "drafting": frozenset({"api", "data", "decode", "verbs"}),
     "verbs": frozenset({"drafting", "glossary", "model", "checkpoint", "config", "data", "decode", "workers"}),
     "ensemble": frozenset({"api", "model", "config", "decode", "checkpoint", "native", "network.prepared", "verbs"}),

@@ -175,3 +175,39 @@ def test_a_cluster_that_is_not_there_is_one_line(cli: Any, model_path: Path, tmp
     program = [sys.executable, "-m", "sightline", "translate", str(model_path), str(tmp_path / "in.txt")]
     ran = subprocess.run([*program, "--ray", "127.0.0.1:9"], capture_output=True, text=True, check=False)
     assert ran.returncode == 2 and "--ray 127.0.0.1:9" in ran.stderr.splitlines()[-1] and "Traceback" not in ran.stderr
+
+
+SMALL = [
+    "model.d_model=16",
+    "model.d_ff=32",
+    "data.vocab_size=300",
+    "train.tokens_per_batch=900",
+    "train.validate_bleu=0",
+]
+
+
+def test_a_killed_sweep_goes_on_and_its_runs_are_ordinary_ones(
+    cluster: Any, cli: Any, write: Callable[..., list[Path]], task: Callable[..., Any], tmp_path: Path
+) -> None:
+    out, plain = tmp_path / "sweep", tmp_path / "plain"
+    pairs = (write(tmp_path / name, task(count, 41)) for name, count in (("train", 600), ("valid", 30)))
+    files = [str(word) for flag, paths in zip(("--train", "--valid"), pairs, strict=True) for word in (flag, *paths)]
+    settings = [*SMALL, "train.max_steps=150", "train.validate_every=50", "train.warmup_steps=20"]
+    told = [*files, "--out", str(out), "--device", "cpu", "--to-the-end", "--ray", cluster.address]
+    command = ["sweep", "tiny", *told, "--set", *settings, "train.seed=1,2"]
+    program = subprocess.Popen([sys.executable, "-m", "sightline", *command], stderr=subprocess.DEVNULL)
+    while not list(out.glob("*/checkpoints/step-*")):
+        assert program.poll() is None
+        time.sleep(0.01)
+    program.kill()
+    program.wait()
+    assert "is not empty; add --resume" in cli(*command).complaint
+
+    ran = cli(*command, "--resume")
+    assert ran.code == 0, ran.err
+    assert "| seed-1 |    2 |" in ran.out and (out / "results.md").read_text() == ran.out
+    assert (out / "curves.svg").read_text().startswith("<?xml") and not (out / ".ray").exists()
+    ordinary = ["train", "--recipe", "tiny", *files, "--out", plain, "--device", "cpu"]
+    assert cli(*ordinary, "--set", "train.threads=1", *settings, "train.seed=2").code == 0
+    assert (plain / "model.safetensors").read_bytes() == (out / "seed-2" / "model.safetensors").read_bytes()
+    assert "resuming after step" in "".join(path.read_text() for path in out.glob("*.log"))
