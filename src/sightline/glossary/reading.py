@@ -20,7 +20,7 @@ from sightline.localisation.unit import plain
 
 LARGEST = 64 << 20  # bytes of a file
 MOST = 200_000  # terms
-Given: TypeAlias = "Glossary | str | Path | Sequence[tuple[str, str]]"
+Given: TypeAlias = Glossary | str | Path | Sequence[tuple[str, str]]
 
 
 def glossary_of(given: Given, languages: Sequence[str] = ("", "")) -> Glossary:
