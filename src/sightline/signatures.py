@@ -80,7 +80,7 @@ class Verbs:
         source_language: str = "",
         target_language: str = "",
         draft: Draft | str = "",
-        glossary: Given | None = None,
+        glossary: "Given | None" = None,
         **settings: Any,
     ) -> list[Translation]:
         """The translation of each text, in order.
