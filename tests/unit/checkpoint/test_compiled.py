@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import sightline
-from sightline import verbs
+from sightline import workers
 from sightline.checkpoint.beside import write_shortlist
 from sightline.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
 from sightline.checkpoint.trained import write_settings, write_weights
@@ -195,7 +195,7 @@ def test_threads_are_those_that_torch_would_use(monkeypatch: pytest.MonkeyPatch)
 @needs_library
 def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
-    monkeypatch.setattr(verbs, "usable_cores", lambda: 2)
+    monkeypatch.setattr(workers, "usable_cores", lambda: 2)
     share = "sightline.workers.translate_in_processes"
     monkeypatch.setattr(share, lambda *request: started.append(request[3]) or iter(()))
     lines, model = ["A dog"] * 2 * CHUNK_LINES, sightline.load(folder, "cpu")
