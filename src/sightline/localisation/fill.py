@@ -1,9 +1,9 @@
 """A document filled by a model: every unit that nobody has translated, its codes kept, with a word for a reviewer.
 
-A sentence with codes goes through the model up to three times, until one way keeps all of them: with marks, if the
+A sentence goes through the model up to three times, until one way keeps all its codes and adds none: with marks, if the
 model has learnt those; as it is written; without codes, which are then put beside the words they stood at. A unit for
-which no way does is left untranslated where a lost code would break what reads the file (`%s`), and else loses its
-markup.
+which no way does is left untranslated where a code lost or added would break what reads the file (`%s`), and else loses
+its markup.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -25,13 +25,13 @@ from sightline.localisation.carrying import (
     unmarked,
 )
 from sightline.localisation.doubts import doubts
-from sightline.localisation.placeholders import chooses, with_codes
+from sightline.localisation.placeholders import adds_codes, chooses, with_codes
 from sightline.localisation.sentences import CutSentence, sentences
 from sightline.localisation.unit import Document, Parts, Unit, UnitState, joined, plain
 
 PLACED = "placeholders put beside words by alignment"
 STRIPPED = "markup lost"
-LEFT = "left untranslated: a placeholder was lost"
+LEFT = "left untranslated: a placeholder was lost or added"
 CHOOSING = "left untranslated: chooses among texts (ICU)"
 
 
@@ -128,8 +128,9 @@ def filling(document: Document, language: str, marks: bool, again: bool = False)
     """
     wanted = [(n, unit) for n, unit in enumerate(document.units) if _is_open(unit, again)]
     cut = [_cut(unit, language) for _, unit in wanted]
+    markups = [unit.markup for (_, unit), (_, found) in zip(wanted, cut, strict=True) for one in found if one.parts]
     waiting = [sentence.parts for _, found in cut for sentence in found if sentence.parts]
-    done = iter((yield from _carried_over(waiting, marks)))
+    done = iter((yield from _carried_over(waiting, markups, marks)))
     return [_put_together(n, unit, *pieces, done) for (n, unit), pieces in zip(wanted, cut, strict=True)]
 
 
@@ -163,9 +164,9 @@ def _put_together(number: int, unit: Unit, before: str, cut: Sequence[CutSentenc
 
 
 def _carried_over(
-    waiting: Sequence[Parts], marks: bool
+    waiting: Sequence[Parts], markups: Sequence[str], marks: bool
 ) -> Generator[ToTranslate, list[SentenceAnswer], list[_Carried]]:
-    """Each sentence, by the first way that keeps its codes."""
+    """Each sentence, by the first way that keeps its codes and adds none."""
     found: dict[int, _Carried] = {n: _Carried(parts, 0.0, 0) for n, parts in enumerate(waiting) if not uncoded(parts)}
     for said, back, aligned in (
         (marked if marks else _nothing, _from_marks, False),
@@ -176,8 +177,8 @@ def _carried_over(
         if texts:
             answers = yield ToTranslate(list(texts.values()), aligned)
             carried = {n: back(waiting[n], answer) for n, answer in zip(texts, answers, strict=True)}
-            found |= {n: one for n, one in carried.items() if one}
-    return [found[n] for n in range(len(waiting))]
+            found |= {n: c for n, c in carried.items() if c and not adds_codes(waiting[n], c.parts, markups[n])}
+    return [found.get(n) or _Carried((), 0.0, 0, LEFT) for n in range(len(waiting))]
 
 
 def _nothing(parts: Parts) -> None:

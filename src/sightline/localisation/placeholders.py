@@ -7,9 +7,10 @@ are not for a machine.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
-from sightline.localisation.unit import Code, Parts, joined
+from sightline.localisation.unit import Code, Parts, joined, plain
 
 ADDRESS = r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 BRACES = r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$t\([^()]*\)|\{[\w.\[\]!:,<>^+#%-]*\}"
@@ -18,10 +19,11 @@ TAGS = r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.*?-->|&(?:[A-Za-z]\w*|#\d+|#x[
 ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS))
 OF_MARKUP = {
     "": re.compile(ANYWHERE),
-    # A role with its target, a literal, a substitution, a reference to a note, and of a link with a text its ends.
+    # A role with its target, a literal, a substitution, a reference to a note, and of a link with a text its ends; two
+    # backticks that nothing closes, too, for whoever writes them where its source has none spoils what follows.
     "rst": re.compile(
         r":[\w:.+-]+:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
-        rf"\s?::(?=\s*$)|{ANYWHERE}"
+        rf"\s?::(?=\s*$)|``|{ANYWHERE}"
     ),
     "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
     "markdown": re.compile(rf"`+[^`]+`+|!?\[(?=[^\]]*\]\()|\]\([^()\s]*(?:\s\"[^\"]*\")?\)|{ANYWHERE}"),
@@ -47,6 +49,18 @@ def _cut(text: str, markup: str) -> Iterator[str | Code]:
         yield Code(found[0])
         at = found.end()
     yield text[at:]
+
+
+def adds_codes(source: Parts, target: Parts, markup: str = "") -> bool:
+    """Whether a text, read as it is written, holds codes that its source has not.
+
+    >>> adds_codes(("100 files",), ("100%s",)), adds_codes(("a ", Code("``b``")), ("``a ", Code("``b``")), "rst")
+    (True, True)
+    >>> adds_codes(("%d of ", Code("%d")), (Code("%d"),))
+    False
+    """
+    found, wanted = (Counter(OF_MARKUP[markup].findall(plain(parts))) for parts in (target, source))
+    return bool(found - wanted)
 
 
 def chooses(parts: Parts) -> bool:

@@ -116,7 +116,9 @@ def read(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
     except (OSError, ValueError, IndexError) as error:
         raise UserError(f"{path}: {_cause(str(error))}; look at it with: msgfmt --check {path}") from error
     forms = FORMS.search(parsed.metadata.get("Plural-Forms", ""))
-    entries = sorted((entry for entry in parsed if not entry.obsolete), key=lambda entry: entry.linenum or 0)
+    for first in parsed[:1]:
+        first.linenum = first.linenum or text[: -len(text.lstrip())].count("\n") + 1  # polib says 0 without a header
+    entries = sorted((entry for entry in parsed if not entry.obsolete), key=lambda entry: entry.linenum)
     return Catalogue(text, encoding, entries, int(forms[1]) if forms else 2)
 
 

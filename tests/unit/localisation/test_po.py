@@ -67,6 +67,19 @@ def test_only_the_filled_entry_changes(end: str, encoding: str) -> None:
     assert found == text.replace(before, f'{after}msgstr "Öffne %s\\n"{end}')
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("before", ["", "\n\n", "#. c\n#: a.c:1\n", "\n# z\n#, python-format\n"])
+def test_a_catalogue_without_a_header_is_filled_from_its_first_entry(before: str, end: str) -> None:
+    text = f'{before}msgid "Done"\nmsgstr ""\n\n#. y\nmsgid "one"\nmsgid_plural "two"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    document = read("a.po", text.replace("\n", end).encode(), ("", ""))
+    assert document.filled({}).decode() == text.replace("\n", end)
+    assert document.units[0].line == len(before) - len(before.lstrip("\n")) + 1
+    found = document.filled({0: ("Zurück",), 2: ("zwei",)}).decode()
+    fuzzy = text.replace("#,", "#, fuzzy,") if "#," in text else text.replace('msgid "D', '#, fuzzy\nmsgid "D')
+    filled = fuzzy.replace('msgid "one"', '#, fuzzy\nmsgid "one"').replace('msgstr[1] ""', 'msgstr[1] "zwei"')
+    assert found == filled.replace('msgstr ""', 'msgstr "Zurück"').replace("\n", end)
+
+
 def test_forms_of_a_plural_are_filled_beside_those_that_are_there() -> None:
     found = read("a.po", ENTRIES.encode(), ("", "")).filled({4: ("%d Dateien",), 5: ("%d Dateien!",)}).decode()
     assert 'msgstr[0] "eine Datei"\nmsgstr[1] "%d Dateien"\nmsgstr[2] "%d Dateien!"\n' in found

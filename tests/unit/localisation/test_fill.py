@@ -1,0 +1,45 @@
+"""Which way of translating a unit is taken, and what becomes of it where none will do."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from sightline.localisation.fill import LEFT, PLACED, Filled, SentenceAnswer, filling
+from sightline.localisation.po import read
+from sightline.localisation.unit import plain
+
+
+def filled(source: str, answers: Mapping[str, str], marks: bool = True) -> Filled:
+    """The only unit of a catalogue, by a model that gives these answers."""
+    document = read("a.po", f'msgid "{source}"\nmsgstr ""\n'.encode(), ("", ""))
+    steps = filling(document, "en", marks)
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send([_answer(answers[text], wanted.aligned) for text in wanted.texts])
+    except StopIteration as end:
+        return end.value[0]
+
+
+def _answer(text: str, aligned: bool) -> SentenceAnswer:
+    return SentenceAnswer(text, -0.1, 3, frozenset([(0, 0), (1, 1)]) if aligned else None)
+
+
+@pytest.mark.parametrize("added", ["``", "``x``", "`x", ":func:`f`", "%s", "<b>", "https://a.org"])
+def test_a_way_that_adds_codes_has_failed_as_one_that_loses_them(added: str) -> None:
+    source, marked, bare = "see ``a`` now", "see ⓵ now", "see now"
+    good = filled(source, {marked: "siehe ⓵ jetzt"})
+    assert (plain(good.target), good.doubts) == ("siehe ``a`` jetzt", ())
+    answers = {marked: f"siehe {added} ⓵ jetzt", source: f"siehe ``a`` {added} jetzt"}
+    third = filled(source, {**answers, bare: "siehe jetzt"})
+    assert (plain(third.target), third.doubts) == ("siehe ``a`` jetzt", (PLACED,))
+    for lost in ("siehe jetzt", "siehe ⓵ ⓵ jetzt"):
+        assert filled(source, {marked: lost, source: "siehe jetzt", bare: "siehe jetzt"}).doubts == (PLACED,)
+    none = filled(source, {**answers, bare: f"siehe {added} jetzt"})
+    assert (none.target, none.doubts) == ((), (LEFT,))
+
+
+def test_a_sentence_without_codes_gets_none() -> None:
+    for marks in (True, False):
+        assert filled("100 files", {"100 files": "100%s"}, marks).doubts == (LEFT,)
+        assert plain(filled("100% of us", {"100% of us": "100 % von uns"}, marks).target) == "100 % von uns"
