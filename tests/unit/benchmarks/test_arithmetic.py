@@ -5,6 +5,7 @@ import importlib
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -29,6 +30,7 @@ NAMES = (
     "bench",
     "lexical_aligner",
     "monolingual",
+    "scaling",
 )
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not part of the source distribution")
@@ -132,6 +134,53 @@ def test_batches_are_the_same_each_time_and_within_their_size(scripts: dict[str,
     assert all(torch.equal(a.src, b.src) and torch.equal(a.tgt_out, b.tgt_out) for a, b in both)
     assert all(max(b.src.numel(), b.tgt_out.numel()) <= 2048 for b in first)
     assert 14 < sum(b.n_source_tokens for b in first) / sum(len(b.src) for b in first) < 17
+
+
+def test_parameters_of_the_papers_models(scripts: dict[str, ModuleType]) -> None:
+    """By hand: embeddings V d; a layer 4 (d^2 + d) an attention, 2 d f + f + d a feed-forward network, 2 d a norm."""
+
+    def by_hand(d: int, f: int) -> int:
+        attention, network, norm = 4 * (d * d + d), 2 * d * f + f + d, 2 * d
+        return 37_000 * d + 6 * (attention + network + 2 * norm) + 6 * (2 * attention + network + 3 * norm)
+
+    scaling = scripts["scaling"]
+    counted = [scaling.parameters(model) for model in scaling.shapes().values()]
+    assert counted[:2] == [by_hand(512, 2048), by_hand(1024, 4096)] == [63_082_496, 214_245_376]  # 65 and 213 million
+    assert counted[2:] == [pytest.approx(1e9, rel=0.02), pytest.approx(7e9, rel=0.05)]
+
+
+def test_an_update_needs_six_operations_a_parameter_and_piece(scripts: dict[str, ModuleType]) -> None:
+    """And somewhat more, for attention (arXiv:2001.08361, 2.1)."""
+    scaling = scripts["scaling"]
+    alone = scaling.Plan(devices=1, peak=1.0, share=1.0)
+    for model in scaling.shapes().values():
+        six = 6 * 25_000 * scaling.parameters(model)
+        assert six < scaling.operations(model, alone) < 1.05 * six
+        assert scaling.hours(model, 3600, alone) == pytest.approx(six / 1e12, rel=0.05)
+
+
+def test_recomputed_layers_keep_their_inputs(scripts: dict[str, ModuleType]) -> None:
+    """An encoder and a decoder layer 4 bytes each, in float32; the other states are not kept, whatever their number."""
+    _, layer = scripts["scaling"].kept(True)
+    assert layer == 8.0
+    assert scripts["scaling"].kept(False)[1] > 8 * layer
+
+
+def test_what_a_device_holds(scripts: dict[str, ModuleType]) -> None:
+    """The base model: 1.14 GB of state, 1.3 of activations, 0.7 with recomputation; by 8: 0.3 of state."""
+    scaling = scripts["scaling"]
+    model = scaling.shapes()["base"]
+    ways = {memory: scaling.fits(model, scaling.Plan(memory=memory)) for memory in (2.5, 2.0, 1.7, 1.2, 0.5)}
+    assert list(ways.values()) == ["DDP", "DDP, recompute", "FSDP", "FSDP, recompute", "more devices"]
+    judged = scaling.Plan(memory=39.0, devices=16)  # of 7 billion a part, and a whole copy while it is judged
+    assert scaling.fits(scaling.shapes()["7 billion"], judged).startswith("FSDP")
+    assert scaling.fits(scaling.shapes()["7 billion"], replace(judged, memory=33.0)) == "more devices"
+
+
+def test_the_tables_in_the_documentation_are_those_of_the_script(scripts: dict[str, ModuleType]) -> None:
+    page = (FOLDER.parent / "docs" / "scaling.md").read_text(encoding="utf-8")
+    scaling = scripts["scaling"]
+    assert [line for line in scaling.report(scaling.Plan()).splitlines() if line not in page] == []
 
 
 def test_lines_of_the_bench(scripts: dict[str, ModuleType]) -> None:
