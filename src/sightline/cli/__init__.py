@@ -115,7 +115,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options, rest = parser.parse_known_args(arguments)
     if rest:
         known = [option for action in commands[options.command]._actions for option in action.option_strings]
-        near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.5)
+        near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.6)
         hint = f"; did you mean '{near[0]}'?" if near else f"; see `sightline {options.command} --help`"
         raise UserError(f"sightline {options.command} has no use for '{rest[0]}'{hint}")
     parser = commands[options.command]
