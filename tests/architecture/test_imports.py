@@ -133,13 +133,14 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.replaced_modelling": frozenset(
         {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
     ),
+    "tasks.xlnet": frozenset({"config", "generation"}),
     "tasks.permutation_modelling": frozenset({"config", "checkpoint", "data", "generation", "relatives", "training"}),
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
     "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
     "tasks.adapting": frozenset({"config", "checkpoint", "families.table", "network"}),
-    "tasks.heads": frozenset({"checkpoint", "families.registry", "generation", "network"}),
-    "tasks.labelling": frozenset({"config", "checkpoint", "data", "generation", "network", "training"}),
+    "tasks.heads": frozenset({"checkpoint", "families.registry", "generation", "network", "relatives"}),
+    "tasks.labelling": frozenset({"config", "checkpoint", "data", "generation", "network", "relatives", "training"}),
     "tasks.answering": frozenset(
         {"config", "checkpoint", "data", "evaluate.answers", "generation", "network", "training"}
     ),

@@ -260,7 +260,10 @@ def test_commands_take_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[
         unk_id=0, bos_id=1, eos_id=2, minloglevel=2,
     )  # fmt: skip
     checkpoint(tmp_path)
-    ids = sightline.load(tmp_path, "cpu").tokenizer.encode("a  <mask> 77, dogs")
+    vocabulary = sightline.load(tmp_path, "cpu").tokenizer
+    ids = vocabulary.encode("a  <mask> 77, dogs")
+    assert vocabulary.encode_two
+    assert vocabulary.encode_two("a", "a") == ([*vocabulary.encode("a")[:-1], *vocabulary.encode("a")], [0, 0, 1, 1, 2])
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spiece.model")).id_to_piece(ids)
     assert pieces[-2:] == ["<sep>", "<cls>"]
     assert "<mask>" in pieces

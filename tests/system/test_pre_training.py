@@ -159,6 +159,57 @@ def test_killed_and_resumed_a_tuned_xlnet_is_the_same(
     killed_and_resumed(cli, start, 10, tmp_path / "out", tmp_path / "whole")
 
 
+# --- Labels from an XLNet
+
+
+@pytest.fixture(scope="module")
+def paired(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Pairs of texts that have the same first letter, or have not."""
+    texts = ["abcde", "bcdef", "cdefg", "axyz", "bwxyz", "cvwx"]
+    rows = [f"{a}\t{b}\t{'same' if a[0] == b[0] else 'other'}" for a in texts for b in texts]
+    file = tmp_path_factory.mktemp("labels") / "pairs.tsv"
+    file.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return ["--train", str(file), "--valid", str(file), "--device", "cpu"]
+
+
+def labelled(folder: Path, paired: list[str], *more: str) -> list[str]:
+    """The command that teaches an XLNet labels."""
+    shared = [setting for setting in QUICK if not setting.startswith("data.")]
+    return ["train", "--task", "classify", "--init", str(folder), *paired, "--set", *shared, *more]
+
+
+@pytest.mark.slow
+def test_an_xlnet_learns_labels_and_transformers_says_the_same(
+    trained: Path, paired: list[str], cli: Cli, tmp_path: Path
+) -> None:
+    """Of pairs and of single texts, padded or not; it is learnt on from where it was, and it still embeds."""
+    ran = cli(*labelled(trained / "xlnet", paired), "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "a new head for 2 classes on xlnet, in the place of the one that it had (language)" in ran.err
+    assert cli("evaluate", tmp_path / "out", "--source", paired[1]).code == 0
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    cut = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", padding_side="left")
+    own = sightline.load(tmp_path / "out", "cpu")
+    for texts in (["abc", "wxyzabc", "a"], [("abc", "bcd"), ("a", "xyzab"), ("cdefg", "b")]):
+        told = cut(*([list(part) for part in zip(*texts, strict=True)] if isinstance(texts[0], tuple) else [texts]),
+                   padding=True, return_tensors="pt")  # fmt: skip
+        with torch.no_grad():
+            expected = theirs(**told).logits.softmax(-1)
+        found = [[one.probabilities[name] for name in ("other", "same")] for one in own.classify(texts)]
+        torch.testing.assert_close(torch.tensor(found), expected, atol=1e-5, rtol=0)
+    assert own.embed(["abc"]).shape == (1, 48)
+    assert own.info()["n_classes"] == 2 and "fill_mask" not in dir(own)
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "xlnet: 1 layer, d_model 48, d_ff 64" in card and "other, same" in card
+    losses = [row["loss"] for row in records(tmp_path / "out", "validation.jsonl")]
+    again = cli(*labelled(tmp_path / "out", paired, "train.max_steps=1"), "--out", tmp_path / "on")
+    assert "going on with the head of out for 2 classes" in again.err
+    assert records(tmp_path / "on", "validation.jsonl")[0]["loss"] == pytest.approx(min(losses), rel=1e-5)
+    refused = cli(*further(tmp_path / "out", paired), "--out", tmp_path / "no").complaint
+    assert "is a model of xlnet that says which label a text has; this task needs an XLNet that predicts" in refused
+
+
 # --- What does not go
 
 
@@ -190,7 +241,7 @@ def test_what_does_not_go(
         (["--set", "train.lora_rank=2"], "train.lora_rank = 2: an XLNet can have no adapters; leave it out"),
         (["--source-language", "de"], "--source-language and --target-language are for models that translate"),
         (["--task", "lm"], "is a model of xlnet that reads texts and writes them on; this task needs a decoder alone"),
-        (["--task", "classify"], "is a model of xlnet that reads texts and writes them on; this task needs an encoder"),
+        (["--task", "tag"], "is a model of xlnet that reads texts and writes them on; this task needs an encoder"),
     ],
 )
 def test_what_does_not_go_with_an_xlnet(

@@ -245,10 +245,15 @@ def _xlnet(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
             pieces += ["<mask>", *_commas_apart(model, simple(part))]
         return model.piece_to_id([*pieces, "<sep>", "<cls>"])
 
+    def encode_two(first: str, second: str) -> tuple[list[int], list[int]]:
+        begun, whole = encode(first)[:-1], encode(second)
+        return begun + whole, [0] * len(begun) + [1] * (len(whole) - 1) + [2]
+
     return Vocabulary(
         encode,
         lambda ids: model.decode([i for i in ids if i not in marks and i < model.get_piece_size()]),
         _own_ids(model, [], [], {}).id_of,
+        encode_two=encode_two,
     )
 
 

@@ -207,6 +207,7 @@ class MarkedTexts:
 
     ids: Tokens
     n_first: int  # those that belong to the first text
+    n_apart: int = 0  # the last of them: marks of neither text (XLNet)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -215,18 +216,20 @@ class MarkedTexts:
 def collate_marked(rows: Sequence[MarkedTexts], labels: Sequence[Any], pad_id: int, typed: bool) -> LabelledBatch:
     """Tensors of such texts and their classes, one each or several.
 
-    `typed`: the network is told which of two texts a token belongs to.
+    `typed`: the network is told which of two texts a token belongs to, or that it belongs to neither.
 
     >>> batch = collate_marked([MarkedTexts([8, 5, 2, 6, 2], 3), MarkedTexts([8, 5, 2], 3)], [1, 0], 0, typed=True)
     >>> batch.src.tolist(), batch.types.tolist()
     ([[8, 5, 2, 6, 2], [8, 5, 2, 0, 0]], [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
     """
-    lengths, firsts = (np.array(sizes)[:, None] for sizes in ([len(r) for r in rows], [r.n_first for r in rows]))
+    sizes = np.array([(len(row), row.n_first, len(row) - row.n_apart) for row in rows])
+    lengths, firsts, texts = sizes.T[..., None]
     places = np.arange(lengths.max())
     mask = places < lengths
     src = np.full(mask.shape, pad_id, dtype=np.int64)
     src[mask] = np.concatenate([row.ids for row in rows])
-    types = torch.from_numpy((mask & (places >= firsts)).astype(np.int64)) if typed else None
+    kinds = mask * ((places >= firsts) + (places >= texts).astype(np.int64))
+    types = torch.from_numpy(kinds) if typed else None
     labelled = torch.tensor(labels, dtype=torch.int64)
     return LabelledBatch(torch.from_numpy(src), torch.from_numpy(mask), labelled, int(mask.sum()), types)
 

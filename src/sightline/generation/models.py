@@ -491,9 +491,9 @@ def _streamed(
 
 def with_verbs(folder: Folder) -> FamilyModel:
     """The published model in a folder as what it is good for."""
-    from sightline.generation.permutation import PermutationModel
+    from sightline.generation.permutation import kind_of_xlnet
 
-    kind: Any = kind_of(folder.config) if isinstance(folder.config, NetworkConfig) else PermutationModel
+    kind: Any = kind_of(folder.config) if isinstance(folder.config, NetworkConfig) else kind_of_xlnet(folder.config)
     return kind(folder.network, folder.config, folder.about, folder.path, torch.device(folder.device))
 
 

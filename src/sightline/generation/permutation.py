@@ -1,4 +1,4 @@
-"""XLNet with the verbs that suit it: it writes on, says how probable a text is, fills in masks and embeds.
+"""XLNet with the verbs that suit it: it writes on, says how probable a text is, fills in masks and embeds; or labels.
 
 What it predicts it predicts from the query stream, which does not see the token itself; the content stream stands for
 texts. `write_on`, `perplexity`, `fill` and `embed` are those of every other family: the small classes here give them a
@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from sightline.generation.chat import Messages
 from sightline.generation.family_model import FamilyModel
 from sightline.generation.fill import Filling, fillings
+from sightline.generation.label import LabelVerbs
 from sightline.generation.models import TextVerbs, prompt_ids
+from sightline.generation.reading import TextReader, text_reader
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.vectors import EmbeddingVerbs, TextEmbedder, text_embedder
 from sightline.relatives.xlnet import XLNet, XLNetShape
@@ -112,18 +114,47 @@ def _with_a_place(tokens: Int[Tensor, "rows length"]) -> Int[Tensor, "rows longe
 
 
 @dataclass(frozen=True)
-class PermutationModel(TextVerbs, EmbeddingVerbs, FamilyModel):
-    """XLNet; methods as those of the models that write and of those that read."""
+class XLNetModel(EmbeddingVerbs, FamilyModel):
+    """XLNet, with whichever head."""
 
     network: XLNet
     config: XLNetShape  # type: ignore[assignment]
-    does = "reads texts and writes them on"
-    usual_task = "plm"
 
     def info(self) -> dict[str, Any]:
         """What the model is."""
         parameters = sum(parameter.numel() for parameter in self.network.parameters())
         return {"family": "xlnet", "parameters": parameters, **asdict(self.config)}
+
+    def make_embedder(self) -> TextEmbedder:
+        """What turns texts into vectors."""
+        return text_embedder(
+            Whole(self.network), self.tokenizer, self.hf_config, self.config.d_model, self.max_len, self.path
+        )
+
+    @property
+    def max_len(self) -> None:
+        """Distances are sines, so there is no longest text."""
+        return None
+
+
+class LabellingXLNet(LabelVerbs, XLNetModel):
+    """With a head for labels of texts."""
+
+    does = "says which label a text has"
+    usual_task = "classify"
+
+    @cached_property
+    def reader(self) -> TextReader:
+        """What turns texts into what the network reads, which tells any number of types apart."""
+        pad_id = max(0, self.hf_config.get("pad_token_id") or 0)
+        return text_reader(self.tokenizer, pad_id, 3, self.max_len, self.path, self.config.vocab_size)
+
+
+class PermutationModel(TextVerbs, XLNetModel):
+    """With its head for pieces; methods as those of the models that write and of those that read."""
+
+    does = "reads texts and writes them on"
+    usual_task = "plm"
 
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
         """As of `ReadingModel`; masks do not see each other."""
@@ -146,13 +177,7 @@ class PermutationModel(TextVerbs, EmbeddingVerbs, FamilyModel):
         """What predicts the next token."""
         return LeftToRight(self.network)
 
-    def make_embedder(self) -> TextEmbedder:
-        """What turns texts into vectors."""
-        return text_embedder(
-            Whole(self.network), self.tokenizer, self.hf_config, self.config.d_model, self.max_len, self.path
-        )
 
-    @property
-    def max_len(self) -> None:
-        """Distances are sines, so there is no longest text."""
-        return None
+def kind_of_xlnet(shape: XLNetShape) -> type[XLNetModel]:
+    """The class whose verbs suit an XLNet."""
+    return LabellingXLNet if shape.n_classes else PermutationModel

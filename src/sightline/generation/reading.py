@@ -50,6 +50,7 @@ class TextReader:
     typed: bool  # the network is told which of two texts a token belongs to
     longest: int  # that the network reads, in tokens, marks included; 0 = any
     placed: EncodeAt | None = None  # a text without marks; None: the vocabulary does not say where tokens stand
+    apart: int = 0  # of the marks behind: the last, which belong to no text (XLNet)
 
     def read(self, given: Sequence[OneOrTwo], longest: int = 0) -> list[MarkedTexts]:
         """Texts, or pairs of them, of at most `longest` tokens, marks included; 0 = what the network reads.
@@ -81,7 +82,7 @@ class TextReader:
             raise UserError(
                 "a text is blank, and this model's vocabulary puts no mark around it: there is nothing to read"
             )
-        return MarkedTexts(ids, len(begun) if second is not None else len(ids))
+        return MarkedTexts(ids, len(begun) if second is not None else len(ids), self.apart)
 
 
 def text_reader(
@@ -90,11 +91,11 @@ def text_reader(
     """By the vocabulary in `folder`, of `size` pieces, for a network with that many types of tokens."""
     marks, example = vocabulary.encode(""), vocabulary.encode("a")
     before, behind = marks_around(marks, example)
-    between, told = None, False
+    between, told, apart = None, False, 0
     if vocabulary.encode_two:
         n = len(example) - before - behind
         ids, kinds = vocabulary.encode_two("a", "a")
-        between, told = tuple(ids[before + n : len(ids) - behind - n]), 1 in kinds
+        between, told, apart = tuple(ids[before + n : len(ids) - behind - n]), 1 in kinds, kinds.count(2)
 
     def bare(text: str) -> list[int]:
         ids = vocabulary.encode(text)
@@ -108,4 +109,5 @@ def text_reader(
     start, end = (marks[0] if before else -1), (marks[-1] if behind else -1)
     side = FamilySide(vocabulary, bare, pad_id, start, end, fingerprint=fingerprint(folder), vocab_size=size)
     at = placed if vocabulary.encode_at else None
-    return TextReader(side, tuple(marks[:before]), between, tuple(marks[before:]), told and types > 1, max_len or 0, at)
+    typed, ends = told and types > 1, tuple(marks[before:])
+    return TextReader(side, tuple(marks[:before]), between, ends, typed, max_len or 0, at, apart)

@@ -1,6 +1,7 @@
 """Networks whose parameters come from a file: built without drawing or keeping any, then given those of the file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,10 +14,17 @@ from sightline.network.build import FamilyNetwork, assembled, tie_head
 
 def build_unfilled(c: NetworkConfig) -> FamilyNetwork:
     """As `build.build`, with parameters that take no memory and hold nothing, to be replaced; fixed tables are made."""
-    with _NothingDrawn(), torch.device("meta"):
+    with unfilled():
         network = assembled(c)
         tie_head(network, c)
     return network.eval()
+
+
+@contextmanager
+def unfilled() -> Iterator[None]:
+    """Inside, parameters that are made take no memory and hold nothing, to be replaced."""
+    with _NothingDrawn(), torch.device("meta"):
+        yield
 
 
 class _NothingDrawn(TorchFunctionMode):

@@ -7,7 +7,8 @@ vector, and reads the content stream's keys and values through the same paramete
 stand where they stand. From Transformer-XL (arXiv:1901.02860) come relative positions and `mems`, the previous
 segment's hidden states as more keys; new are relative segments (section 2.5).
 
-One stream is enough to read a text; both are needed to predict words of it.
+One stream is enough to read a text; both are needed to predict words of it. A network with a head for labels
+(`XLNetClassifier`) has that in the place of the one for pieces.
 
 Not here: files (`xlnet_checkpoint`), drawing orders and spans for pre-training.
 """
@@ -60,6 +61,13 @@ class XLNetShape:
     reuse_length: int = 0  # of a segment only so many, the first, are handed on; 0 = all
     clamp_length: int = 0  # greater distances count as this one; 0 = none does
     tied_output: bool = True
+    n_classes: int = 0  # of a head for labels of texts; 0 = the head is for pieces
+    head_dropout: float = 0.1  # of what the last matrix of a head for labels reads
+
+    @property
+    def head(self) -> str:
+        """What is said of a text, as `network.axes.NetworkConfig` has it."""
+        return "text_class" if self.n_classes else "language"
 
 
 def build_xlnet(shape: XLNetShape) -> "XLNet":
@@ -73,10 +81,13 @@ def build_xlnet(shape: XLNetShape) -> "XLNet":
         )
         for _ in range(shape.n_layers)
     ]
-    model = XLNet(
+    kind, head = XLNet, nn.Linear(shape.d_model, shape.vocab_size)
+    if shape.n_classes:
+        kind, head = XLNetClassifier, LastStateHead(shape.d_model, shape.n_classes, shape.head_dropout)
+    model = kind(
         nn.Embedding(shape.vocab_size, shape.d_model),
         layers,
-        nn.Linear(shape.d_model, shape.vocab_size),
+        head,
         DIRECTIONS[shape.direction],
         Memory(shape.memory_length, shape.reuse_length or None),
         shape.clamp_length or FAR,
@@ -84,10 +95,9 @@ def build_xlnet(shape: XLNetShape) -> "XLNet":
     )
     for name, parameter in model.named_parameters():
         if "norm" not in name:
-            nn.init.zeros_(parameter) if name.endswith("proj.bias") else nn.init.normal_(parameter, std=0.02)
-    nn.init.zeros_(model.output.bias)
-    if shape.tied_output:
-        model.output.weight = model.tokens.weight
+            nn.init.zeros_(parameter) if name.endswith(".bias") else nn.init.normal_(parameter, std=0.02)
+    if shape.tied_output and isinstance(head, nn.Linear):
+        head.weight = model.tokens.weight
     return model
 
 
@@ -118,13 +128,13 @@ class XLNetStates(NamedTuple):
 
 
 class XLNet(nn.Module):
-    """Embedding, two-stream layers, and the output projection with a bias. Build one with `build_xlnet`."""
+    """Embedding, two-stream layers, and a head: a projection to pieces, with a bias. Build one with `build_xlnet`."""
 
     def __init__(
         self,
         tokens: nn.Embedding,
         layers: Sequence["TwoStreamLayer"],
-        output: nn.Linear,
+        head: nn.Module,
         direction: Callable[[int, int, torch.device], Tensor],
         memory: "Memory",
         clamp_length: int,
@@ -134,7 +144,7 @@ class XLNet(nn.Module):
         self.tokens = tokens
         self.query_start = nn.Parameter(torch.empty(tokens.embedding_dim))
         self.layers = nn.ModuleList(layers)
-        self.output = output
+        self.head = head
         self.dropout = Dropout(dropout)
         self._direction = direction
         self._memory = memory
@@ -154,7 +164,7 @@ class XLNet(nn.Module):
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """Unnormalised scores of the pieces."""
-        return self.output(hidden)
+        return self.head(hidden)
 
     def states(
         self,
@@ -215,6 +225,35 @@ class XLNet(nn.Module):
             distance=(at - key + length - 1).expand(batch, -1, -1),
             other_segment=(own.unsqueeze(2) != F.pad(own, (past, 0)).unsqueeze(1)).long(),
         )
+
+
+class XLNetClassifier(XLNet):
+    """An XLNet that says which label a text has, by the content stream's state of the last token, its <cls>."""
+
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        tokens: Int[Tensor, "batch length"],
+        mask: Bool[Tensor, "batch length"],
+        segments: Int[Tensor, "batch length"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """Unnormalised scores of the labels. Padding may stand on either side; other arguments as of `states`."""
+        last = mask.size(1) - 1 - mask.flip(1).int().argmax(1)
+        rows = torch.arange(len(tokens), device=tokens.device)
+        return self.logits(self.states(tokens, mask, segments).hidden[rows, last])
+
+
+class LastStateHead(nn.Module):
+    """W_2 dropout(tanh(W_1 h + b_1)) + b_2 of a text's last state, as `transformers` has it by default."""
+
+    def __init__(self, d_model: int, n_classes: int, dropout: float) -> None:
+        super().__init__()
+        self.summary = nn.Linear(d_model, d_model)
+        self.classes = nn.Linear(d_model, n_classes)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch classes"]:
+        """Unnormalised scores of the labels."""
+        return self.classes(self.dropout(self.summary(hidden).tanh()))
 
 
 @dataclass(frozen=True)

@@ -52,11 +52,16 @@ NAMES: dict[str, tuple[str, TensorLayout]] = {
     "transformer.layer.{i}.ff.layer_2.bias": ("layers.{i}.ffn.down_proj.bias", SAME),
     "transformer.layer.{i}.ff.layer_norm.weight": ("layers.{i}.ffn_norm.weight", SAME),
     "transformer.layer.{i}.ff.layer_norm.bias": ("layers.{i}.ffn_norm.bias", SAME),
-    "lm_loss.weight": ("output.weight", SAME),  # absent where it is the table of tokens
-    "lm_loss.bias": ("output.bias", SAME),
+    "lm_loss.weight": ("head.weight", SAME),  # absent where it is the table of tokens
+    "lm_loss.bias": ("head.bias", SAME),
+    "sequence_summary.summary.weight": ("head.summary.weight", SAME),  # of a head for labels
+    "sequence_summary.summary.bias": ("head.summary.bias", SAME),
+    "logits_proj.weight": ("head.classes.weight", SAME),
+    "logits_proj.bias": ("head.classes.bias", SAME),
 }
 TIED = "lm_loss.weight", "transformer.word_embedding.weight"
 
+HEADS = {"XLNetLMHeadModel": "language", "XLNetForSequenceClassification": "text_class"}  # by `architectures`
 KEYS = {  # of config.json -> fields of XLNetShape
     "vocab_size": "vocab_size",
     "d_model": "d_model",
@@ -72,7 +77,15 @@ KEYS = {  # of config.json -> fields of XLNetShape
     "clamp_len": "clamp_length",
     "tie_word_embeddings": "tied_output",
 }
-# Nothing about the network's function: how it was trained; heads for other tasks, whose parameters would be unexpected.
+# The head for labels that is read; where another one is kept, they say nothing.
+LABELS = {
+    "summary_type": "last",
+    "summary_use_proj": True,
+    "summary_proj_to_labels": False,
+    "summary_activation": "tanh",
+    "summary_first_dropout": 0,
+}
+# Nothing about the network's function: how it was trained; heads for other tasks.
 IGNORED = """
 untie_r n_token use_mems_eval use_mems_train use_mems max_position_embeddings start_n_top end_n_top
 """  # untie_r is true of all published models; the names show it
@@ -89,6 +102,9 @@ def shape_from_hf(config: Mapping[str, Any]) -> XLNetShape:
     k.refuse(d_head * n_heads != d_model, f"{n_heads} heads of d_head = {d_head} do not make d_model = {d_model}")
     k.only("bi_data", False)  # a way to pre-train
     k.only("same_length", False)  # of Transformer-XL alone
+    labels = k.head(HEADS) == "text_class"
+    for name, only in LABELS.items() if labels else ():
+        k.only(name, only)
     shape = XLNetShape(
         vocab_size=k.size("vocab_size"),
         d_model=d_model,
@@ -103,6 +119,8 @@ def shape_from_hf(config: Mapping[str, Any]) -> XLNetShape:
         reuse_length=_length(k, "reuse_len"),
         clamp_length=_length(k, "clamp_len"),
         tied_output=k.flag("tie_word_embeddings", default=True),
+        n_classes=k.n_classes() if labels else 0,
+        head_dropout=k.fraction("summary_last_dropout", default=0.1) if labels else XLNetShape.head_dropout,
     )
     k.done(ignored=IGNORED)
     return shape

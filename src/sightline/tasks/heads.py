@@ -2,12 +2,12 @@
 
 A folder with such a head, for as many classes, is trained on with it. Any other gets the head that `transformers` has
 for its family, drawn as there; of what the folder holds, a pooler is its beginning (BERT), and other heads are left
-behind. Not here: what is learnt (`labelling`, `tagging`, `answering`, `pictures`).
+behind. An XLNet's is for classes of texts. Not here: what is learnt (`labelling`, `tagging`, `answering`, `pictures`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,14 +18,17 @@ from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 from sightline.generation.family_model import FamilyModel
 from sightline.generation.label import class_names
-from sightline.network.halves import EncoderOnly
+from sightline.generation.permutation import LabellingXLNet, XLNetModel
 from sightline.network.parameters import parameters_of
-from sightline.network.unfilled import build_unfilled, replace_parameter
+from sightline.network.unfilled import build_unfilled, replace_parameter, unfilled
+from sightline.relatives.xlnet import XLNetShape, build_xlnet
+from sightline.relatives.xlnet_checkpoint import shape_from_hf
 from sightline.tasks.job import TrainRequest, file_names, say
-from sightline.tasks.trainable import head_dropout, more_dropout, trainable
+from sightline.tasks.trainable import head_dropout, more_dropout, trainable, unfrozen
+from sightline.tasks.xlnet import xlnet_rows
 
-ENCODERS = "an encoder alone (BERT or one of its relatives)"  # that get such heads
-Kind = TypeVar("Kind", bound=FamilyModel)
+LABELLED = "an encoder alone (BERT or one of its relatives) or an XLNet"  # that get a head for classes of texts
+ENCODERS = "an encoder alone (BERT or one of its relatives)"  # that get the others
 NETWORKS = {  # how transformers calls the networks of a family, without what says their head
     "bert": "Bert",
     "camembert": "Camembert",
@@ -35,6 +38,7 @@ NETWORKS = {  # how transformers calls the networks of a family, without what sa
     "roberta": "Roberta",
     "vit": "ViT",
     "xlm-roberta": "XLMRoberta",
+    "xlnet": "XLNet",
 }
 ENDINGS = {  # and what says it
     "none": "Model",
@@ -45,7 +49,7 @@ ENDINGS = {  # and what says it
 }
 
 
-def with_head(model: Kind, head: str, labels: Sequence[str]) -> Kind:
+def with_head(model: FamilyModel, head: str, labels: Sequence[str]) -> Any:
     """The model as its config.json would have it with a head for these classes; for the ends of answers, and where it
     is to have no head, there are none. The network is still without.
     """
@@ -60,6 +64,8 @@ def with_head(model: Kind, head: str, labels: Sequence[str]) -> Kind:
         values["label2id"] = {label: i for i, label in enumerate(labels)}
     if head == "text_class":
         values["problem_type"] = "single_label_classification"
+    if isinstance(model, XLNetModel):
+        return LabellingXLNet(model.network, shape_from_hf(values), values, model.path, model.device)
     return replace(model, config=FAMILIES[kind].config_from_hf(values), hf_config=values)
 
 
@@ -76,25 +82,39 @@ def in_order(request: TrainRequest, model: FamilyModel, head: str, names: Sequen
 
 def known_head(base: FamilyModel, model: FamilyModel) -> dict[str, Tensor]:
     """The parameters of the head that the folder has: of one for the same those of the same shape, and a pooler."""
+    found = {} if isinstance(base, XLNetModel) else _unread(base, model)
+    if base.config.head == model.config.head:
+        found |= {name: value for name, value in parameters_of(base.network).items() if name.startswith("head.")}
+    shapes = {name: value.shape for name, value in _unfilled(model.config).named_parameters()}
+    return {name: value for name, value in found.items() if value.shape == shapes.get(name)}
+
+
+def _unread(base: FamilyModel, model: FamilyModel) -> dict[str, Tensor]:
+    """What stands in the folder for the head, and no network reads."""
     unread, table = unread_tensors(base.path), FAMILIES[str(model.hf_config["model_type"])].table(model.config)
-    found = {
+    return {
         f"{name}.{part}": unread[f"{key}.{part}"].float()
         for key, name in table.items()
         for part in ("weight", "bias")
         if name.startswith("head.") and f"{key}.{part}" in unread
     }
-    if base.config.head == model.config.head:
-        found |= {name: value for name, value in parameters_of(base.network).items() if name.startswith("head.")}
-    shapes = {name: value.shape for name, value in build_unfilled(model.config).named_parameters()}
-    return {name: value for name, value in found.items() if value.shape == shapes.get(name)}
 
 
-def headed(base: FamilyModel, model: FamilyModel, known: Mapping[str, Tensor], dropout: float) -> EncoderOnly:
+def _unfilled(config: Any) -> Any:
+    """The network of that shape, whose parameters are to be replaced."""
+    if not isinstance(config, XLNetShape):
+        return build_unfilled(config)
+    with unfilled():
+        return build_xlnet(config)
+
+
+def headed(base: FamilyModel, model: FamilyModel, known: Mapping[str, Tensor], dropout: float) -> Any:
     """The body of `base` with the head of `model`, to be trained: of the head what is known, the rest drawn.
 
     As in `transformers`: normal with `initializer_range` (0.02), biases of zero.
     """
-    network: EncoderOnly = build_unfilled(model.config)
+    config: Any = model.config
+    network = _unfilled(config)
     body = {name: value for name, value in parameters_of(base.network).items() if not name.startswith("head.")}
     given, deviation = {**body, **known}, float(model.hf_config.get("initializer_range") or 0.02)
     for name, parameter in list(network.named_parameters()):
@@ -104,7 +124,11 @@ def headed(base: FamilyModel, model: FamilyModel, known: Mapping[str, Tensor], d
             replace_parameter(network, name, torch.zeros(parameter.shape))
         else:
             replace_parameter(network, name, torch.randn(parameter.shape) * deviation)
-    rates = head_dropout(more_dropout(model.hf_config, dropout), model.config, model.hf_config, dropout)
+    if isinstance(config, XLNetShape):
+        unfrozen(network, dropout)
+        network.head.dropout.p = config.head_dropout
+        return network
+    rates = head_dropout(more_dropout(model.hf_config, dropout), config, model.hf_config, dropout)
     return trainable(network, dropout, rates)
 
 
@@ -150,6 +174,8 @@ def about_run(
 
 def network_rows(model: FamilyModel, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
+    if isinstance(model, XLNetModel):
+        return xlnet_rows(model)
     config, stack = model.config, model.config.encoder
     assert stack
     rates = head_dropout(more_dropout(model.hf_config, dropout), config, model.hf_config, dropout)

@@ -1,4 +1,4 @@
-"""Labels of texts, or of pairs of texts, learnt by a published encoder: BERT, RoBERTa, DistilBERT, ELECTRA and so on.
+"""Labels of texts, or of pairs of texts, learnt by a published encoder: BERT, RoBERTa, DistilBERT, ELECTRA, XLNet.
 
 Objective, figures and trainer are those of a classifier of ours; what comes out is a folder in the layout it came in.
 Not here: the head (`heads`).
@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus
@@ -29,18 +30,21 @@ from sightline.data.labelled import (
 from sightline.data.prepared import content, digest, spool
 from sightline.errors import UserError
 from sightline.generation.models import ReadingModel
+from sightline.generation.permutation import LabellingXLNet, XLNetModel
 from sightline.generation.reading import TextReader
 from sightline.network.halves import EncoderOnly
+from sightline.relatives.xlnet import XLNetClassifier
 from sightline.tasks.classification import (
     ClassificationJob,
     check_length,
     classification_objective,
     say_seen_once,
 )
-from sightline.tasks.heads import ENCODERS, about_run, headed, in_order, known_head, said_of_head, with_head
+from sightline.tasks.heads import LABELLED, about_run, headed, in_order, known_head, said_of_head, with_head
 from sightline.tasks.job import TrainRequest, held_out, hold_out, say
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
+from sightline.tasks.xlnet import in_words
 from sightline.training.packed_encoder import packed_forward
 from sightline.training.step import Objective
 
@@ -49,7 +53,7 @@ from sightline.training.step import Objective
 class LabellingJob(ClassificationJob):
     """See `sightline.tasks.job.Job`."""
 
-    make: Callable[[], EncoderOnly] = field(kw_only=True)
+    make: Callable[[], EncoderOnly | XLNetClassifier] = field(kw_only=True)
 
     def network(self) -> nn.Module:
         return self.make()
@@ -62,7 +66,7 @@ class LabellingJob(ClassificationJob):
 def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> LabellingJob:
     """Read, check and tokenise everything that a published encoder learns labels from."""
     check_length(config)
-    base: ReadingModel = START.read(request.init)
+    base: ReadingModel | XLNetModel = START.read(request.init)
     train, valid, n_texts, held = _files(request)
     counts = count_labels(train, n_texts)
     say_seen_once(request, counts)
@@ -80,15 +84,18 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     amount = f"{len(training):,} {what}"
     about = about_run(request, model, config.model.dropout, amount, corpus, held, labels)
 
-    def make() -> EncoderOnly:
+    def make() -> EncoderOnly | XLNetClassifier:
         return headed(base, model, known, config.model.dropout)
 
     train = replace(config.train, precision=decided(request, config, folder).precision)
     config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=train)
-    return LabellingJob(config, model.reader.side, about, training, validating, layout=SameLayout(model), make=make)
+    layout = (XLNetLayout if isinstance(model, LabellingXLNet) else SameLayout)(model)
+    return LabellingJob(config, model.reader.side, about, training, validating, layout=layout, make=make)
 
 
-START = StartingPoint(tuned_labels_job, ReadingModel, ENCODERS, "tune-labels", "max_length")
+START = StartingPoint(
+    tuned_labels_job, (ReadingModel, XLNetModel), LABELLED, "tune-labels", "max_length", words=in_words
+)
 
 
 # --- Files ---

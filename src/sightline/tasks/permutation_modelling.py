@@ -40,11 +40,12 @@ from sightline.tasks.language_modelling import (
 )
 from sightline.tasks.masked_modelling import check_length, marked_tokenizer
 from sightline.tasks.trainable import StartingPoint, unfrozen
+from sightline.tasks.xlnet import in_words, xlnet_rows
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
 MARKS = ("<pad>", "<cls>", "<sep>", "<unk>", "<mask>")  # XLNet's, in the order of a tokenizer of ours
-AROUND = "$A {last} {first}", "$A:0 {last}:0 $B:1 {last}:1 {first}:2"  # both marks stand behind a text
+AROUND = "$A:0 {last}:0 {first}:2", "$A:0 {last}:0 $B:1 {last}:1 {first}:2"  # both marks stand behind a text
 ONLY = {  # what an XLNet is, in the words of [model]
     "positions": "relative", "norm_position": "post", "norm": "layer", "gated": False, "biases": True, "n_kv_heads": 0,
     "normalise_heads": False, "d_k": 0, "d_v": 0, "encoder_heads": (),
@@ -138,7 +139,7 @@ def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path
     origin = fingerprint(model.path), model.config.vocab_size
     cutter = Cutter(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
     about, train, valid = own_texts(request, config, cutter)
-    about["network"] = _network_rows(model)
+    about["network"] = xlnet_rows(model)
     permuted = partial(PermutedText, length=config.data.block_length, behind=behind)
 
     def make() -> XLNet:
@@ -148,34 +149,9 @@ def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path
     return PermutationJob(config, model.tokenizer, about, train, valid, XLNetLayout(model), make, permuted=permuted)
 
 
-def _network_rows(model: PermutationModel) -> dict[str, str]:
-    """What the model card says of the network."""
-    shape = model.config
-    sizes = f"d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.n_heads} heads"
-    return {
-        "architecture": f"xlnet: {shape.n_layers} layer{'s' * (shape.n_layers > 1)}, {sizes}",
-        "vocabulary": f"{shape.vocab_size:,} pieces of `{model.path.absolute().name}`",
-    }
-
-
-def in_words(model: PermutationModel, task: str) -> ModelConfig:
-    """An XLNet in the words of a recipe, as far as they go: `shape_of`, backwards."""
-    shape = model.config
-    return ModelConfig(
-        task=task,
-        vocab_size=shape.vocab_size,
-        pad_id=int(model.hf_config.get("pad_token_id") or 0),
-        d_model=shape.d_model,
-        d_ff=shape.d_ff,
-        n_heads=shape.n_heads,
-        n_encoder_layers=shape.n_layers,
-        dropout=shape.dropout,
-        activation=shape.activation.partition("_")[0],
-        positions="relative",
-    )
-
-
-START = StartingPoint(tuned_permutation_job, PermutationModel, "an XLNet", "tune-plm", "block_length", words=in_words)
+START = StartingPoint(
+    tuned_permutation_job, PermutationModel, "an XLNet that predicts pieces", "tune-plm", "block_length", words=in_words
+)
 
 
 def shape_of(c: ModelConfig) -> XLNetShape:

@@ -118,7 +118,7 @@ class StartingPoint:
     """What a task starts from where that is a published model."""
 
     job: Callable[[TrainRequest, RunConfig, Path], Job]
-    model: type[FamilyModel]  # that it must be
+    model: type[FamilyModel] | tuple[type[FamilyModel], ...]  # that it must be, one of them
     folders: str  # the same in words
     recipe: str  # whose settings count where none is named
     longest: str = ""  # the setting of [data] that says how much is read at once
@@ -150,7 +150,11 @@ def described(path: str, task: str) -> ModelConfig:
     model = with_verbs(read_folder(path, dtype="float32"))
     task = task or model.usual_task
     start = start_of(task)
-    return (start.words or _described)(start.fit(model, path), task)
+    model = start.fit(model, path)
+    if isinstance(model.config, NetworkConfig):
+        return _described(model, task)
+    assert start.words
+    return start.words(model, task)
 
 
 def _described(model: Any, task: str) -> ModelConfig:

@@ -7,6 +7,7 @@ from tiny_families import vocabulary
 from tokenizers import processors
 
 from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
+from sightline.data.labelled import collate_marked
 from sightline.errors import UserError
 from sightline.generation.reading import TextReader, text_reader
 
@@ -14,6 +15,7 @@ MARKS = [("<s>", 0), ("</s>", 2)]
 TEMPLATES = {
     "BERT's": ("<s> $A </s>", "<s> $A </s> $B:1 </s>:1"),
     "RoBERTa's": ("<s> $A </s>", "<s> $A </s> </s> $B </s>"),
+    "XLNet's": ("$A </s> <s>:2", "$A </s> $B:1 </s>:1 <s>:2"),
     "none": ("$A", "$A $B"),
 }
 TEXTS = ["", "a", "abcd", "abcdefgh"]
@@ -41,8 +43,16 @@ def test_as_the_library_marks_and_cuts(tmp_path: Path, kind: str, longest: int) 
         for second in TEXTS:
             found, expected = reader.read([(first, second)], longest)[0], theirs.encode(first, second)
             assert list(found.ids) == expected.ids
-            if kind == "BERT's":
-                assert [int(i >= found.n_first) for i in range(len(found))] == expected.type_ids
+            if kind in ("BERT's", "XLNet's"):
+                types = collate_marked([found], [0], 1, reader.typed).types
+                assert types is not None and types[0].tolist() == expected.type_ids
+
+
+def test_a_mark_of_no_text_is_apart_behind_one_text_too(tmp_path: Path) -> None:
+    """Which type it has means nothing, but that it is another one."""
+    reader, _ = made(tmp_path, "XLNet's")
+    types = collate_marked(reader.read(["abc", "a"]), [0, 0], 1, reader.typed).types
+    assert types is not None and types.tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 0, 0]]
 
 
 def test_types_are_told_where_vocabulary_and_network_have_them(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_dropout_and_gradients() -> None:
 @pytest.mark.parametrize("tied", [True, False])
 def test_output_is_the_table_of_tokens_or_its_own(tied: bool) -> None:
     model = build_xlnet(XLNetShape(vocab_size=VOCAB, d_model=8, n_layers=1, n_heads=2, d_ff=8, tied_output=tied))
-    assert (model.output.weight is model.tokens.weight) is tied
+    assert (model.head.weight is model.tokens.weight) is tied
 
 
 def test_fresh_parameters() -> None:
@@ -111,4 +111,4 @@ def test_fresh_parameters() -> None:
     assert values["layers.0.attn.q_proj.weight"].std().item() == pytest.approx(0.02, rel=0.1)
     assert values["layers.0.attn.content_bias"].std().item() == pytest.approx(0.02, rel=0.3)
     assert (values["layers.0.attn_norm.weight"] == 1).all() and (values["layers.0.ffn_norm.bias"] == 0).all()
-    assert (values["layers.0.ffn.up_proj.bias"] == 0).all() and (values["output.bias"] == 0).all()
+    assert (values["layers.0.ffn.up_proj.bias"] == 0).all() and (values["head.bias"] == 0).all()
