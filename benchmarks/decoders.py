@@ -46,7 +46,7 @@ def ours(folder: Path, compute: str, shortlist: bool = False, library: bool = Tr
     """Our engine, with the shortlist of the model directory if asked for; without the library it is torch's modules."""
     directory = read_folder(folder / "sightline")
     table = candidate_table(folder / "sightline", directory.tokenizer) if shortlist else None
-    model: Any = directory.weights.searcher(compute) if library else directory.network  # torch only where it is asked for
+    model: Any = directory.weights.searcher(compute) if library else directory.network  # torch where it is asked for
     if model is None:
         model = prepare(directory.network, compute)
     special = SpecialIds(PAD, BOS, EOS, UNK)
