@@ -26,6 +26,7 @@ from sightline.network.attention import AsItIs, DotProduct, MultiHeadAttention, 
 from sightline.network.embeddings import Embeddings
 from sightline.network.masks import Causal, Everywhere
 from sightline.network.transformer import Transformer
+from sightline.training.recompute import as_layer
 
 NARROWEST = 128  # d_model from which bfloat16 was measured to pay (benchmarks/results/training-bf16_*)
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
@@ -87,11 +88,11 @@ def packed_states(
     )
     memory = _embed(network.src_embeddings, src, src_mask)
     for layer in network.encoder.layers:
-        memory = _encoder_layer(layer, memory, read)
+        memory = as_layer(layer, _encoder_layer)(memory, read)
     memory = network.encoder.norm(memory)
     x = _embed(network.tgt_embeddings, tgt_in, tgt_mask)
     for layer in network.decoder.layers:
-        x = _decoder_layer(layer, x, memory, own, cross)
+        x = as_layer(layer, _decoder_layer)(x, memory, own, cross)
     return network.decoder.norm(x)[0]
 
 

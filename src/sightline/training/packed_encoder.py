@@ -17,6 +17,7 @@ from sightline.network.halves import EncoderOnly
 from sightline.network.masks import Everywhere, over_keys
 from sightline.network.more_dropout import DroppingKernel
 from sightline.training.packed import Packing, is_known, packs, project, self_attention, starts, untouched, widths_of
+from sightline.training.recompute import as_layer
 
 
 def packed_forward(network: nn.Module) -> Callable[..., Tensor]:
@@ -53,9 +54,15 @@ def packed_hidden(
     x, packing = embedded[mask][None], Packing(starts(mask), starts(mask), False)
     layers: Any = network.encoder.layers
     for layer in layers:
-        attend = partial(_attend, layer.self_attn, packing=packing, mask=mask)
-        x = layer.ffn_sublayer(layer.self_attn_sublayer(x, attend), layer.ffn)
+        x = as_layer(layer, _layer)(x, packing, mask)
     return _padded(network.encoder.norm(x)[0], mask)
+
+
+def _layer(
+    layer: Any, x: Float[Tensor, "1 rows d_model"], packing: Packing, mask: Bool[Tensor, "batch length"]
+) -> Float[Tensor, "1 rows d_model"]:
+    attend = partial(_attend, layer.self_attn, packing=packing, mask=mask)
+    return layer.ffn_sublayer(layer.self_attn_sublayer(x, attend), layer.ffn)
 
 
 def can_pack_encoder(network: EncoderOnly, mask: Bool[Tensor, "batch length"]) -> bool:

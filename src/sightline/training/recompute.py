@@ -1,6 +1,7 @@
 """Activation checkpointing (arXiv:1604.06174): memory for a third more time, for models that do not fit."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,13 +16,14 @@ def recompute_layers(model: nn.Module) -> None:
     for stack in model.modules():
         if isinstance(stack, nn.ModuleList):
             for layer in stack:
-                layer.forward = _recomputed(layer.forward)
+                layer.forward = partial(_recomputed, layer.forward)
 
 
-def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*inputs: Any) -> Any:
-        if torch.is_grad_enabled():
-            return checkpoint(forward, *inputs, use_reentrant=False)
-        return forward(*inputs)
+def as_layer(layer: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function(layer, ...)`, another way to compute a layer, without its first input: recomputed if the layer is."""
+    of_layer = partial(function, layer)
+    return partial(_recomputed, of_layer) if "forward" in vars(layer) else of_layer
 
-    return run
+
+def _recomputed(forward: Callable[..., Any], *inputs: Any) -> Any:
+    return checkpoint(forward, *inputs, use_reentrant=False) if torch.is_grad_enabled() else forward(*inputs)

@@ -32,11 +32,7 @@ from sightline.training.checkpoint import (
     save_checkpoint,
 )
 from sightline.training.metrics import Clock, MetricsLog, Terminal
-from sightline.training.optimizer import (
-    clip_gradients,
-    gradient_norm,
-    make_optimizer,
-)
+from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from sightline.training.recompute import recompute_layers
 from sightline.training.schedule import learning_rate, peak_learning_rate
 from sightline.training.step import Objective

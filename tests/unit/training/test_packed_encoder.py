@@ -1,6 +1,7 @@
 """An encoder alone without padding computes what it computes with it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from sightline.network.more_dropout import DropoutRates, DroppingKernel, add_dro
 from sightline.tasks.labelling import START
 from sightline.tasks.trainable import trainable
 from sightline.training.packed_encoder import can_pack_encoder, packed_forward, packed_hidden
+from sightline.training.recompute import recompute_layers
 
 pytestmark = pytest.mark.skipif(training_library() is None, reason="without the compiled library nothing is packed")
 IDS = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 7, 3, 0, 0, 0], [2, 5, 6, 7, 8, 3]])
@@ -66,6 +68,20 @@ def test_nothing_is_computed_for_padding(network: EncoderOnly, drops: bool) -> N
             module.o_proj.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[:-1].numel()))
     packed_forward(network)(IDS, REAL)
     assert set(rows) == {int(REAL.sum())}
+
+
+def test_layers_are_recomputed(network: EncoderOnly) -> None:
+    """Once more for the backward pass, with the same gradients."""
+    calls, found = list[int](), list[list[Tensor | None]]()
+    layers: Any = network.encoder.layers
+    layers[0].ffn.register_forward_hook(lambda *_: calls.append(1))
+    for times in (1, 3):
+        network.zero_grad()
+        packed_hidden(network, IDS, REAL).square().sum().backward()
+        found.append([p.grad for p in network.encoder.parameters()])
+        assert len(calls) == times
+        recompute_layers(network)
+    torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
 def test_layers_that_may_be_skipped_are_not_packed(network: EncoderOnly) -> None:

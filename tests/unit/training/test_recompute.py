@@ -1,6 +1,8 @@
 """Activation checkpointing: the same numbers from fewer kept tensors."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -9,11 +11,15 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from sightline.config import ModelConfig
 from sightline.families.sightline import build_model
+from sightline.native.library import training_library
+from sightline.training.packed import can_pack, packed_states
 from sightline.training.recompute import recompute_layers
 
 SHAPE = ModelConfig(vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3)
 SRC, TGT_IN = torch.randint(4, 11, (4, 6)), torch.randint(4, 11, (4, 5))
 SRC_MASK = torch.ones_like(SRC, dtype=torch.bool)
+TGT_MASK = torch.ones_like(TGT_IN, dtype=torch.bool)
+needs_library = pytest.mark.skipif(training_library() is None, reason="needs the compiled library")
 
 
 def networks(norm_position: str = "post") -> tuple[nn.Module, nn.Module]:
@@ -24,13 +30,26 @@ def networks(norm_position: str = "post") -> tuple[nn.Module, nn.Module]:
     return plain, sparing
 
 
-def gradients(model: nn.Module) -> dict[str, Tensor]:
+def padded(model: Any) -> Tensor:
+    return model.states(SRC, TGT_IN, SRC_MASK)
+
+
+def packed(model: Any) -> Tensor:
+    assert can_pack(model, SRC_MASK, TGT_MASK)
+    return packed_states(model, SRC, TGT_IN, SRC_MASK, TGT_MASK)
+
+
+States = Callable[[Any], Tensor]
+WAYS = [padded, pytest.param(packed, marks=needs_library)]
+
+
+def gradients(model: nn.Module, states: States = padded) -> dict[str, Tensor]:
     torch.manual_seed(3)
-    model.states(SRC, TGT_IN, SRC_MASK).square().sum().backward()
+    states(model).square().sum().backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def kept_bytes(model: nn.Module) -> int:
+def kept_bytes(model: nn.Module, states: States = padded) -> int:
     """Memory of what the forward pass keeps for the backward pass, parameters and shared storage counted once."""
     sizes: dict[int, int] = {}
     kept: list[Tensor] = []  # alive until counted, so that no address is used twice
@@ -41,23 +60,25 @@ def kept_bytes(model: nn.Module) -> int:
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
-        model.states(SRC, TGT_IN, SRC_MASK)
+        states(model)
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     return sum(size for address, size in sizes.items() if address not in own)
 
 
+@pytest.mark.parametrize("states", WAYS)
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_gradients_are_the_same_bit_for_bit(norm_position: str) -> None:
+def test_gradients_are_the_same_bit_for_bit(norm_position: str, states: States) -> None:
     plain, sparing = networks(norm_position)
-    expected, expected_state = gradients(plain), torch.get_rng_state()
+    expected, expected_state = gradients(plain, states), torch.get_rng_state()
     assert expected.keys() == dict(plain.named_parameters()).keys()
-    torch.testing.assert_close(gradients(sparing), expected, rtol=0, atol=0)
+    torch.testing.assert_close(gradients(sparing, states), expected, rtol=0, atol=0)
     assert torch.equal(torch.get_rng_state(), expected_state)  # so a resumed run sees the same random numbers
 
 
-def test_less_is_kept() -> None:
+@pytest.mark.parametrize("states", WAYS)
+def test_less_is_kept(states: States) -> None:
     plain, sparing = networks()
-    assert kept_bytes(sparing) < 0.5 * kept_bytes(plain)
+    assert kept_bytes(sparing, states) < 0.5 * kept_bytes(plain, states)
 
 
 def test_without_gradients_nothing_changes() -> None:
