@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from sightline.errors import UserError, unknown
 from sightline.tasks.table import TASKS, those
@@ -150,8 +150,10 @@ class DataConfig:
     bpe_dropout_sides: str = choice(("both", "source"), "of a pair, that are cut otherwise", task="decoder")
     source_dropout: float = setting(0.0, "chance that a source piece is read as unknown", RATE, task="translate")
     both_directions: float = setting(0.0, "the first share of updates, both ways: BiT", RATE, task="translate")
+    weights: tuple[float, ...] = setting((), "how often pairs of each corpus come; () = 1", POSITIVE, task="translate")
+    temperature: float = setting(1.0, "T: n pairs count n ** (1/T) (arXiv:1907.05019)", POSITIVE, task="translate")
     mix: str = setting("", "files of general pairs between the own, against forgetting", task="translate")
-    mix_share: float = setting(0.5, "of batches, that are of data.mix", RATE, task="translate")
+    mix_share: float = setting(0.5, "of the pairs of an epoch, that are of data.mix", RATE, task="translate")
     target: str = setting("", 'the column to forecast; "" = the last', task="forecast")
     window: int = setting(96, "rows the network reads", POSITIVE, task="forecast")
     horizon: int = setting(24, "rows ahead", POSITIVE, task="forecast")
@@ -471,10 +473,10 @@ def _coerce(value: Any, wanted: Any, where: str) -> Any:
         if isinstance(value, list | tuple) and len(value) == 2:
             return tuple(_coerce(v, float, where) for v in value)
         raise UserError(f"{where} = {value!r}: must be two numbers, for example [0.9, 0.98]")
-    if wanted == tuple[int, ...]:
+    if wanted in (tuple[int, ...], tuple[float, ...]):
         if isinstance(value, list | tuple):
-            return tuple(_coerce(v, int, where) for v in value)
-        raise UserError(f"{where} = {value!r}: must be a list of whole numbers, for example [4, 4, 2, 3]")
+            return tuple(_coerce(v, get_args(wanted)[0], where) for v in value)
+        raise UserError(f"{where} = {value!r}: must be a list of numbers, for example [4, 4, 2, 3]")
     if type(value) is not wanted:
         raise UserError(f"{where} = {value!r}: must be of type {wanted.__name__}")
     return value

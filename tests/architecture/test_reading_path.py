@@ -30,6 +30,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.cli.generate",
     "sightline.data.audio",
     "sightline.data.blocks",
+    "sightline.data.bpe_dropout",
     "sightline.data.documents",
     "sightline.data.hugging_face",
     "sightline.data.image",

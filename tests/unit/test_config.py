@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -236,12 +236,20 @@ def test_every_task_has_its_words_on_the_card() -> None:
     assert cards == {*SETTINGS["model.task"].choices, "restore"}  # of published denoisers
 
 
-def another(setting: Setting) -> Any:
+def another(key: str) -> Any:
     """A value of the setting's that is not its default."""
+    setting = SETTINGS[key]
     if setting.choices:
         return setting.choices[1]
     near = setting.default
-    return (3, 2) if isinstance(near, tuple) else ANOTHER_VALUE[type(near)](near)
+    return two_numbers(key) if isinstance(near, tuple) else ANOTHER_VALUE[type(near)](near)
+
+
+def two_numbers(key: str) -> tuple[Any, ...]:
+    """Of the type that the setting has some of."""
+    section, name = key.split(".")
+    number, *_ = get_args(get_type_hints(type(getattr(RunConfig(), section)))[name])
+    return number(3), number(2)
 
 
 @pytest.mark.parametrize("key", [key for key, setting in SETTINGS.items() if setting.only_for])
@@ -256,7 +264,7 @@ def test_where_a_field_means_nothing_it_is_refused_and_not_told(key: str) -> Non
             assert name not in meaningful(config).get(section, {})
             table = getattr(config, section)
             with pytest.raises(UserError, match=f"{key} = .* means nothing to model"):
-                check(replace(config, **{section: replace(table, **{name: another(SETTINGS[key])})}))
+                check(replace(config, **{section: replace(table, **{name: another(key)})}))
 
 
 @pytest.mark.parametrize(
@@ -383,7 +391,7 @@ def test_round_trip_through_json_keeps_every_field() -> None:
     for part in fields(RunConfig):
         table = getattr(default, part.name)
         changes = {
-            field.name: tuple(v / 2 for v in value) or (3, 2)
+            field.name: two_numbers(f"{part.name}.{field.name}")
             if isinstance(value, tuple)
             else ANOTHER_VALUE[type(value)](value)
             for field in fields(table)

@@ -9,7 +9,6 @@ length, but only within a window of some batches. The plan of an epoch is a pure
 """
 
 import queue
-import random
 import threading
 import time
 import weakref
@@ -50,6 +49,7 @@ class Pairs(Protocol):
     def src(self, row: int) -> Tokens: ...
     def tgt(self, row: int) -> Tokens: ...
     def text(self, row: int) -> Pair: ...
+    def in_epoch(self, epoch: int) -> "Pairs": ...  # what is read in it: the same, or what is drawn of several corpora
 
 
 def plan_epoch(
@@ -290,63 +290,29 @@ def walk(
 ) -> Iterator[tuple[Cursor, Batch]]:
     """Batches from a cursor on, each with the cursor after it; only epoch 0 starts largest first."""
     epoch, position, offset = start
-    lengths = corpus.src_lengths, corpus.tgt_lengths
     for now in count(epoch):
-        end = 0
-        for plan in plan_epoch(*lengths, tokens_per_batch, seed, now, bucketed):
+        end, pairs = 0, corpus.in_epoch(now)
+        for plan in plan_epoch(pairs.src_lengths, pairs.tgt_lengths, tokens_per_batch, seed, now, bucketed):
             first, end = end, end + len(plan)
             if end <= position:
                 continue
             if config.bpe_dropout == 0:
                 for done in range(max(first, position), end):
-                    yield (now, done + 1, 0), load(corpus, tokenizer, plan[done - first], noise, now)
+                    yield (now, done + 1, 0), load(pairs, tokenizer, plan[done - first], noise, now)
                 continue
+            from sightline.data.bpe_dropout import window_batches  # which a plain training does without
+
             assert isinstance(tokenizer, Tokenizer), "other vocabularies are never cut anew"
             for begin in range(max(first, position), end, WINDOW):
                 behind = min(begin + WINDOW, end)
                 rows = np.concatenate(plan[begin - first : behind - first])
                 window = (now, begin)
                 settings = config, tokens_per_batch, seed, bucketed
-                parts = list(window_batches(corpus, tokenizer, *settings, window, rows, noise))
+                parts = list(window_batches(pairs, tokenizer, *settings, window, rows, noise))
                 for given, batch in enumerate(parts[offset:], start=offset + 1):
                     yield (now, begin, given) if given < len(parts) else (now, behind, 0), batch
                 offset = 0
         position = 0
-
-
-def window_batches(
-    corpus: Pairs,
-    tokenizer: Tokenizer,
-    config: DataConfig,
-    tokens_per_batch: int,
-    seed: int,
-    bucketed: bool,
-    window: tuple[int, int],
-    rows: Rows,
-    noise: Noise,
-) -> Iterator[Batch]:
-    """The pairs of a `window`, epoch and first planned batch, segmented with BPE-dropout and then batched."""
-    epoch, begin = window
-    segmented = ((row, dropped_pair(corpus, tokenizer, config, row, seed, epoch)) for row in rows.tolist())
-    pairs = [(noise(src, epoch, row), tgt) for row, (src, tgt) in segmented]
-    src_lengths, tgt_lengths = (np.array([len(pair[side]) for pair in pairs]) + 1 for side in (0, 1))
-    generator = np.random.default_rng([seed, epoch, begin])
-    for part in arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, epoch == begin == 0):
-        chosen = [pairs[i] for i in part.tolist()]
-        yield collate(chosen, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, rows[part])
-
-
-def dropped_pair(
-    corpus: Pairs, tokenizer: Tokenizer, config: DataConfig, row: int, seed: int, epoch: int
-) -> tuple[Tokens, Tokens]:
-    """The segmentation of a pair in an epoch."""
-    generator = random.Random(f"{seed} {epoch} {row}")
-    src_text, tgt_text = corpus.text(row)
-    src = tokenizer.encode_with_dropout(src_text, config.bpe_dropout, generator)
-    both = config.bpe_dropout_sides == "both"
-    tgt = tokenizer.encode_with_dropout(tgt_text, config.bpe_dropout, generator) if both else corpus.tgt(row)
-    fits = max(len(src), len(tgt)) < config.max_length
-    return (src, tgt) if fits else (corpus.src(row), corpus.tgt(row))
 
 
 def fill(ready: queue.Queue, stop: threading.Event, items: Iterator[object]) -> None:

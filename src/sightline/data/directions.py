@@ -36,6 +36,10 @@ class BothDirections:
         src, tgt = self.pairs.text(row % self.n_pairs)
         return (src, tgt) if row < self.n_pairs else (tgt, src)
 
+    def in_epoch(self, epoch: int) -> "BothDirections":
+        """Of what is read in an epoch."""
+        return BothDirections(self.pairs.in_epoch(epoch))
+
 
 class TwoStages:
     """Batches of a first stream until `n_first` are given, then those of a second, which begins at its beginning.

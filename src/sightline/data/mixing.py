@@ -1,48 +1,113 @@
-"""Batches of two materials in turns: one's own, and general ones against forgetting what was known of them."""
+"""Between the third and the fourth stage of the pipeline: several corpora as one, each as often as it shall come.
 
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+An epoch has a number of pairs of each corpus, whatever the size of that: they are drawn in an order that visits all
+before any comes again and goes on from epoch to epoch, as a pure function of the epoch. So nothing is left out for
+good, a batch has pairs of all, and the plan, the state and the processes that share it are those of one corpus.
+"""
 
-Batched = TypeVar("Batched")
-OTHER = "mixed_"  # before the keys of the second stream's state
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import gcd
+
+import numpy as np
+
+from sightline.data.batch import Tokens
+from sightline.data.batching import PART, Lengths, Pairs, Rows
+from sightline.data.corpus import Pair
+
+GOLDEN = (5**0.5 - 1) / 2
 
 
-class MixedStream(Generic[Batched]):
-    """Batches of `own` and of `other`, of the second `share` of all, evenly spread; an epoch is one of `own`.
+@dataclass(frozen=True)
+class Portion:
+    """A corpus, rows `first` to `first + size` of `pairs`, of which every epoch has `drawn`."""
 
-    Which comes next follows from how many there were, so that a run that goes on meets the same. `key` says in a state
-    which material the second is of.
+    pairs: Pairs
+    first: int
+    size: int
+    drawn: int
+
+    def row(self, number: int) -> int:
+        """The row that is drawn as the `number`-th of all epochs."""
+        return self.first + number % self.size * stride(self.size) % self.size
+
+    def rows(self, start: int, end: int) -> Rows:
+        """The rows that are drawn from the `start`-th to before the `end`-th."""
+        return self.first + np.arange(start, end) % self.size * stride(self.size) % self.size
+
+
+class Mixture:
+    """An epoch of several corpora, whose rows are numbered one behind the other; see `batching.Pairs`."""
+
+    def __init__(self, shares: Sequence[Portion], epoch: int = 0) -> None:
+        self.shares, self.epoch = shares, epoch
+        self.starts = np.cumsum([0, *(share.drawn for share in shares)]).tolist()
+
+    def in_epoch(self, epoch: int) -> "Mixture":
+        """The rows that are drawn in it."""
+        return Mixture(self.shares, epoch)
+
+    @property
+    def src_lengths(self) -> Lengths:
+        """Pieces of every source, the end mark included; four bytes a pair."""
+        return np.concatenate([self._lengths(share, share.pairs.src_lengths) for share in self.shares])
+
+    @property
+    def tgt_lengths(self) -> Lengths:
+        """The same of the targets."""
+        return np.concatenate([self._lengths(share, share.pairs.tgt_lengths) for share in self.shares])
+
+    def src(self, row: int) -> Tokens:
+        """Source ids, without end mark."""
+        pairs, row = self._drawn(row)
+        return pairs.src(row)
+
+    def tgt(self, row: int) -> Tokens:
+        """Target ids, without start or end mark."""
+        pairs, row = self._drawn(row)
+        return pairs.tgt(row)
+
+    def text(self, row: int) -> Pair:
+        """Both sides as text."""
+        pairs, row = self._drawn(row)
+        return pairs.text(row)
+
+    def _drawn(self, row: int) -> tuple[Pairs, int]:
+        i = bisect_right(self.starts, row) - 1
+        share = self.shares[i]
+        return share.pairs, share.row(self.epoch * share.drawn + row - self.starts[i])
+
+    def _lengths(self, share: Portion, lengths: Lengths) -> Lengths:
+        begin = self.epoch * share.drawn
+        end = begin + share.drawn
+        parts = (share.rows(at, min(at + PART, end)) for at in range(begin, end, PART))
+        return np.concatenate([np.empty(0, np.int32), *(lengths[rows] for rows in parts)])
+
+
+@cache
+def stride(size: int) -> int:
+    """A step that visits all of `size` rows, any few in a row of which lie evenly over them: near the golden section.
+
+    >>> stride(8), [i * stride(8) % 8 for i in range(8)]
+    (5, [0, 5, 2, 7, 4, 1, 6, 3])
     """
-
-    def __init__(self, own: Any, other: Any, share: float, key: int, count: int = 0) -> None:
-        self.own, self.other, self.share, self.key, self.count = own, other, share, key, count
-        self.wait_seconds = 0.0
-
-    def state(self) -> dict[str, int]:
-        """Where both are."""
-        other = {f"{OTHER}{name}": value for name, value in self.other.state().items()}
-        return {**self.own.state(), **other, "mixed": self.count, "general": self.key}
-
-    def __iter__(self) -> "MixedStream[Batched]":
-        return self
-
-    def __next__(self) -> Batched:
-        before, self.count = self.count, self.count + 1
-        chosen = self.other if int(self.count * self.share) > int(before * self.share) else self.own
-        waited, batch = chosen.wait_seconds, next(chosen)
-        self.wait_seconds += chosen.wait_seconds - waited
-        return batch
-
-    def close(self) -> None:
-        """End both threads."""
-        self.own.close()
-        self.other.close()
+    step = max(1, round(size * GOLDEN))
+    while gcd(step, size) > 1:
+        step += 1
+    return step
 
 
-def other_state(state: Mapping[str, int]) -> dict[str, int]:
-    """The second stream's part of a state.
+def drawn(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[int]:
+    """How many pairs of each corpus an epoch has; in all about as many as there are, of none less than one.
 
-    >>> other_state({"epoch": 2, "mixed_epoch": 1, "mixed": 9})
-    {'epoch': 1}
+    The share of a corpus of n pairs is in proportion to weight * n ** (1 / temperature), as in arXiv:1907.05019, where
+    all weights are 1.
+
+    >>> drawn([900, 100], [1.0, 1.0], 1.0), drawn([900, 100], [1.0, 1.0], 2.0), drawn([900, 100], [1.0, 3.0], 1.0)
+    ([900, 100], [750, 250], [750, 250])
     """
-    return {name.removeprefix(OTHER): value for name, value in state.items() if name.startswith(OTHER)}
+    largest = max(sizes)  # by which they are divided, so that no power is out of range
+    wanted = [w * (n / largest) ** (1 / temperature) for w, n in zip(weights, sizes, strict=True)]
+    return [max(1, round(sum(sizes) * one / sum(wanted))) for one in wanted]

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -41,6 +41,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import FULL, UserError
 
 Item = TypeVar("Item")
+Packed = tuple[bytes, NDArray[np.int32]]  # rows of a column, one behind the other, and their lengths
 FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
 CHUNK = 4096  # pairs tokenised at once
 COLUMNS = {
@@ -50,6 +51,8 @@ COLUMNS = {
     "tgt_text": np.dtype("u1"),
 }
 ENDS = np.dtype("<i8")
+LENGTH = np.dtype("<i4")  # the end mark included
+PARTS = ("values", "ends", "lengths")  # files of a column
 META = "meta.json"
 KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder
 
@@ -73,6 +76,9 @@ class PreparedCorpus:
     """A tokenised parallel corpus on disk."""
 
     columns: dict[str, Column]
+    src_lengths: NDArray[np.int32]  # pieces of every source, the end mark included
+    tgt_lengths: NDArray[np.int32]  # the same of the targets
+    kept: list[int]  # pairs of each of the corpora it was made of, which lie one behind the other
     read: int  # pairs in the files
     dropped: dict[str, int]  # pairs left out, by reason
     key: str  # hash of everything that went in
@@ -93,15 +99,9 @@ class PreparedCorpus:
         src, tgt = self.columns["src_text"][row], self.columns["tgt_text"][row]
         return src.tobytes().decode(), tgt.tobytes().decode()
 
-    @property
-    def src_lengths(self) -> NDArray[np.int32]:
-        """Pieces of every source, the end mark included."""
-        return (np.diff(self.columns["src"].ends) + 1).astype(np.int32)
-
-    @property
-    def tgt_lengths(self) -> NDArray[np.int32]:
-        """Pieces of every target, the end mark included."""
-        return (np.diff(self.columns["tgt"].ends) + 1).astype(np.int32)
+    def in_epoch(self, epoch: int) -> "PreparedCorpus":
+        """All of it, in every epoch."""
+        return self
 
 
 def learn_tokenizer(
@@ -164,35 +164,34 @@ def prepare(
 def build(target: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm) -> None:
     """Write a prepared corpus beside `target`, then give it that name in one step."""
     with partial_folder(target) as folder:
-        read, dropped = write_columns(folder, corpora, tokenizer, limits, bar)
-        if read == sum(dropped.values()):
-            raise nothing_left(corpora, read, dropped)
+        kept, dropped = write_columns(folder, corpora, tokenizer, limits, bar)
+        if not any(kept):
+            raise nothing_left(corpora, dropped)
         sizes = {name: (folder / name).stat().st_size for name in file_names()}
-        meta = {"read": read, "dropped": dropped, "sizes": sizes}
+        meta = {"read": sum(kept) + sum(dropped.values()), "kept": kept, "dropped": dropped, "sizes": sizes}
         (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
 
 def write_columns(
     folder: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm
-) -> tuple[int, dict[str, int]]:
-    """Tokenise in chunks and append what is kept; returns the pairs read and those dropped, by reason."""
-    read, dropped = 0, Counter[str]()
+) -> tuple[list[int], dict[str, int]]:
+    """Tokenise in chunks, append what is kept; returns the pairs kept of each corpus and those dropped, by reason."""
+    kept, dropped = [0] * len(corpora), Counter[str]()
     with ExitStack() as files:
         columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
-        for chunk in chunks(read_pairs(corpora)):
-            rows, faults = tokenise(chunk, tokenizer, limits)
-            for column, values in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
-                column.append(values)
-            read += len(chunk)
+        numbered = ((i, chunk) for i, corpus in enumerate(corpora) for chunk in chunks(read_pairs([corpus])))
+        for i, chunk in numbered:
+            packed, faults = pack(chunk, tokenizer, limits)
+            for column, rows in zip(columns, packed, strict=bool(packed)):
+                column.append(*rows)
+            kept[i] += len(chunk) - faults.total()
             dropped.update(faults)
             bar.update(len(chunk))
-    return read, dict(dropped)
+    return kept, dict(dropped)
 
 
-def tokenise(
-    pairs: Sequence[Pair], tokenizer: Side, limits: DataConfig | None
-) -> tuple[list[tuple[Any, ...]], Counter[str]]:
-    """One row of the four columns for every pair that is kept, and how many were dropped for which reason."""
+def pack(pairs: Sequence[Pair], tokenizer: Side, limits: DataConfig | None) -> tuple[list[Packed], Counter[str]]:
+    """The pairs that are kept as rows of the four columns, and how many were dropped for which reason."""
     src_texts, tgt_texts = zip(*pairs, strict=True)
     src, tgt = tokenizer.source.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
     rows: list[tuple[Any, ...]] = []
@@ -203,7 +202,17 @@ def tokenise(
             faults[reason] += 1
         else:
             rows.append((src_row, tgt_row, src_text.encode(), tgt_text.encode()))
-    return rows, faults
+    return [
+        pack_column(*column) for column in zip(zip(*rows, strict=True), COLUMNS.values(), strict=bool(rows))
+    ], faults
+
+
+def pack_column(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Packed:
+    """Rows of numbers (bytes are numbers too) one behind the other, and their lengths."""
+    lengths = np.fromiter(map(len, rows), LENGTH, len(rows))
+    if dtype.itemsize == 1:
+        return b"".join(map(bytes, rows)), lengths
+    return np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()).tobytes(), lengths
 
 
 def chunks(items: Iterator[Item]) -> Iterator[list[Item]]:
@@ -227,9 +236,9 @@ def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: DataConfig) -> str
     return None
 
 
-def nothing_left(corpora: Sequence[Corpus], read: int, dropped: dict[str, int]) -> UserError:
+def nothing_left(corpora: Sequence[Corpus], dropped: dict[str, int]) -> UserError:
     """The message for a corpus without a usable pair."""
-    names = ", ".join(map(str, corpora))
+    read, names = sum(dropped.values()), ", ".join(map(str, corpora))
     reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "no pair in it"
     return UserError(
         f"{names}: nothing to train on, all {read} pairs were dropped ({reasons}); "
@@ -240,30 +249,30 @@ def nothing_left(corpora: Sequence[Corpus], read: int, dropped: dict[str, int]) 
 class ColumnWriter:
     """Appends rows to a column on disk."""
 
-    def __init__(self, values: IO[bytes], ends: IO[bytes], dtype: np.dtype[Any]) -> None:
-        self.values, self.ends, self.dtype = values, ends, dtype
+    def __init__(self, files: Sequence[IO[bytes]]) -> None:
+        self.values, self.ends, self.lengths = files
         self.end = 0
-        ends.write(np.zeros(1, ENDS).tobytes())
+        self.ends.write(np.zeros(1, ENDS).tobytes())
 
-    def append(self, rows: Sequence[Sequence[int]]) -> None:
-        """Write rows of numbers (bytes are numbers too) behind those already there."""
-        ends = self.end + np.cumsum([len(row) for row in rows], dtype=ENDS)
-        self.ends.write(ends.tobytes())
+    def append(self, values: bytes, lengths: NDArray[np.int32]) -> None:
+        """Write rows behind those already there."""
+        ends = self.end + np.cumsum(lengths, dtype=ENDS)
         self.end = int(ends[-1])
-        for row in rows:
-            self.values.write(row if isinstance(row, bytes) else np.array(row, self.dtype).tobytes())
+        self.values.write(values)
+        self.ends.write(ends.tobytes())
+        self.lengths.write((lengths + 1).tobytes())
 
 
 @contextmanager
 def column_writer(folder: Path, name: str) -> Iterator[ColumnWriter]:
-    """A writer for the two files of a column."""
-    with open(folder / f"{name}.values", "wb") as values, open(folder / f"{name}.ends", "wb") as ends:
-        yield ColumnWriter(values, ends, COLUMNS[name])
+    """A writer for the files of a column."""
+    with ExitStack() as files:
+        yield ColumnWriter([files.enter_context(open(folder / f"{name}.{part}", "wb")) for part in PARTS])
 
 
 def file_names() -> list[str]:
     """The files of a prepared corpus beside its meta.json."""
-    return [f"{name}.{part}" for name in COLUMNS for part in ("values", "ends")]
+    return [f"{name}.{part}" for name in COLUMNS for part in PARTS]
 
 
 def intact(folder: Path) -> bool:
@@ -288,7 +297,8 @@ def open_prepared(folder: Path) -> PreparedCorpus:
         name: Column(mapped(folder / f"{name}.values", dtype), mapped(folder / f"{name}.ends", ENDS))
         for name, dtype in COLUMNS.items()
     }
-    return PreparedCorpus(columns, meta["read"], meta["dropped"], folder.name)
+    src_lengths, tgt_lengths = (mapped(folder / f"{side}.lengths", LENGTH) for side in ("src", "tgt"))
+    return PreparedCorpus(columns, src_lengths, tgt_lengths, meta["kept"], meta["read"], meta["dropped"], folder.name)
 
 
 def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -30,8 +30,7 @@ from sightline.errors import UserError
 Labels = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-FORMAT = 1  # raise it when the same files are split another way
-TRAIN, VALID = "train", "valid"
+FORMAT = 2  # raise it when the same files are split another way
 LARGE = 10  # a group of more than this part of what is wanted is taken only if smaller ones do not do
 
 
@@ -39,7 +38,7 @@ LARGE = 10  # a group of more than this part of what is wanted is taken only if 
 class Split:
     """The two parts, as files in the cache, and what became of the pairs."""
 
-    train: Corpus
+    train: list[Corpus]  # what is left of each
     valid: Corpus
     taken: int
     dropped: int  # in neither part: they share a sentence with a pair that was taken
@@ -62,13 +61,13 @@ def split(corpora: Sequence[Corpus], amount: Amount, labelled: bool = False, cac
         wanted = [amount.share, amount.pairs, labelled]
         target = folder / f"split-{digest(FORMAT, wanted, hashes)}"
         ending = ".tsv" if labelled else ".jsonl"
-        parts = [target / f"{name}{ending}" for name in (TRAIN, VALID)]
+        parts = [target / f"{name}{ending}" for name in (*(f"train-{i + 1}" for i in range(len(corpora))), "valid")]
         if not all(path.is_file() for path in (*parts, target / META)):
             shutil.rmtree(target, ignore_errors=True)
             _write(target, corpora, amount, labelled, [path.name for path in parts])
         counts = json.loads((target / META).read_text(encoding="utf-8"))
-        train, valid = (Corpus((str(path),)) for path in parts)
-        return Split(train, valid, **counts)
+        *train, valid = (Corpus((str(path),)) for path in parts)
+        return Split([corpus for corpus in train if Path(*corpus.paths).stat().st_size], valid, **counts)
 
 
 def _write(target: Path, corpora: Sequence[Corpus], amount: Amount, labelled: bool, names: Sequence[str]) -> None:
@@ -85,9 +84,10 @@ def _write(target: Path, corpora: Sequence[Corpus], amount: Amount, labelled: bo
         with ExitStack() as files:
             parts = [files.enter_context(open(draft / name, "w", encoding="utf-8", newline="")) for name in names]
             write = _labelled_line if labelled else _json_line
-            for pair, is_valid, is_dropped in zip(_read(corpora, labelled), valid, dropped, strict=True):
+            pairs = ((i, pair) for i, corpus in enumerate(corpora) for pair in _read([corpus], labelled))
+            for (i, pair), is_valid, is_dropped in zip(pairs, valid, dropped, strict=True):
                 if not is_dropped:
-                    parts[int(is_valid)].write(write(pair))
+                    parts[-1 if is_valid else i].write(write(pair))
         counts = {"taken": int(valid.sum()), "dropped": int(dropped.sum())}
         (draft / META).write_text(json.dumps(counts), encoding="utf-8")
 

@@ -106,7 +106,7 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
             say(
                 request, f"{corpus}: line 1 looks like a header and would be learnt as a text with its label; remove it"
             )
-    train, valid = ([parts.train], [parts.valid]) if parts else (files, valid)
+    train, valid = (parts.train, [parts.valid]) if parts else (files, valid)
     counts = count_labels(train)
     say_seen_once(request, counts)
     labels = [*counts]

@@ -55,7 +55,7 @@ def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> Den
     files = plain_texts(request.train)
     parts = hold_out(request, files)
     files = spool(files)
-    train, valid = ([parts.train], [parts.valid]) if parts else (files, spool(plain_texts(request.valid)))
+    train, valid = (parts.train, [parts.valid]) if parts else (files, spool(plain_texts(request.valid)))
     tokenizer = _tokenizer(request, config, folder, train)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "texts")
     config, about = completed(request, config, folder, tokenizer), {"corpus": {**corpus, **held_out(parts)}}

@@ -108,7 +108,7 @@ def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict
         raise UserError(f"--valid {amount.text}: of pairs of texts no share can be taken; name a file to validate on")
     parts = hold_out(request, files, labelled=True)
     if parts:
-        return [parts.train], [parts.valid], 1, held_out(parts)
+        return parts.train, [parts.valid], 1, held_out(parts)
     files, valid = spool(files), spool(labelled_corpora(request.valid))
     n_texts = texts_a_line(files)
     for corpus in [*files, *valid] if n_texts == 1 else []:

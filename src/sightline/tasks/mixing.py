@@ -1,33 +1,53 @@
-"""A translator that is tuned on its own pairs with general ones between them (`data.mix`), against forgetting."""
+"""A translator that is trained on several corpora by weights and temperature, or with general pairs between its own,
+against forgetting (`data.weights`, `data.temperature`, `data.mix`).
+"""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from sightline.config import RunConfig
-from sightline.data.batch import Batch
+from sightline.data.corpus import parse_corpora
 from sightline.data.first_look import parse_pairs
-from sightline.data.mixing import MixedStream, other_state
-from sightline.data.prepared import prepare, spool
+from sightline.data.mixing import Mixture, Portion, drawn
+from sightline.data.prepared import PreparedCorpus, prepare, spool
 from sightline.data.side import Side
 from sightline.errors import UserError
-
-KEY = 13  # hexadecimal digits of a corpus's digest that a state holds, as a number
+from sightline.tasks.job import TrainRequest, say
 
 
 def mixed(
-    config: RunConfig, tokenizer: Side, read: Callable[..., Any], own: Any, state: Mapping[str, int] | None
-) -> MixedStream[Batch]:
-    """Batches of `own` and of the files in `data.mix`; `UserError` for one that cannot be read, or is another than
-    before.
+    request: TrainRequest, config: RunConfig, tokenizer: Side, own: PreparedCorpus, noted: dict[str, Any]
+) -> Mixture:
+    """The corpora of `request.train`, which lie in `own` one behind the other, each as often as it shall come, and
+    those of `data.mix`; which these are is `noted`, so that a run goes on with the same.
+
+    Raises:
+        UserError: weights and corpora are not equally many; a corpus has nothing to train on, or cannot be read; links
+            of words are to be learnt, which are those of pairs as they lie in the files.
     """
-    if config.data.both_directions:
-        raise UserError("data.mix does not go with data.both_directions: leave out one")
-    files = [name.strip() for name in config.data.mix.split(",")]
-    general = prepare(spool(parse_pairs("data.mix", files)), tokenizer, config.data)
-    if not len(general):
-        raise UserError(f"data.mix = {config.data.mix}: holds no pair that can be trained on")
-    key = int(general.key[:KEY], 16)
-    if state and state.get("general") != key:
-        raise UserError(f"data.mix = {config.data.mix}: the files are not those the run was started with")
-    other = read(general, state=other_state(state) if state else None)
-    return MixedStream(read(own, state=state), other, config.data.mix_share, key, state["mixed"] if state else 0)
+    data, names = config.data, [*map(str, parse_corpora(request.train))]
+    if request.alignments:
+        raise UserError("--alignments does not go with data.weights, data.temperature or data.mix: leave one out")
+    weights = data.weights or (1.0,) * len(names)
+    if len(weights) != len(names):
+        named = f"--train names {len(names)} ({', '.join(names)})"
+        raise UserError(f"data.weights = {list(weights)}: give one for each corpus, of which {named}")
+    if len(own.kept) != len(names) or not all(own.kept):
+        empty = [name for name, size in zip(names, own.kept, strict=False) if not size]
+        raise UserError(f"{', '.join(empty or names)}: a corpus without a pair to train on has no share; leave it out")
+    starts = [sum(own.kept[:i]) for i in range(len(names))]
+    counts = drawn(own.kept, weights, data.temperature)
+    shares = [Portion(own, *numbers) for numbers in zip(starts, own.kept, counts, strict=True)]
+    if data.mix:
+        general = prepare(
+            spool(parse_pairs("data.mix", [*map(str.strip, data.mix.split(","))])),
+            tokenizer,
+            data,
+            progress=request.show,
+        )
+        noted["mix_key"] = general.key
+        count = round(sum(counts) * data.mix_share / (1 - data.mix_share))
+        shares, names = [*shares, Portion(general, 0, len(general), count)], [*names, data.mix]
+    for share, name in zip(shares, names, strict=True):
+        times = share.drawn / share.size
+        say(request, f"an epoch has {share.drawn:,} pairs of {name}, which has {share.size:,}: {times:.2f} times")
+    return Mixture(shares)

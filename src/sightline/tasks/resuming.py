@@ -52,8 +52,8 @@ def _check_same_run(
             flags = {f"--recipe {corpus.get('recipe')}": None}
         given = " and ".join(flags)
         raise UserError(f"--resume {folder}: {what}; give the run's own {given} or train into another folder")
-    for key, files in (("key", "training"), ("valid_key", "validation")):
-        if corpus["corpus"].get(key) != about["corpus"][key]:
+    for key, files in (("key", "training"), ("valid_key", "validation"), ("mix_key", "data.mix")):
+        if corpus["corpus"].get(key) != about["corpus"].get(key):
             raise UserError(f"--resume {folder}: the {files} files are not those the run was started with")
 
 

@@ -50,7 +50,7 @@ class TranslationJob:
     config: RunConfig
     tokenizer: Side
     about: dict[str, Any]
-    train: PreparedCorpus
+    train: Pairs
     valid: PreparedCorpus
     start: Folder | None  # whose weights come first
     origin: str  # its path
@@ -85,10 +85,6 @@ class TranslationJob:
         """Pairs as they are; for the first `data.both_directions` of the updates also the other way round."""
         train, share = self.config.train, self.config.data.both_directions
         one_way = partial(self._read, self.train, pin)
-        if self.config.data.mix:
-            from sightline.tasks.mixing import mixed  # which a plain training does without
-
-            return mixed(self.config, self.tokenizer, partial(self._read, pin=pin), self.train, state)
         if not share:
             return one_way(state)
         from sightline.data.directions import BothDirections, TwoStages  # which a plain training does without
@@ -163,7 +159,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     links = _links(request, config, files, prepared)
     if links:
-        corpus["key"] = digest(prepared.key, links.values.tolist(), links.ends.tolist())
+        corpus["key"] = digest(corpus["key"], links.values.tolist(), links.ends.tolist())
     config = completed(request, config, folder, tokenizer)
     about = {"corpus": {**corpus, **held}}
     signature = bleu_signature()
@@ -179,7 +175,7 @@ def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus
     files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
     for doubt in doubts(files, valid):
         say(request, doubt)
-    return files, *(([parts.train], [parts.valid]) if parts else (files, valid)), held_out(parts)
+    return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out(parts)
 
 
 def prepare_both(
@@ -189,7 +185,7 @@ def prepare_both(
     train: Sequence[Corpus],
     valid: Sequence[Corpus],
     noun: str,
-) -> tuple[PreparedCorpus, PreparedCorpus, dict[str, Any]]:
+) -> tuple[Pairs, PreparedCorpus, dict[str, Any]]:
     """What is trained and validated on, cut into pieces and checked, and what config.json says of it; a row is a
     `noun`.
     """
@@ -206,6 +202,10 @@ def prepare_both(
         "key": prepared.key,
         "valid_key": validating.key,
     }
+    if config.data.weights or config.data.mix or config.data.temperature != 1:
+        from sightline.tasks.mixing import mixed  # which a plain training does without
+
+        return mixed(request, config, tokenizer, prepared, corpus), validating, corpus
     return prepared, validating, corpus
 
 
@@ -242,9 +242,7 @@ def _is_packed(config: RunConfig) -> bool:
     return plain and packs(tuple(widths), config.data.max_length)
 
 
-def _links(
-    request: TrainRequest, config: RunConfig, corpora: Sequence[Corpus], prepared: PreparedCorpus
-) -> Column | None:
+def _links(request: TrainRequest, config: RunConfig, corpora: Sequence[Corpus], prepared: Pairs) -> Column | None:
     """The links to learn; file and setting make sense together only."""
     if bool(request.alignments) != bool(config.train.alignment_weight):
         raise UserError(
@@ -254,6 +252,7 @@ def _links(
         return None
     from sightline.data.links import links_of_corpus
 
+    assert isinstance(prepared, PreparedCorpus)
     return links_of_corpus(request.alignments, corpora, prepared)
 
 

@@ -269,7 +269,7 @@ def threads() -> Iterator[threading.Thread]:
 
 def test_an_error_in_the_thread_reaches_the_consumer(corpus):
     prepared, tokenizer = corpus
-    failing = Failing(prepared.columns, prepared.read, prepared.dropped, prepared.key)
+    failing = Failing(**vars(prepared))
     stream = BatchStream(failing, tokenizer, replace(CONFIG, bpe_dropout=0.1), 60, seed=1)
     with pytest.raises(OSError, match="is gone"):
         next(stream)

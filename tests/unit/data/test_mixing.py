@@ -1,54 +1,147 @@
-"""Own and general batches in turns: evenly, at a stated ratio, and the same again after a state."""
+"""Several corpora as one: shares by hand, every pair before any comes again, the same from any state."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sightline.data.mixing import MixedStream, other_state
+from sightline.config import DataConfig
+from sightline.data import mixing
+from sightline.data.batch import Batch
+from sightline.data.batching import BatchStream, Pairs, plan_epoch
+from sightline.data.corpus import Corpus
+from sightline.data.directions import BothDirections
+from sightline.data.mixing import Mixture, Portion, drawn, stride
+from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from sightline.data.tokenizer import Tokenizer
 
-
-class Counting:
-    """A stream of numbers with a name."""
-
-    def __init__(self, name: str, state: Mapping[str, int] | None = None) -> None:
-        self.name, self.position, self.wait_seconds, self.closed = name, state["position"] if state else 0, 1.0, False
-
-    def __next__(self) -> str:
-        self.position += 1
-        self.wait_seconds += 1.0
-        return f"{self.name}{self.position}"
-
-    def state(self) -> dict[str, int]:
-        return {"epoch": 0, "position": self.position}
-
-    def close(self) -> None:
-        self.closed = True
+CONFIG = DataConfig(vocab_size=300)
+SIZES = (30, 8, 2)
 
 
-def stream(share: float, state: Mapping[str, int] | None = None) -> MixedStream[str]:
-    other = Counting("general", other_state(state) if state else None)
-    return MixedStream(Counting("own", state), other, share, 7, state["mixed"] if state else 0)
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreparedCorpus, Tokenizer]:
+    """Three corpora, which say in every text whose they are; one of a pair that is dropped."""
+    folder: Path = tmp_path_factory.mktemp("corpora")
+    corpora = []
+    for name, size in zip("abc", SIZES, strict=True):
+        lines = [f"{name}{i} {'go ' * (i % 5)}\t{name}{i} {'geh ' * (i % 3)}\n" for i in range(size)]
+        path = folder / f"{name}.tsv"
+        path.write_text("".join([*lines, "\tleer\n"]), encoding="utf-8")
+        corpora.append(Corpus((str(path),)))
+    tokenizer = learn_tokenizer(corpora, CONFIG, cache_dir=folder)
+    return prepare(corpora, tokenizer, CONFIG, cache_dir=folder, progress=False), tokenizer
 
 
-def test_half_and_half() -> None:
-    assert list(islice(stream(0.5), 5)) == ["own1", "general1", "own2", "general2", "own3"]
+def mixture(corpus: PreparedCorpus, counts: list[int]) -> Mixture:
+    starts = [0, SIZES[0], SIZES[0] + SIZES[1]]
+    return Mixture([Portion(corpus, *numbers) for numbers in zip(starts, SIZES, counts, strict=True)])
 
 
-@pytest.mark.parametrize("share", [0.1, 0.25, 0.3, 0.9])
-def test_the_ratio_holds_everywhere(share: float) -> None:
-    given = list(islice(stream(share), 1000))
-    for end in range(20, 1000, 7):
-        general = sum(one.startswith("general") for one in given[:end])
-        assert abs(general - share * end) <= 1
+def texts(pairs: Pairs, epoch: int) -> list[str]:
+    """The first word of every source of an epoch."""
+    now = pairs.in_epoch(epoch)
+    return [now.text(row)[0].split()[0] for row in range(len(now.src_lengths))]
 
 
-@pytest.mark.parametrize("at", [1, 2, 3, 17, 40])
-def test_it_goes_on_exactly_from_a_state(at: int) -> None:
-    whole = stream(0.3)
-    given = list(islice(whole, at))
-    rest = stream(0.3, whole.state())
-    assert given + list(islice(rest, 20)) == list(islice(stream(0.3), at + 20))
-    assert whole.state()["general"] == 7 and whole.wait_seconds == at
-    rest.close()
-    assert rest.own.closed and rest.other.closed
+def test_the_corpora_lie_one_behind_the_other(material: tuple[PreparedCorpus, Tokenizer]) -> None:
+    corpus, _ = material
+    assert corpus.kept == [*SIZES] and corpus.read == sum(SIZES) + 3
+    assert [corpus.text(row)[0].split()[0] for row in (0, 29, 30, 37, 38, 39)] == ["a0", "a29", "b0", "b7", "c0", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "weights", "temperature", "wanted"),
+    [
+        ((800, 160, 40), (1.0, 1.0, 1.0), 1.0, [800, 160, 40]),  # as they are
+        ((810, 90), (1.0, 1.0), 2.0, [675, 225]),  # 3 to 1: the roots of 9 to 1
+        ((1000, 10, 100), (1.0, 1.0, 1.0), 1e6, [370, 370, 370]),  # all alike
+        ((800, 160, 40), (1.0, 5.0, 1.0), 1.0, [488, 488, 24]),  # 800, 800 and 40 of 1,640
+        ((640, 10), (1.0, 8.0), 2.0, [325, 325]),  # 8 times 1 to 1 times 8
+        ((10**9, 1), (1.0, 1.0), 1.0, [10**9, 1]),
+        ((100, 100), (1e-9, 1.0), 1.0, [1, 200]),  # never none
+    ],
+)
+def test_shares_by_hand(
+    sizes: tuple[int, ...], weights: tuple[float, ...], temperature: float, wanted: list[int]
+) -> None:
+    assert drawn(sizes, weights, temperature) == wanted
+
+
+@given(st.integers(1, 3000), st.integers(1, 50))
+def test_a_stride_visits_all_and_lies_evenly(size: int, few: int) -> None:
+    assert sorted(i * stride(size) % size for i in range(size)) == list(range(size))
+    seen = sorted({i * stride(size) % size for i in range(min(few, size))})
+    gaps = np.diff([*seen, seen[0] + size])
+    assert gaps.max() <= max(4, 4 * size / len(seen))
+
+
+@pytest.mark.parametrize("counts", [[30, 8, 2], [12, 12, 12], [7, 1, 30]])
+def test_no_pair_comes_again_before_all_have_come(
+    material: tuple[PreparedCorpus, Tokenizer], counts: list[int]
+) -> None:
+    mixed = mixture(material[0], counts)
+    seen = Counter[str]()
+    for epoch in range(12):
+        now = texts(mixed, epoch)
+        assert [sum(one[0] == name for one in now) for name in "abc"] == counts
+        seen.update(now)
+        for name, size in zip("abc", SIZES, strict=True):
+            times = [seen[f"{name}{i}"] for i in range(size)]
+            assert max(times) - min(times) <= 1
+
+
+def test_lengths_are_those_of_the_pairs(
+    material: tuple[PreparedCorpus, Tokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixing, "PART", 7)
+    for epoch in (0, 3):
+        now = mixture(material[0], [11, 20, 9]).in_epoch(epoch)
+        assert now.src_lengths.tolist() == [len(now.src(row)) + 1 for row in range(40)]
+        assert now.tgt_lengths.tolist() == [len(now.tgt(row)) + 1 for row in range(40)]
+
+
+def test_a_batch_has_pairs_of_all(material: tuple[PreparedCorpus, Tokenizer]) -> None:
+    now = mixture(material[0], [14, 13, 13]).in_epoch(0)
+    for plan in plan_epoch(now.src_lengths, now.tgt_lengths, 60, seed=1, epoch=0, bucketed=False):
+        names = [{now.text(row)[0][0] for row in rows.tolist()} for rows in plan]
+        assert len(plan) > 3 and sum(len(one) == 3 for one in names) > len(plan) / 2
+
+
+@pytest.mark.parametrize("settings", [{}, {"bpe_dropout": 0.3}])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_stream_goes_on_exactly(
+    material: tuple[PreparedCorpus, Tokenizer], settings: dict[str, float], both: bool
+) -> None:
+    """Over the end of epochs, each of which has the pairs that are its own."""
+    corpus, tokenizer = material
+    pairs: Pairs = mixture(corpus, [11, 20, 9])
+    asked = BothDirections(pairs) if both else pairs, tokenizer, replace(CONFIG, **settings), 60
+
+    def flat(batches: Iterator[Batch]) -> list[tuple[list[int], ...]]:
+        return [(batch.src.flatten().tolist(), batch.tgt_in.flatten().tolist()) for batch in batches]
+
+    with closing(BatchStream(*asked, seed=3)) as whole:
+        given, states = [], [whole.state()]
+        for batch in islice(whole, 60):
+            given += flat(iter([batch]))
+            states.append(whole.state())
+    assert states[-1]["epoch"] >= 2
+    first = [batches for batches, state in zip(given, states[1:], strict=True) if state["epoch"] == 0]
+    assert given[len(first) : 2 * len(first)] != first
+    for start in (1, len(first), len(first) + 3):
+        with closing(BatchStream(*asked, seed=3, state=states[start])) as rest:
+            assert flat(islice(rest, 10)) == given[start : start + 10]
+
+
+def test_an_epoch_is_read_in_another_each_time(material: tuple[PreparedCorpus, Tokenizer]) -> None:
+    """And of a corpus that is larger than its share other pairs."""
+    mixed = mixture(material[0], [5, 8, 2])
+    assert set(texts(mixed, 0)) & set(texts(mixed, 1)) == {*texts(mixed, 0)[5:]}

@@ -20,7 +20,8 @@ def column(rows: list[list[int]]) -> Column:
 
 def corpus(src: list[list[int]], tgt: list[list[int]]) -> PreparedCorpus:
     """Without the texts, which learning does not look at."""
-    return PreparedCorpus({"src": column(src), "tgt": column(tgt)}, len(src), {}, "")
+    lengths = (np.array([len(row) + 1 for row in side], np.int32) for side in (src, tgt))
+    return PreparedCorpus({"src": column(src), "tgt": column(tgt)}, *lengths, [len(src)], len(src), {}, "")
 
 
 def translations(token: int) -> list[int]:

@@ -45,7 +45,7 @@ def take(amount: str, *paths: str, **rest: Any) -> Split:
 
 
 def parts(found: Split) -> tuple[list[Pair], list[Pair]]:
-    return list(read_pairs([found.train])), list(read_pairs([found.valid]))
+    return list(read_pairs(found.train)), list(read_pairs([found.valid]))
 
 
 def plain(text: str) -> str:
@@ -171,9 +171,9 @@ def test_the_cache_is_used_and_mended(tmp_path: Path) -> None:
     stamp = Path(first.valid.paths[0]).stat().st_mtime_ns
     assert take("5%", path, cache_dir=cache) == first
     assert Path(first.valid.paths[0]).stat().st_mtime_ns == stamp
-    Path(first.train.paths[0]).unlink()
+    Path(first.train[0].paths[0]).unlink()
     assert parts(take("5%", path, cache_dir=cache)) == before
-    assert [entry.name for entry in cache.iterdir()] == [Path(first.train.paths[0]).parent.name]
+    assert [entry.name for entry in cache.iterdir()] == [Path(first.train[0].paths[0]).parent.name]
 
 
 def test_what_is_read_once_is_refused() -> None:
@@ -190,3 +190,15 @@ def test_amounts_that_are_none(text: str) -> None:
 @pytest.mark.parametrize("files", [[], ["500", "pairs"], ["a.en", "a.de"], ["1%", "a.tsv"], ["pairs.tsv"], ["-"]])
 def test_files_are_files(files: list[str]) -> None:
     assert parse_amount(files) is None
+
+
+def test_each_corpus_keeps_what_is_left_of_it(tmp_path: Path) -> None:
+    """So that it can have a weight of its own; of one that is taken whole nothing is left."""
+    pairs = pairs_of(200)
+    files = [write(tmp_path, some, name) for name, some in (("a.tsv", pairs[:150]), ("b.tsv", pairs[150:]))]
+    found = take("10%", *files)
+    left = [list(read_pairs([corpus])) for corpus in found.train]
+    assert set(left[0]) < set(pairs[:150]) and set(left[1]) < set(pairs[150:])
+    assert sum(map(len, left)) == 180
+    alone = write(tmp_path, list(read_pairs([found.valid]))[:1], "c.tsv")
+    assert len(take("180pairs", *files, alone).train) <= 3
