@@ -57,6 +57,7 @@ SHORT = {  # appended to `train`, by task
     "denoise": [*SMALL, *TRANSLATING[1:], "model.d_ff=32", "data.vocab_size=300"],
     **{task: [*SMALL, "model.d_ff=32", "data.vocab_size=300"] for task in ("tag", "answer", "embed")},
 }
+TERM = {"en": "dog", "de": "man", "fr": "park"}
 SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 
 
@@ -143,6 +144,11 @@ def translation_memory(path: Path) -> None:
     path.write_text(f'<tmx version="1.4"><header/><body>{"".join(units)}</body></tmx>', encoding="utf-8")
 
 
+def term_base(path: Path) -> None:
+    said = (f'<langSec xml:lang="{code}"><termSec><term>{one}</term></termSec></langSec>' for code, one in TERM.items())
+    path.write_text(f"<tbx><text><body><conceptEntry>{''.join(said)}</conceptEntry></body></text></tbx>", "utf-8")
+
+
 def series(path: Path) -> None:
     write(path, ["hour,load,heat", *(f"{i},{100 + 9 * (i % 4)},{i % 7}" for i in range(120))])
 
@@ -208,6 +214,10 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "train.links": links(60),
     "corpus.tsv": pairs,
     "messages.po": catalogue,
+    "names.txt": lambda path: write(path, ["# what stays", "park"]),
+    "terms.tsv": lambda path: write(path, ["dog\tman", "tall grass\tbrown dog"]),
+    "terms.csv": lambda path: write(path, ["source,target", "dog,man"]),
+    "terms.tbx": term_base,
     "memory.tmx": translation_memory,
     "train.tsv": labelled,
     "check.tsv": labelled,
