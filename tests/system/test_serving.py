@@ -191,6 +191,33 @@ def test_scores_alternatives_and_words(server: Server, copying: Any, lines: Lett
     assert answer["translations"][0]["text"].startswith("j j")
 
 
+def test_terms_come_through_and_are_nobody_elses(server: Server, copying: Any, lines: Letters, wanted: Any) -> None:
+    asked = lines(6, 12)
+    glossaries: list[Any] = [{}, {"a": "j"}, [("b", "j")], {"c": "j", "a": "k"}]
+
+    def found(glossary: Any) -> list[str]:
+        status, answer = server.ask("POST", "/v1/translate", {"text": asked, **LANGUAGES, "glossary": glossary})
+        assert status == 200, answer
+        return [text["text"] for text in answer["translations"]]
+
+    with ThreadPoolExecutor(8) as clients:
+        answers = list(clients.map(found, glossaries * 4))
+    expected = [copying[0].translate(asked, glossary=list(dict(one).items())) for one in glossaries]
+    assert answers == [[text.text for text in texts] for texts in expected] * 4
+    assert answers[0] == wanted(asked)
+    for texts, glossary in zip(answers, glossaries, strict=False):
+        for term, target in dict(glossary).items():
+            assert [target in text for text in texts] == [term in text or target in text for text in asked]
+
+
+def test_what_is_to_stay_does(server: Server) -> None:
+    body = {"text": "a b a c", **LANGUAGES, "keep": ["c"], "glossary": {"b": "c c"}}
+    status, stream = server.ask("POST", "/v1/translate", {**body, "stream": True})
+    text = json.loads(stream.partition("data: ")[2].partition("\n")[0])["text"]
+    assert status == 200 and "c c" in text
+    assert server.ask("POST", "/v1/translate", body)[1]["translations"][0]["text"] == text
+
+
 def test_a_stream_has_every_sentence_in_order(server: Server, lines: Letters, wanted: Any) -> None:
     asked = lines(12, 9)
     texts = ["\n".join(asked[:5]), "", *asked[5:]]
@@ -261,7 +288,9 @@ def test_memory_does_not_grow_with_requests(model_path: Path, lines: Letters) ->
 
 def test_what_the_openapi_document_says_is_what_is_answered(model_path: Path) -> None:
     """As `schemathesis` makes them up: requests that the document allows, and others."""
-    with serving(model_path, "--languages", "en-de", "--max-characters", 300, "--max-texts", 4) as server:
+    with serving(
+        model_path, "--languages", "en-de", "--max-characters", 300, "--max-texts", 4, "--max-terms", 4
+    ) as server:
         schema = schemathesis.openapi.from_url(f"{server.url}openapi.json")
         operations = [found.ok() for found in schema.get_all_operations()]
         assert {operation.label for operation in operations} >= {
@@ -310,6 +339,9 @@ REFUSED: list[tuple[int, str, str, Any, dict[str, str]]] = [
     (400, "POST", "/translate", b"--x\r\n", {"Content-Type": "multipart/form-data; boundary=y"}),
     (400, "POST", "/translate", b"--x", {"Content-Type": "multipart/form-data"}),
     (400, "POST", "/v1/translate", {"text": "a", "source": "en", "target": "de", "n_best": 99}, JSON),
+    (400, "POST", "/v1/translate", {"text": "a", **LANGUAGES, "glossary": {"a": "b"}, "keep": ["a"]}, JSON),
+    (400, "POST", "/v1/translate", {"text": "a", **LANGUAGES, "glossary": [["a", " \n"]], "stream": True}, JSON),
+    (400, "POST", "/v1/translate", urlencode({"text": "a", **LANGUAGES, "glossary": "a"}), FORM),
     (413, "POST", "/translate", b"q=" + b"a" * 5_000_000, FORM),
     (413, "POST", "/translate", {"q": "a"}, {**JSON, "Content-Length": "9" * 15}),
     (403, "POST", "/translate", {"q": "a"}, {**JSON, "Host": "evil.example"}),

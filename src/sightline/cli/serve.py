@@ -48,6 +48,7 @@ def _how_much(parser: argparse.ArgumentParser) -> None:
         ("max-body", 4 * 1024 * 1024, "bytes of a request"),
         ("max-characters", 100_000, "of all texts of a request"),
         ("max-texts", 1000, "in one list"),
+        ("max-terms", 1000, "in a request's glossary, and in what it keeps"),
         ("max-seconds", 60, "for an answer"),
         ("arrival-seconds", 30, "for a request to arrive, and between two of a connection"),
         ("max-waiting", 5000, "sentences in line, before others are told to come back later"),
@@ -86,6 +87,7 @@ def run_serve(options: argparse.Namespace) -> None:
         body=options.max_body,
         characters=options.max_characters,
         texts=options.max_texts,
+        terms=options.max_terms,
         seconds=float(options.max_seconds),
         body_seconds=float(options.arrival_seconds),
     )

@@ -47,7 +47,7 @@ async def translated(offer: Offer, texts: Sequence[str], wish: Wish, is_html: bo
     model, taken = offer.find(wish.source, wish.target), [take_apart(text, is_html) for text in texts]
     assert model.line, "it takes sentences from when the server starts"
     sentences = [sentence for one in taken for sentence in one.sentences]
-    found = iter(await model.line.ask(sentences, wish, model.hypotheses(wish.n_best)))
+    found = iter(await model.line.ask(sentences, wish, model.hypotheses(wish)))
     return [WholeText(one, tuple(next(found) for _ in one.sentences)) for one in taken]
 
 
@@ -58,7 +58,7 @@ async def streamed(
     model, taken = offer.find(wish.source, wish.target), [take_apart(text) for text in texts]
     assert model.line, "it takes sentences from when the server starts"
     sentences = [sentence for one in taken for sentence in one.sentences]
-    async with aclosing(model.line.answers(sentences, wish, model.hypotheses(wish.n_best))) as answers:
+    async with aclosing(model.line.answers(sentences, wish, model.hypotheses(wish))) as answers:
         for number, one in enumerate(taken):
             found: list[Any] = []
             for _ in one.sentences:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sightline.errors import UserError
+from sightline.glossary.terms import Glossary, Term
+
+GivenTerms = tuple[tuple[str, str], ...]  # sources and targets
 
 
 class Refused(UserError):
@@ -26,6 +29,8 @@ class Caps:
     body: int = 4 * 1024 * 1024  # bytes
     characters: int = 100_000  # of all texts of a request
     texts: int = 1000  # in one list
+    terms: int = 1000  # of a glossary, and of what is kept
+    term_characters: int = 200  # of either side of a term
     alternatives: int = 10
     seconds: float = 60.0  # for an answer
     body_seconds: float = 30.0  # for headers to arrive, and for a body
@@ -36,7 +41,7 @@ class Parameter:
     """One value of a request."""
 
     name: str
-    kind: str  # "text", "texts" (or a list of them), "number", "flag", "file"
+    kind: str  # "text", "texts" (or a list of them), "number", "flag", "file", "terms", "kept"
     help: str
     needed: bool = False
     default: Any = None
@@ -70,6 +75,24 @@ class Parameter:
         if not all(isinstance(text, str) for text in value):
             raise Refused(400, f"Invalid request: {self.name} must be a text or a list of texts")
         return _within([encodable(text) for text in value], sum(map(len, value)), caps.characters)
+
+    def _terms(self, value: Any, caps: Caps) -> GivenTerms:
+        pairs = list(value.items()) if isinstance(value, dict) else value
+        if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+            raise Refused(400, f"Invalid request: {self.name} must be a list of pairs of texts, or an object of texts")
+        if len(pairs) > caps.terms:
+            raise Refused(400, f"Invalid request: {self.name} has {len(pairs)} terms, {caps.terms} at most")
+        longest = max((len(text) for pair in pairs for text in pair), default=0)
+        if longest > caps.term_characters:
+            said = f"{self.name} has a term of {longest} characters, {caps.term_characters} at most"
+            raise Refused(400, f"Invalid request: {said}")
+        one_line = (encodable(" ".join(text.split())) for pair in pairs for text in pair)
+        return tuple(zip(one_line, one_line, strict=True))
+
+    def _kept(self, value: Any, caps: Caps) -> GivenTerms:
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise Refused(400, f"Invalid request: {self.name} must be a list of texts")
+        return self._terms([(text, text) for text in value], caps)
 
     def _number(self, value: Any, caps: Caps) -> int:
         digits = value if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdigit() else None
@@ -112,6 +135,8 @@ NATIVE = (
     TARGET,
     Parameter("n_best", "number", "translations of each sentence, the best first", default=1),
     Parameter("prefix", "text", "what the translation of every sentence must begin with", default=""),
+    Parameter("glossary", "terms", "terms and how they are translated, as pairs or as an object", default=()),
+    Parameter("keep", "kept", "what stays as it is", default=()),
     Parameter("alignment", "flag", "which word of a translation came from which of its source", default=False),
     Parameter("stream", "flag", "server-sent events, one for each sentence as soon as it is there", default=False),
     KEY,
@@ -121,6 +146,13 @@ NATIVE = (
 def read_values(parameters: tuple[Parameter, ...], values: Mapping[str, Any], caps: Caps) -> dict[str, Any]:
     """Every parameter's value; `Refused` for the first that is missing or makes no sense."""
     return {parameter.name: parameter.read(values, caps) for parameter in parameters}
+
+
+def terms_of(values: Mapping[str, Any]) -> GivenTerms:
+    """The terms of a request's `glossary` and `keep`; `UserError` where a term has no word, or two translations."""
+    terms = (*values["glossary"], *values["keep"])
+    Glossary(Term(source, target, "Invalid request: glossary") for source, target in terms)
+    return terms
 
 
 def missing(name: str) -> Refused:
@@ -135,6 +167,10 @@ def encodable(text: str) -> str:
     'a?b'
     """
     return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
 def _within(value: Any, size: int, limit: int) -> Any:

@@ -18,6 +18,7 @@ ERRORS = {
 }
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
 CODE = {"type": "string", "example": "en"}
+JSON_ALONE = ("terms", "kept")  # kinds of parameters
 FAILED = {"type": "object", "properties": {"error": TEXT}, "required": ["error"]}
 DETECTED = {
     "type": "object",
@@ -106,7 +107,8 @@ def _post(
     kinds = ["application/json", "application/x-www-form-urlencoded"]
     if any(parameter.kind == "file" for parameter in parameters):
         kinds = ["multipart/form-data"]
-    forms = {**fields, "properties": {name: _one(value) for name, value in fields["properties"].items()}}
+    said_in_forms = [parameter.name for parameter in parameters if parameter.kind not in JSON_ALONE]
+    forms = {**fields, "properties": {name: _one(fields["properties"][name]) for name in said_in_forms}}
     body = {"required": True, "content": {kind: {"schema": fields if "json" in kind else forms} for kind in kinds}}
     return {"post": {"summary": summary, "requestBody": body, "responses": _responses(_content(schema), tuple(ERRORS))}}
 
@@ -147,6 +149,8 @@ def _property(parameter: Parameter, caps: Caps) -> dict[str, Any]:
         text["minLength"] = 1
     if parameter.choices:
         text["enum"] = list(parameter.choices)
+    term = {"type": "string", "maxLength": caps.term_characters}
+    mapping = {"type": "object", "additionalProperties": term, "maxProperties": caps.terms}
     kinds: dict[str, dict[str, Any]] = {
         "text": text,
         "texts": {
@@ -155,6 +159,8 @@ def _property(parameter: Parameter, caps: Caps) -> dict[str, Any]:
         "number": {"type": "integer", "minimum": 0, "maximum": caps.alternatives},
         "flag": {"type": "boolean"},
         "file": {"type": "string", "format": "binary"},
+        "terms": {"oneOf": [{**_list(_list(term) | {"minItems": 2, "maxItems": 2}), "maxItems": caps.terms}, mapping]},
+        "kept": {**_list(term), "maxItems": caps.terms},
     }
     more = {} if parameter.default is None else {"default": parameter.default}
     more |= {} if parameter.example is None else {"example": parameter.example}

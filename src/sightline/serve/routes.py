@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sightline.errors import UserError
 from sightline.serve.answering import WholeText, streamed, translated, unless_gone
-from sightline.serve.asked import DETECT, FILE, NATIVE, TRANSLATE, Caps, Parameter, Refused, read_values
+from sightline.serve.asked import DETECT, FILE, NATIVE, TRANSLATE, Caps, Parameter, Refused, read_values, terms_of
 from sightline.serve.batching import Busy
 from sightline.serve.files import FORMATS, Shelf, format_of
 from sightline.serve.gate import Neighbours, log
@@ -123,7 +123,8 @@ class Answers:
         asked = await self.asked(request, NATIVE)
         texts = asked["text"] if isinstance(asked["text"], list) else [asked["text"]]
         source = self.sources(asked["source"], ["\n".join(texts)])[0]["language"]
-        wish = Wish(source, asked["target"], asked["prefix"], max(asked["n_best"], 1), asked["alignment"])
+        n_best, terms = max(asked["n_best"], 1), terms_of(asked)
+        wish = Wish(source, asked["target"], asked["prefix"], n_best, asked["alignment"], terms)
         if asked["stream"]:
             return await self.events(texts, wish)
         found = await self.in_time(request, translated(self.offer, texts, wish))

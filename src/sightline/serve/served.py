@@ -11,7 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sightline.config import DecodeConfig
 from sightline.errors import UserError
+from sightline.glossary.translating import LEAST_BEAM
 from sightline.serve.batching import Batcher, Pace
 from sightline.serve.languages import Direction, direction_of, name_of
 
@@ -25,6 +27,7 @@ class Wish:
     prefix: str = ""  # what the translation must begin with
     n_best: int = 1
     aligned: bool = False  # which word came from which
+    terms: tuple[tuple[str, str], ...] = ()  # a glossary: how they are translated
 
 
 @dataclass(frozen=True)
@@ -70,16 +73,18 @@ class Served:
         self.model = None
         gc.collect()
 
-    def hypotheses(self, n_best: int) -> int:
+    def hypotheses(self, wish: Wish) -> int:
         """How many are searched at once for a sentence, as far as that is known before the model is loaded."""
         usual = getattr(getattr(self.model, "decode_config", None), "beam_size", 1)
-        return max(n_best, int(self.settings.get("beam_size", usual)))
+        return max(wish.n_best, int(self.settings.get("beam_size", usual)), LEAST_BEAM if wish.terms else 1)
 
     def translate(self, sentences: list[str], wish: Wish) -> list[Rendering]:
         """In the model's thread."""
         model = self.model = self.model or self._load()
         said, mark = how_to_say(model, wish.source, wish.target)
         settings = {**self.settings, **({"n_best": wish.n_best} if wish.n_best > 1 else {}), **said}
+        if wish.terms:
+            settings["glossary"] = _searched_with(model, wish.terms)
         found = model.translate([mark + text for text in sentences], prefix=wish.prefix, **settings)
         links = self._links(model, sentences, found, said) if wish.aligned else [None] * len(found)
         return [
@@ -112,6 +117,13 @@ class Served:
             return self.load(str(self.path))
         except UserError as error:
             raise Unavailable(f"{self.path}: {error}") from error
+
+
+def _searched_with(model: Any, terms: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Terms, if the model can keep to them."""
+    if not isinstance(model.decode_config, DecodeConfig):
+        raise UserError("glossary and keep are for models that were trained here, and this is a published one")
+    return terms
 
 
 def load_alignment() -> None:

@@ -9,12 +9,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from sightline.errors import UserError
-from sightline.serve.asked import NATIVE, TRANSLATE, Caps, Refused, read_values
+from sightline.serve.asked import NATIVE, TRANSLATE, Caps, Refused, read_values, terms_of
 from sightline.serve.files import Shelf, format_of
 from sightline.serve.gate import Neighbours, read_keys
 from sightline.serve.languages import detected, direction_of
 from sightline.serve.run import Wanted, application
-from sightline.serve.served import Offer, Served, served
+from sightline.serve.served import Offer, Served, Wish, served
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
 SMALL = Caps(characters=20, texts=3, alternatives=4)
@@ -49,6 +49,55 @@ def test_what_makes_no_sense_is_said_in_one_line(change: dict[str, Any], complai
     with pytest.raises(Refused) as raised:
         read_values(TRANSLATE, ASKED | change, SMALL)
     assert (raised.value.status, str(raised.value)) == (400, complaint)
+
+
+NATIVELY = {"text": "A dog.", "source": "en", "target": "de"}
+TERMS = Caps(terms=2, term_characters=5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "terms"),
+    [
+        ({}, ()),
+        ({"glossary": [["dog", "Hund"], ["cat", "Katze"]]}, (("dog", "Hund"), ("cat", "Katze"))),
+        ({"glossary": {"dog": "Hund"}, "keep": ["A", "B"]}, (("dog", "Hund"), ("A", "A"), ("B", "B"))),
+        ({"glossary": [["\ud800a", "b\n c"]]}, (("?a", "b c"),)),
+        ({"glossary": {}, "keep": []}, ()),
+    ],
+)
+def test_terms_are_pairs_or_an_object(asked: dict[str, Any], terms: Any) -> None:
+    assert terms_of(read_values(NATIVE, NATIVELY | asked, TERMS)) == terms
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"glossary": "dog"}, "glossary must be a list of pairs of texts, or an object of texts"),
+        ({"glossary": ["dog"]}, "glossary must be a list of pairs of texts, or an object of texts"),
+        ({"glossary": [["dog", "Hund", "Köter"]]}, "glossary must be a list of pairs of texts, or an object of texts"),
+        ({"glossary": {"dog": 1}}, "glossary must be a list of pairs of texts, or an object of texts"),
+        ({"glossary": {"a": "a", "b": "b", "c": "c"}}, "glossary has 3 terms, 2 at most"),
+        ({"glossary": {"a": "123456"}}, "glossary has a term of 6 characters, 5 at most"),
+        ({"keep": "dog"}, "keep must be a list of texts"),
+        ({"keep": [["dog", "dog"]]}, "keep must be a list of texts"),
+        ({"keep": ["a", "b", "c"]}, "keep has 3 terms, 2 at most"),
+        ({"keep": ["123456"]}, "keep has a term of 6 characters, 5 at most"),
+        ({"glossary": {"": "a"}}, "glossary: a term needs a word on either side: '', 'a'"),
+        ({"keep": [" \n"]}, "glossary: a term needs a word on either side: '', ''"),
+        ({"glossary": {"a": "b"}, "keep": ["a"]}, "glossary: 'a' has two translations, 'b' and 'a': leave one of them"),
+    ],
+)
+def test_terms_that_are_none(asked: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError) as raised:
+        terms_of(read_values(NATIVE, NATIVELY | asked, TERMS))
+    assert str(raised.value).startswith(f"Invalid request: {complaint}")
+
+
+def test_terms_are_not_for_published_models_and_are_searched_for_in_wider_beams() -> None:
+    one = Served(Path("m"), (("en", "de"),), model, {"beam_size": 2})
+    with pytest.raises(UserError, match="glossary and keep are for models that were trained here"):
+        one.translate(["A dog."], Wish("en", "de", terms=(("dog", "Hund"),)))
+    assert [one.hypotheses(Wish("en", "de", terms=terms)) for terms in ((), (("dog", "Hund"),))] == [2, 8]
 
 
 def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> None:
@@ -104,7 +153,7 @@ def test_a_file_without_usable_keys(tmp_path: Path, content: str, complaint: str
 
 
 def model(path: str = "m", **about: Any) -> Any:
-    return SimpleNamespace(path=Path(path), about=about, tokenizer=SimpleNamespace(declared={}))
+    return SimpleNamespace(path=Path(path), about=about, tokenizer=SimpleNamespace(declared={}), decode_config=None)
 
 
 @pytest.mark.parametrize(
