@@ -17,6 +17,7 @@ FORMATS = {  # the endings of files, by the module here whose `read` takes them
     "properties": (".properties",),
     "subtitles": (".srt", ".vtt"),
     "html_page": (".html", ".htm", ".xhtml"),
+    "markdown": (".md", ".markdown"),
     "word": (".docx",),
     "plain_text": (".txt",),
 }

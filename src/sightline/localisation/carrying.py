@@ -121,7 +121,7 @@ class _Placed:
 
     @property
     def closes(self) -> bool:
-        return self.code.text.startswith("</")
+        return self.code.text.startswith(("</", "](", "]["))
 
 
 def _position(

@@ -26,7 +26,14 @@ OF_MARKUP = {
         rf"\s?::(?=\s*$)|``|{ANYWHERE}"
     ),
     "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
-    "markdown": re.compile(rf"`+[^`]+`+|!?\[(?=[^\]]*\]\()|\]\([^()\s]*(?:\s\"[^\"]*\")?\)|{ANYWHERE}"),
+    # An escaped character, a reference whose text is code, code, a note, an address, the ends of links and pictures and
+    # those of emphasis, which begins or ends at a word; `_` in a word is none.
+    "markdown": re.compile(
+        r"\\[!-/:-@\[-`{-~]|\[`+[^`\[\]]+`+\](?!\()(?:\[[^\[\]]*\])?|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|\[\^[^\s\]]+\]:?|"
+        r"<[^<>\s]*[:@][^<>\s]*>|!?\[(?=[^\]]{0,999}\][(\[])|\]\[[^\[\]]*\]|"
+        r"\]\((?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)|"
+        rf"{ANYWHERE}|(?<!\s)\*+|\*+(?!\s)|(?<!\w)_+(?!\s)|(?<!\s)_+(?!\w)|~~|`+"
+    ),
 }
 CHOOSES = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
@@ -59,7 +66,8 @@ def adds_codes(source: Parts, target: Parts, markup: str = "") -> bool:
     >>> adds_codes(("%d of ", Code("%d")), (Code("%d"),))
     False
     """
-    found, wanted = (Counter(OF_MARKUP[markup].findall(plain(parts))) for parts in (target, source))
+    pattern = OF_MARKUP[markup]
+    found, wanted = (Counter(one[0] for one in pattern.finditer(plain(parts))) for parts in (target, source))
     return bool(found - wanted)
 
 

@@ -118,7 +118,7 @@ def read(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
     forms = FORMS.search(parsed.metadata.get("Plural-Forms", ""))
     for first in parsed[:1]:
         first.linenum = first.linenum or text[: -len(text.lstrip())].count("\n") + 1  # polib says 0 without a header
-    entries = sorted((entry for entry in parsed if not entry.obsolete), key=lambda entry: entry.linenum)
+    entries = sorted((entry for entry in parsed if not entry.obsolete), key=lambda entry: entry.linenum or 0)
     return Catalogue(text, encoding, entries, int(forms[1]) if forms else 2)
 
 

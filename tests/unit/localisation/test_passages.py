@@ -7,14 +7,15 @@ from collections.abc import Callable
 from html import unescape
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from sightline.errors import UserError
-from sightline.localisation.carrying import codes_of
+from sightline.localisation.carrying import codes_of, uncoded
 from sightline.localisation.placeholders import with_codes
 from sightline.localisation.reading import parse_document
-from sightline.localisation.unit import Parts, Unit, UnitState, plain
+from sightline.localisation.unit import Code, Parts, Unit, UnitState, plain
 
 NESTED = """{
   "home": {"title": "Hello {{name}}", "list": ["one", "two", 3, null, "5"]},\t"empty": "",
@@ -72,7 +73,55 @@ or <img src="a.png" alt="a picture"/> it<pre>
  kept </pre><input placeholder="your name" title=short> 12 <td>5 &lt; 6 a<td></td>
 </body></html>
 """
+NOTES = """---
+title: no text
+---
+
+# Dogs *and* cats #
+
+Two
+=======
+A **black  dog** runs
+to [its *house*](http://a.org/x_(y) "no"), with `code *x*` and ![a picture](i.png).\x20\x20
+- [x] Done: a_b_c <b>bold</b> &amp; 2 * 3
+  goes on
+
+  1. [All link](u)
+* [`Code`][it] and [The Ref] or [it][] or [that][the ref] [sic]\\
+  cut here \\*no\\*
+> [!NOTE]
+> Quoted *text
+lazy*
+
+```sh
+no text
+```
+
+    no text
+
+<div>
+no *text*
+</div>
+
+| Name | `x` \\| y |
+|------|:-:|
+| 5 | **a** \\| b |
+
+[the ref]: http://b.org
+[it]: http://c.org "no"
+[^1]: A note.
+"""
 SAMPLES = {
+    "a.md": (
+        NOTES,
+        [
+            *("Dogs *and* cats", "Two"),
+            'A **black dog** runs to [its *house*](http://a.org/x_(y) "no"), with `code *x*` and ![a picture](i.png).',
+            *("Done: a_b_c <b>bold</b> &amp; 2 * 3 goes on", "All link"),
+            "[`Code`][it] and [The Ref][The Ref] or [it][it] or [that][the ref] [sic]",
+            *("cut here \\*no\\*", "Quoted *text lazy*", "Name", "`x` \\| y", "**a** \\| b", "[^1]: A note."),
+        ],
+    ),
     "a.html": (
         PAGE,
         [
@@ -222,7 +271,7 @@ def test_what_is_no_such_file_is_refused_in_a_line(name: str, text: str, said: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.srt", "a.vtt", "a.txt"])
+@pytest.mark.parametrize("name", ["a.json", "a.srt", "a.vtt", "a.txt", "a.md"])
 def test_bytes_of_another_encoding_are_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"{name}: line 2: is not in UTF-8"):
         parse_document(name, b"x\ny\xe4\n")
@@ -267,9 +316,31 @@ def test_any_page_comes_back_and_can_be_filled(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["<", "<a '", "<!--", "<script>", "</", "<a href=x>", "&amp;", "A. ", "a.\n", "<kbd>", "<b>"]
+    "part",
+    [
+        "<",
+        "<a '",
+        "<!--",
+        "<script>",
+        "</",
+        "<a href=x>",
+        "&amp;",
+        "A. ",
+        "a.\n",
+        "<kbd>",
+        "<b>",
+        "[",
+        "](",
+        "a*b _",
+        "> ",
+        "- ",
+        "`",
+        "|a|\n|-|\n",
+        "[a]\n",
+        "***a",
+    ],
 )
-@pytest.mark.parametrize("name", ["a.html", "a.txt", "a.srt", "a.properties"])
+@pytest.mark.parametrize("name", ["a.html", "a.md", "a.txt", "a.srt", "a.properties"])
 def test_no_text_takes_long(name: str, part: str) -> None:
     start = "1\n00:00:01,000 --> 00:00:02,000\n" if name == "a.srt" else ""
     started = time.process_time()
@@ -308,6 +379,76 @@ def test_any_subtitles_come_back(pieces: list[str], name: str) -> None:
     assert [re.sub(r"\s+", " ", plain(u.source)).lower() for u in open_units(name, again)] == [
         re.sub(r"\s+", " ", plain(u.source)).lower() for u in open_units(name, text)
     ]
+
+
+MARKDOWN = [
+    *(
+        "A dog. ",
+        "x",
+        "\n",
+        "\n\n",
+        "# ",
+        "- ",
+        "1. ",
+        "> ",
+        "  ",
+        "    ",
+        "*",
+        "**",
+        "_",
+        "`",
+        "```\n",
+        "~~",
+        "[",
+        "]",
+        "](u)",
+    ),
+    *(
+        "![",
+        "[x]",
+        "\n\n[x]: y\n\n",
+        "|",
+        "\n|-|-|\n",
+        "\\",
+        "<b>",
+        "</b>",
+        "<div>",
+        "&amp;",
+        "---\n",
+        "\u00e9",
+        "\t",
+        "\r\n",
+    ),
+    *("[!NOTE]\n", ":::", "\x00", "  \n", "=\n", "<http://a.b>"),
+]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(MARKDOWN), max_size=16).map("".join))
+def test_any_markdown_comes_back_and_can_be_filled(text: str) -> None:
+    assert parse_document("a.md", text.encode()).filled({}) == text.encode()
+    again = changed("a.md", text, lambda unit: unit.source)
+    before, after = (
+        re.sub(r"\W", "", "".join(uncoded(u.source) for u in open_units("a.md", t))) for t in (text, again)
+    )
+    assert before == after
+    page = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    assert re.sub(r"\s+", " ", page.render(again)) == re.sub(r"\s+", " ", page.render(text))
+
+
+@pytest.mark.parametrize(
+    "source,translation,expected",
+    [
+        ("A dog", ("1. Ein # Hund",), "1\\. Ein # Hund"),
+        ("A dog", ("- Ein\n Hund",), "\\- Ein Hund"),
+        ("# 1. Dogs", ("2. Hunde",), "# 2. Hunde"),
+        ("a **b** c", ("A", Code("**"), " B ", Code("**"), "C"), "A **B** C"),
+        ("a **b** c", ("A ", Code("**"), Code("**"), "C"), "A C"),
+        ("| a | b |\n|--|--|\n| x | y |", ("A|B",), "| A\\|B | b |\n|--|--|\n| x | y |"),
+    ],
+)
+def test_a_translation_begins_no_block_and_breaks_no_emphasis(source: str, translation: Parts, expected: str) -> None:
+    assert parse_document("a.md", source.encode()).filled({0: translation}).decode() == expected
 
 
 @given(st.text(st.sampled_from("aB .!?\n\r\t\u00a0\u3002\u2028,"), max_size=60))

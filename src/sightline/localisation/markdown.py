@@ -1,0 +1,154 @@
+"""Markdown (.md), by `markdown-it-py`, which says where blocks begin and end (CommonMark with GitHub's tables).
+
+Paragraphs, headings, items of lists and cells of tables are texts; those of links and pictures are in them, between two
+codes. Blocks of code and of HTML, front matter, definitions of references, and in a text code, HTML, addresses and
+escaped characters stay as they are. A translated paragraph is one line; where the source breaks it (two blanks or a
+backslash at a line's end), and around lines that stand for themselves (`[!NOTE]`, `:::`), two texts are cut. Deviation:
+`[a text]` that is its own reference becomes `[a translation][a text]`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from sightline.errors import UserError
+from sightline.localisation.passages import Characters, Passages, TextPassage
+from sightline.localisation.placeholders import with_codes
+from sightline.localisation.unit import Code, Parts, joined, plain
+
+FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
+LINE_END = re.compile(r"\r\n?|\n")
+BREAKS = re.compile(r"(?: {2,}|\\)$")  # at a line's end
+ALONE = re.compile(r":{3}|\[!\w+\]\s*$|\{%.*%\}\s*$|\{\{[<%].*[>%]\}\}\s*$")  # containers, alerts, tags of templates
+TASK = re.compile(r"\[[ xX]\](?:\s+|$)")
+OPENING = re.compile(r"!?\[|[*_~]+")
+EMPHASIS = re.compile(r"[*_]+|~~")
+BLOCK = re.compile(r"(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~")  # what begins another block
+PIPE = re.compile(r"(?<!\\)\|")
+BLANKS = re.compile(r"[ \t\r\n]+")
+OPENS, CLOSES = "\ue000", "\ue001"  # private characters before emphasis while it is written
+REFERENCE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])")
+
+
+def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+    """A text; `languages` say nothing to it.
+
+    Raises:
+        UserError: it is not UTF-8; with the line.
+    """
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError:
+        raise UserError(f"{path}: .md files are read by markdown-it-py: pip install 'sightline[files]'") from None
+    characters, found = Characters(path, data), dict[str, Any]()
+    front = FRONT_MATTER.match(characters.text)
+    begin = front.end() if front else 0
+    blocks = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
+    tokens = blocks.parse(characters.text[begin:], found)
+    return Passages(characters, _passages(characters.text, begin, tokens, found.get("references", {})))
+
+
+def _passages(text: str, begin: int, tokens: Sequence[Any], references: Collection[str]) -> Iterator[TextPassage]:
+    """Of every token that holds text; where one is not found as it was read, it stays."""
+    ends = [found.span() for found in LINE_END.finditer(text, begin)]
+    lines = list(zip([begin, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
+    cells_end = 0  # of the cell before in its row
+    for before, token in pairwise(tokens):
+        if token.type != "inline":
+            continue
+        first = token.map[0]
+        is_cell = before.type in ("th_open", "td_open")
+        if is_cell:
+            content = token.content.replace("|", r"\|")
+            at = text.find(content, max(cells_end, lines[first][0]), lines[first][1])
+            cells_end = max(cells_end, at + len(content))
+            runs = [[(at, at + len(content))]] if at >= 0 else []
+        else:
+            runs = _runs(text, lines[first : first + token.content.count("\n") + 1], token.content.split("\n"))
+        for run in runs:
+            yield _passage(text, run, references, is_cell)
+
+
+def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """Where the lines of a block stand that are one text; what is before them (`> `, `- `) holds no letters."""
+    runs: list[list[tuple[int, int]]] = [[]]
+    for number, ((start, end), line) in enumerate(zip(lines, map(str.strip, read), strict=True)):
+        at = text.rfind(line, start, end)
+        if at < 0:
+            return []
+        task = None if number else TASK.match(line)
+        at, line = (at + task.end(), line[task.end() :]) if task else (at, line)
+        alone, breaks = ALONE.match(line), BREAKS.search(text, at, end)
+        if alone:
+            runs.append([])
+        elif shown := text[at : breaks.start() if breaks else at + len(line)].rstrip():
+            runs[-1].append((at, at + len(shown)))
+        if breaks:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _passage(text: str, run: Sequence[tuple[int, int]], references: Collection[str], is_cell: bool) -> TextPassage:
+    start, end = run[0][0], run[-1][1]
+    parts = _with_references(" ".join(text[slice(*span)] for span in run), references)
+    while (pair := _around(parts)) and text[start:end].endswith(pair[1].text):
+        start, end, parts = start + len(pair[0].text), end - len(pair[1].text), parts[1:-1]
+    inside = text[start:end]
+    start, end = end - len(inside.lstrip()), start + len(inside.rstrip())
+    return TextPassage(start, end, parts, partial(_spelt, parts, is_cell), markup="markdown")
+
+
+def _with_references(line: str, references: Collection[str]) -> Parts:
+    """A text with its codes; a link whose text names its reference is given the name beside the text."""
+    from markdown_it.common.utils import normalizeReference
+
+    pieces, at = list[str | Code](), 0
+    for found in REFERENCE.finditer(line):
+        if found[2] and normalizeReference(found[3]) in references:
+            pieces += [line[at : found.start()], Code(found[2]), found[3], Code(f"][{found[3]}]")]
+            at = found.end()
+    parts = with_codes(joined([*pieces, line[at:]]), "markdown")
+    return _mapped(parts, lambda text: BLANKS.sub(" ", text))
+
+
+def _around(parts: Parts) -> tuple[Code, Code] | None:
+    """The first and the last part where they are a pair that holds all others: `**a text**`, `[a text](address)`."""
+    first, last = (parts[0], parts[-1]) if len(parts) > 2 else ("", "")
+    if not (isinstance(first, Code) and isinstance(last, Code) and OPENING.fullmatch(first.text)):
+        return None
+    fits = last.text.startswith("]") if first.text.endswith("[") else last.text == first.text
+    return (first, last) if fits and first not in parts[1:-1] and last not in parts[1:-1] else None
+
+
+def _spelt(source: Parts, is_cell: bool, parts: Parts) -> str:
+    """A translation as it is written: in one line, which begins no block that its source does not begin."""
+    parts = _mapped(parts, lambda text: BLANKS.sub(" ", PIPE.sub(r"\\|", text) if is_cell else text))
+    text = (_tight(parts) if _tight(source) == plain(source) else plain(parts)).strip()
+    return re.sub(r"^\d*", r"\g<0>\\", text) if BLOCK.match(text) and not BLOCK.match(plain(source)) else text
+
+
+def _mapped(parts: Parts, change: Callable[[str], str]) -> Parts:
+    return tuple(change(part) if isinstance(part, str) else part for part in parts)
+
+
+def _tight(parts: Parts) -> str:
+    """The text. Emphasis begins and ends at a word, or is none: blanks inside it go outside.
+
+    >>> _tight(("a ", Code("**"), " b ", Code("**"), "c"))
+    'a  **b** c'
+    """
+    left, opened, pieces = Counter(part for part in parts if isinstance(part, Code)), set[Code](), list[str]()
+    for part in parts:
+        if isinstance(part, str) or not EMPHASIS.fullmatch(part.text) or not (part in opened or left[part] > 1):
+            pieces.append(part if isinstance(part, str) else part.text)
+            continue
+        pieces.append((CLOSES if part in opened else OPENS) + part.text)
+        opened ^= {part}
+        left[part] -= 1
+    text = re.sub(rf"{OPENS}[*_~]+{CLOSES}[*_~]+", "", "".join(pieces))
+    text = re.sub(rf"((?:{OPENS}[*_~]+)+)(\s+)", r"\2\1", text)
+    text = re.sub(rf"(\s+)((?:{CLOSES}[*_~]+)+)", r"\2\1", text)
+    return text.replace(OPENS, "").replace(CLOSES, "")
