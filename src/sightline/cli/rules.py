@@ -39,10 +39,6 @@ def _few(options: argparse.Namespace) -> bool:
     return not options.sample and 1 in (options.n_best, options.beam_size)
 
 
-def _is_document(options: argparse.Namespace) -> bool:
-    return options.sentences or is_document(options.input)
-
-
 def _shows_everything(options: argparse.Namespace) -> bool:
     from sightline.cli.inspect import format_of
 
@@ -53,17 +49,17 @@ RULES: dict[str, tuple[FlagRule, ...]] = {
     "translate": (
         FlagRule(
             ("format", "alignment", "prefix", "draft", "n_best", "workers", "ray"),
-            _is_document,
+            lambda o: is_document(o.input, o.sentences),
             "is for lines of text, and this is a document that is filled unit by unit",
         ),
         FlagRule(
             ("report",),
-            lambda o: not _is_document(o),
+            lambda o: not is_document(o.input, o.sentences),
             f"is for documents (files such as {', '.join(MEMORIES)}), and with --sentences for any text",
         ),
         FlagRule(
             ("languages",),
-            lambda o: not (o.glossary or _is_document(o)),
+            lambda o: not (o.glossary or is_document(o.input, o.sentences)),
             "is for documents and for --glossary, which may have several",
         ),
         FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),

@@ -60,7 +60,7 @@ def add(commands: Any) -> None:
 
 def run_translate(options: argparse.Namespace) -> None:
     """Translate; line in, line out, or a document unit by unit."""
-    if options.sentences or is_document(options.input):
+    if is_document(options.input, options.sentences):
         from sightline.cli.localisation import fill_document
 
         return fill_document(options)

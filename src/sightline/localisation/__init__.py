@@ -29,6 +29,6 @@ def is_memory(path: str) -> bool:
     return path.lower().endswith(MEMORIES) or os.path.isdir(path)
 
 
-def is_document(path: str) -> bool:
-    """Whether `translate` fills a file unit by unit, by its name; a `.txt` is lines unless it is told otherwise."""
-    return path.lower().endswith(tuple(e for endings in FORMATS.values() for e in endings if e != ".txt"))
+def is_document(path: str, by_sentences: bool = False) -> bool:
+    """Whether `translate` fills a file unit by unit, by its name; a `.txt` is lines unless it is cut into sentences."""
+    return by_sentences or path.lower().endswith(tuple(e for ends in FORMATS.values() for e in ends if e != ".txt"))
