@@ -37,6 +37,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.data.labelled",
     "sightline.data.links",
     "sightline.data.mixing",
+    "sightline.data.packers",
     "sightline.data.noise",
     "sightline.data.pictures",
     "sightline.data.questions",

@@ -37,6 +37,8 @@ def run_options(parser: argparse.ArgumentParser, files: str) -> None:
     parser.add_argument("--devices", type=whole(1), default=1, metavar="N", help=many)
     seed = {"type": "train.seed={}".format, "help": "short for --set train.seed=N"}
     parser.add_argument("--seed", dest="set", action="append", metavar="N", **seed)
+    share = "processes that cut large files into pieces, for a translator of ours (default: one for each core)"
+    parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=share)
     special = "string that is one piece wherever a text has it ('<2de>'); of a published model also NEW=COPY_OF"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard logs into --out as well")

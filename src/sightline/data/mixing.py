@@ -88,7 +88,7 @@ class Mixture:
 
 @cache
 def stride(size: int) -> int:
-    """A step that visits all of `size` rows, any few in a row of which lie evenly over them: near the golden section.
+    """A step that visits all of `size` rows, any few in a row of which lie about evenly: near the golden section.
 
     >>> stride(8), [i * stride(8) % 8 for i in range(8)]
     (5, [0, 5, 2, 7, 4, 1, 6, 3])

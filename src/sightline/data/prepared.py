@@ -44,6 +44,7 @@ Item = TypeVar("Item")
 Packed = tuple[bytes, NDArray[np.int32]]  # rows of a column, one behind the other, and their lengths
 FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
 CHUNK = 4096  # pairs tokenised at once
+ENOUGH = 50_000  # pairs for a process of its own
 COLUMNS = {
     "src": np.dtype("<i4"),
     "tgt": np.dtype("<i4"),
@@ -137,12 +138,14 @@ def prepare(
     cache_dir: Path | None = None,
     progress: bool = True,
     clean: bool = True,
+    workers: int = 1,
 ) -> PreparedCorpus:
     """Tokenise pairs into memory-mapped arrays, or find them in the cache.
 
     Args:
         clean: drop pairs with an empty side, longer than `config.max_length` or more uneven than
             `config.max_length_ratio`; for training. Validation and test sets keep every pair.
+        workers: processes at most that cut a large corpus into pieces of ours; the same bytes by any number.
 
     Raises:
         UserError: a file is bad, or nothing is left; then nothing is written.
@@ -157,14 +160,17 @@ def prepare(
             shutil.rmtree(target, ignore_errors=True)
             shown = None if progress else True  # None: on a terminal only
             with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar:
-                build(target, corpora, tokenizer, limits, bar)
+                share = workers if isinstance(tokenizer, Tokenizer) else 1  # others hold functions
+                build(target, corpora, tokenizer, limits, bar, min(share, n_pairs // ENOUGH))
         return open_prepared(target)
 
 
-def build(target: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm) -> None:
+def build(
+    target: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm, workers: int = 1
+) -> None:
     """Write a prepared corpus beside `target`, then give it that name in one step."""
     with partial_folder(target) as folder:
-        kept, dropped = write_columns(folder, corpora, tokenizer, limits, bar)
+        kept, dropped = write_columns(folder, corpora, tokenizer, limits, bar, workers)
         if not any(kept):
             raise nothing_left(corpora, dropped)
         sizes = {name: (folder / name).stat().st_size for name in file_names()}
@@ -173,20 +179,26 @@ def build(target: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: Data
 
 
 def write_columns(
-    folder: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm
+    folder: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm, workers: int
 ) -> tuple[list[int], dict[str, int]]:
     """Tokenise in chunks, append what is kept; returns the pairs kept of each corpus and those dropped, by reason."""
     kept, dropped = [0] * len(corpora), Counter[str]()
     with ExitStack() as files:
         columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
-        numbered = ((i, chunk) for i, corpus in enumerate(corpora) for chunk in chunks(read_pairs([corpus])))
-        for i, chunk in numbered:
-            packed, faults = pack(chunk, tokenizer, limits)
-            for column, rows in zip(columns, packed, strict=bool(packed)):
-                column.append(*rows)
-            kept[i] += len(chunk) - faults.total()
-            dropped.update(faults)
-            bar.update(len(chunk))
+        if workers > 1:
+            from sightline.data.packers import packers  # which a corpus of few pairs does without
+
+            share_out = files.enter_context(packers(workers, tokenizer, limits))
+        for i, corpus in enumerate(corpora):
+            read = chunks(read_pairs([corpus]))
+            results = share_out(read) if workers > 1 else (pack(chunk, tokenizer, limits) for chunk in read)
+            for packed, faults in results:
+                for column, rows in zip(columns, packed, strict=bool(packed)):
+                    column.append(*rows)
+                fitting = len(packed[0][1]) if packed else 0
+                kept[i] += fitting
+                dropped.update(faults)
+                bar.update(fitting + faults.total())
     return kept, dict(dropped)
 
 

@@ -44,6 +44,7 @@ class TrainRequest:
     source_language: str = ""  # to a model of many that is started from: codes as it has them
     target_language: str = ""
     devices: int = 1  # processes that train one model on this machine, each on a device of its own
+    workers: int = 1  # processes that cut large files into pieces; 0 = one for each core
     languages: Sequence[str] = ("", "")  # source and target of the translation memories among the files
 
 

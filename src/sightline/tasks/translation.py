@@ -22,6 +22,7 @@ from sightline.data.prepared import Column, PreparedCorpus, digest, learn_tokeni
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
+from sightline.decode.engine import usable_cores
 from sightline.device import device_name
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
@@ -189,7 +190,8 @@ def prepare_both(
     """What is trained and validated on, cut into pieces and checked, and what config.json says of it; a row is a
     `noun`.
     """
-    prepared = prepare(train, tokenizer, config.data, progress=request.show)
+    workers = request.workers or usable_cores()
+    prepared = prepare(train, tokenizer, config.data, progress=request.show, workers=workers)
     reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in prepared.dropped.items())
     say(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{reasons}")
     validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)

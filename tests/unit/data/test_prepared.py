@@ -1,6 +1,7 @@
 """The tokenised corpus on disk: complete, cleaned, found again, rebuilt when damaged, never half-written."""
 
 import io
+import multiprocessing
 import os
 import sys
 import threading
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from sightline.config import DataConfig
+from sightline.data import packers
 from sightline.data import prepared as module
 from sightline.data.corpus import Corpus, parse_corpora
 from sightline.data.prepared import learn_tokenizer, prepare, spool
@@ -72,6 +74,41 @@ def test_chunks_follow_each_other(tmp_path, cache, monkeypatch):
     corpus = prepare(aligned(tmp_path, pairs), TOKENIZER, CONFIG, cache, progress=False)
     assert [corpus.text(row) for row in range(len(corpus))] == PAIRS[:3] * 3
     assert [corpus.tgt(row).tolist() for row in (0, 8)] == [TOKENIZER.encode(PAIRS[i][1]) for i in (0, 2)]
+
+
+def test_several_processes_write_the_same_bytes(tmp_path, monkeypatch):
+    """Of more corpora than one, with pairs that are dropped."""
+    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(module, "ENOUGH", 2)
+    (tmp_path / "more.tsv").write_text("".join(f"a dog {i}\tein Hund {i}\n" for i in range(9)), encoding="utf-8")
+    started, start = [], packers.packers
+    monkeypatch.setattr(packers, "packers", lambda n, *how: started.append(n) or start(n, *how))
+    pairs = [pair for pair in PAIRS if "\u2028" not in pair[0]]
+    corpora = [*aligned(tmp_path, pairs), Corpus((str(tmp_path / "more.tsv"),))]
+    one, two = (
+        prepare(corpora, TOKENIZER, CONFIG, tmp_path / f"by-{workers}", progress=False, workers=workers)
+        for workers in (1, 2)
+    )
+    assert (one.kept, one.dropped, one.key) == (two.kept, two.dropped, two.key)
+    for name in [*module.file_names(), module.META]:
+        by_one, by_two = (tmp_path / f"by-{workers}" / one.key / name for workers in (1, 2))
+        assert by_one.read_bytes() == by_two.read_bytes(), name
+    assert started == [2]
+
+
+def test_a_process_that_is_ended_is_said(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(module, "ENOUGH", 2)
+
+    def chunks(pairs):
+        for pair in pairs:
+            yield [pair]
+            for process in multiprocessing.active_children():
+                process.kill()
+
+    monkeypatch.setattr(module, "chunks", chunks)
+    with pytest.raises(UserError, match=r"was ended from outside.*: use fewer of them \(--workers 1\)"):
+        prepare(aligned(tmp_path, PAIRS[:1] * 50), TOKENIZER, CONFIG, cache, progress=False, workers=2)
+    assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
 @pytest.fixture
