@@ -195,6 +195,7 @@ def train(
     source_language: str = "",
     target_language: str = "",
     languages: Sequence[str] = ("", ""),
+    devices: int = 1,
 ) -> Model:
     """Train a model on files and return it, as `load` does.
 
@@ -217,6 +218,8 @@ def train(
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
         languages: source and target of translation memories, where these hold more or do not say which is which.
+        devices: processes that train the model together, each on a CUDA device of its own or a share of the cores. They
+            import the program that calls this, so what it does must stand below `if __name__ == "__main__":`.
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
@@ -241,6 +244,7 @@ def train(
         source_language=source_language,
         target_language=target_language,
         languages=languages,
+        devices=devices,
     )
     reason = train_model(request)
     if reason.startswith("SIG"):

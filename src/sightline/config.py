@@ -192,7 +192,7 @@ class TrainConfig:
     compile: bool = setting(False, "torch.compile the model")
     recompute: bool = setting(False, "keep no activations in layers: less memory, a third more time", only_for=PARALLEL)
     threads: int = setting(0, "CPU threads; 0 = all. Part of the result on CPU: sums are split by it")
-    shard: str = choice(("none", "full"), "full: several processes share one copy of the model and its moments (FSDP2)")
+    shard: str = choice(("none", "full", "offload"), "full: processes share one copy of all (FSDP2); offload: on CPUs")
     timeout: float = setting(600.0, "seconds that a process waits for the others it trains with", POSITIVE)
     log_every: int = setting(100, "updates", POSITIVE)
     validate_every: int = setting(1000, "updates", POSITIVE)

@@ -32,11 +32,12 @@ from sightline.training.ranks import Ranks, joined
 
 def train_with_others(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     """Train as one of those that torchrun has started, or start `request.devices` processes that do."""
+    if request.devices < 1:
+        raise UserError(f"devices = {request.devices}: must be at least 1, processes that train one model")
     if "WORLD_SIZE" not in os.environ:
         if request.devices == 1:
-            raise UserError(
-                "train.shard = full is for several processes: start them with --devices N, or with torchrun"
-            )
+            shard = config.train.shard
+            raise UserError(f"train.shard = {shard} is for several processes: start them with --devices N or torchrun")
         return _started(request, config)
     if request.devices > 1:
         raise UserError(f"--devices {request.devices}: torchrun has started the processes already; leave it out")
@@ -68,17 +69,19 @@ def _network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
     share, merge = shared_validation(job, network, ranks)
     train = job.config.train
     if train.shard == "none":
-        return network, partial(ParallelTrainer, ranks, share, merge)
+        return network.to(ranks.device), partial(ParallelTrainer, ranks, share, merge)
+    if train.shard == "offload" and ranks.device.type == "cpu":
+        raise UserError("train.shard = offload is for CUDA devices: on a CPU everything is there, use train.shard=full")
     if train.optimizer != "adam" or train.accumulate % ranks.size:
         raise UserError(
-            f"train.shard = full: takes train.optimizer = adam, and updates that {ranks.size} ranks can share evenly: "
-            f"a multiple of {ranks.size} batches, not {train.accumulate}"
+            f"train.shard = {train.shard}: takes train.optimizer = adam, and updates that {ranks.size} ranks can share "
+            f"evenly: a multiple of {ranks.size} batches, not {train.accumulate}"
         )
     from sightline.training.sharded import ShardedTrainer, shard
 
     torch.manual_seed(train.seed)
     shared = job.network()
-    root = shard(shared, train.precision, ranks.device)
+    root = shard(shared, train.precision, ranks.device, offload=train.shard == "offload")
     validate = job.validation(network, ranks.device)
     return shared, partial(ShardedTrainer, ranks, share or validate, merge, root, network)
 

@@ -62,7 +62,7 @@ def train_model(request: TrainRequest) -> str:
         resolve_name("sightline.training.tensorboard:check_tensorboard")()
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     keep_freed_memory()
-    if request.devices > 1 or config.train.shard != "none" or "WORLD_SIZE" in os.environ:  # which torchrun sets
+    if request.devices != 1 or config.train.shard != "none" or "WORLD_SIZE" in os.environ:  # which torchrun sets
         from sightline.group import train_with_others  # which a training by one process does without
 
         return train_with_others(request, config, folder)
@@ -75,7 +75,7 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     request, job, about = checked_job(request, config, folder)
     with torch.random.fork_rng():  # the caller's random state is his own
         torch.manual_seed(job.config.train.seed)
-        trainer = make_trainer(request, job, about, job.network())
+        trainer = make_trainer(request, job, about, job.network().to(choose_device(request.device)))
         job.layout.write_settings(folder, job.config, job.tokenizer, about)  # nothing before this leaves a trace
         return run(trainer, request, job)
 

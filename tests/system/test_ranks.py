@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,9 @@ import pytest
 from killing import records
 from together import Program, group
 
+import sightline
 from sightline.cli import parse
+from sightline.errors import UserError
 
 STEPS = 24
 RECIPE = f"""
@@ -138,6 +141,18 @@ def test_a_killed_rank_is_started_again(whole: Path, command: list[str], start: 
 
 
 @pytest.mark.slow
+def test_python_starts_the_same_run(whole: Path, command: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    asked = parse([*command[2:], "--out", str(out)])
+    files = asked.train, asked.valid, out
+    model = sightline.train(*files, recipe=asked.recipe, device="cpu", show=False, devices=2)
+    assert model.info()["parameters"]
+    assert losses(out) == losses(whole)  # bit for bit
+    with pytest.raises(UserError, match="devices = 0: must be at least 1"):
+        sightline.train(*files, recipe=asked.recipe, devices=0)
+
+
+@pytest.mark.slow
 def test_one_process_goes_on_with_what_two_began(command: list[str], cli: Any, start: Any, tmp_path: Path) -> None:
     one, out = tmp_path / "one", tmp_path / "two"
     alone = [*command[2:], *PLAIN, "--set", "train.accumulate=2"]
@@ -186,6 +201,27 @@ def test_mistakes_are_said_once(command: list[str], cli: Any, monkeypatch: pytes
     monkeypatch.delenv("RANK", raising=False)
     told = cli(*command[2:], "--out", tmp_path / "a").complaint
     assert "WORLD_SIZE is set, but not what torchrun sets with it" in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        (["train.shard=full", "train.optimizer=muon"], "train.shard = full: takes train.optimizer = adam"),
+        (["train.shard=offload"], "train.shard = offload is for CUDA devices"),
+    ],
+)
+def test_what_sharding_does_not_go_with(
+    settings: list[str], refusal: str, command: list[str], cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By one process that torchrun could have started; without torchrun sharding is refused altogether."""
+    asked = [*command[2:], "--out", tmp_path / "a", "--set", *settings]
+    assert f"{settings[0].replace('=', ' = ')} is for several processes: start them" in cli(*asked).complaint
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
+        monkeypatch.setenv(name, str(value))
+    assert refusal in cli(*asked).complaint
 
 
 def test_the_file_for_slurm_is_a_shell_script_whose_command_parses() -> None:

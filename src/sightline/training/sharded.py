@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
 from sightline.training.checkpoint import STATE, Checkpoint, checkpoint_paths, remove_old, step_name
 from sightline.training.loss import Loss
@@ -28,15 +28,19 @@ from sightline.training.trainer import CHECKPOINTS, Progress
 MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam, as large as the parameter
 
 
-def shard(network: nn.Module, precision: str, device: torch.device) -> SummedLoss:
-    """Share out the parameters of a network, which is changed: each layer by itself, the others together."""
+def shard(network: nn.Module, precision: str, device: torch.device, offload: bool = False) -> SummedLoss:
+    """Share out the parameters of a network, which is changed: each layer by itself, the others together.
+
+    With `offload` parts lie and are updated in the CPU's memory; a layer is on the device while it computes.
+    """
     in_half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     stacks = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
-    root = SummedLoss(network.to(device), lambda batch: batch)
+    root = SummedLoss(network if offload else network.to(device), lambda batch: batch)
+    where: dict[str, Any] = {"offload_policy": CPUOffloadPolicy(pin_memory=device.type == "cuda")} if offload else {}
     for layer in [layer for stack in stacks for layer in stack]:
-        fully_shard(layer, mp_policy=policy if in_half else MixedPrecisionPolicy())
-    fully_shard(root)
+        fully_shard(layer, mp_policy=policy if in_half else MixedPrecisionPolicy(), **where)
+    fully_shard(root, **where)
     return root
 
 

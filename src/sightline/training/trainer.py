@@ -66,7 +66,7 @@ Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
 
 
 class Trainer:
-    """Trains `model` on the stream until the steps, the patience or the user end it.
+    """Trains `model`, which is on `device`, on the stream until the steps, the patience or the user end it.
 
     `objective(batch)` is minimised per target of the batches, whatever a target is.
     `validate()` returns the figures of a validation of `model` as it is then, "loss" and perhaps others, one of which
@@ -90,7 +90,7 @@ class Trainer:
         tensorboard: bool = False,
         chance: float = math.inf,
     ) -> None:
-        self.model = model.to(device)
+        self.model = model
         self.config = config
         self.device = device
         self.validate = validate
@@ -198,8 +198,7 @@ class Trainer:
         return gradient_norm(self.model)
 
     def _advance_average(self) -> None:
-        decay = self.config.train.ema
-        if decay:
+        if decay := self.config.train.ema:
             own = self._parameters()
             torch._foreach_lerp_([self.average[k] for k in own], list(own.values()), 1 - decay)
 

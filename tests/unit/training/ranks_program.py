@@ -38,6 +38,7 @@ CASES: dict[str, dict[str, Any]] = {
     "uneven": {"dtype": torch.float64, "accumulate": 5},
     "dropout": {"dropout": 0.3},
     "sharded": {"dtype": torch.float64, "shard": "full", "recompute": True},
+    "offloaded": {"dtype": torch.float64, "shard": "offload"},
 }
 
 
@@ -79,7 +80,8 @@ def train(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: 
     network = build_model(model).to(dtype)
     if more.get("shard") and kind is not Trainer:
         replica = deepcopy(network)
-        kind = partial(ShardedTrainer, *kind.args, shard(network, "float32", torch.device("cpu")), replica)
+        root = shard(network, "float32", torch.device("cpu"), offload=more["shard"] == "offload")
+        kind = partial(ShardedTrainer, *kind.args, root, replica)
     objective = translation_objective(network, model.pad_id, config.train)
     others = Circle, lambda: {"loss": 1.0}, lambda *given: None
     trainer = kind(network, config, objective, *others, folder, torch.device("cpu"), False)

@@ -13,7 +13,6 @@ from unit.training.ranks_program import CASES, told, train
 from sightline.training.trainer import Trainer
 
 PROGRAM = Path(ranks_program.__file__)
-ACCURACY = {"float64": 1e-10, "uneven": 1e-10, "float32": 2e-4, "sharded": 1e-10}
 Told = list[dict[str, Any]]  # of each rank
 
 
@@ -49,7 +48,8 @@ def assert_close(ours: dict[str, Any], theirs: dict[str, Any], accuracy: float) 
 
 
 @pytest.mark.parametrize(
-    ("case", "accuracy"), [("float64", 1e-10), ("uneven", 1e-10), ("float32", 2e-4), ("sharded", 1e-10)]
+    ("case", "accuracy"),
+    [("float64", 1e-10), ("uneven", 1e-10), ("float32", 2e-4), ("sharded", 1e-10), ("offloaded", 1e-10)],
 )
 @pytest.mark.parametrize("size", [2, 4])
 def test_as_one_process(request: Any, size: int, case: str, accuracy: float, tmp_path: Path) -> None:
