@@ -1,11 +1,11 @@
-"""What is learnt or written from a corpus with a model: `sightline distill`, `backtranslate` and `shortlist`."""
+"""What is written or learnt from a corpus: `sightline distill`, `backtranslate`, `annotate` and `shortlist`."""
 
 import argparse
 import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from sightline.cli.options import (
     TRANSLATES,
     decode_options,
     decode_overrides,
+    document_languages,
     ensemble_option,
     language_options,
     load_model,
@@ -37,6 +38,7 @@ def add(commands: Any) -> None:
     """Register the commands."""
     _distill_options(commands)
     _backtranslate_options(commands)
+    _annotate_options(commands)
     _shortlist_options(commands)
 
 
@@ -105,6 +107,52 @@ def run_backtranslate(options: argparse.Namespace) -> None:
     said = f"{options.output}: {written:,} pairs of {written + left_out.total():,} lines{reasons}"
     more = f" {shlex.quote(options.output)}" + (f" --special {shlex.quote(options.tag)}" if options.tag else "")
     print(f"{said}\ntrain on them and your pairs with: sightline train --train SRC TGT{more} ...", file=sys.stderr)
+
+
+def _annotate_options(commands: Any) -> None:
+    text = "write terms' translations beside them in sources of a corpus, for a model that learns to heed them"
+    parser = commands.add_parser("annotate", help=text)
+    files = "the corpus, as `sightline train` takes it"
+    parser.add_argument("--train", nargs="+", type=in_file, required=True, metavar="FILE", help=files)
+    text = "terms, as `translate --glossary` takes them; they may have several translations"
+    parser.add_argument("--glossary", type=in_file, required=True, metavar="FILE", help=text)
+    document_languages(parser)
+    share = "of the pairs, whose terms are annotated; the others teach to do without (default: %(default)s)"
+    parser.add_argument("--share", type=_share, default=0.5, metavar="X", help=share)
+    parser.add_argument("--seed", type=whole(0), default=1, metavar="N", help="what draws them (default: %(default)s)")
+    _corpus_option(parser)
+    parser.set_defaults(run=run_annotate)
+
+
+def run_annotate(options: argparse.Namespace) -> None:
+    """A corpus of which some sources say how their terms are translated."""
+    from sightline.data.corpus import parse_corpora, read_pairs
+    from sightline.glossary.annotation import BEGIN, annotate
+    from sightline.glossary.reading import read_glossary
+
+    as_line, found = _format(options.output), Counter[str]()
+
+    def counted(pairs: Iterable["Pair"]) -> Iterator["Pair"]:
+        for pair in pairs:
+            found.update(terms=pair[0].count(BEGIN), sources=BEGIN in pair[0])
+            yield pair
+
+    terms = read_glossary(options.glossary, options.languages)
+    pairs = annotate(read_pairs(parse_corpora(options.train)), terms, options.share, options.seed)
+    written = _write(options.output, as_line, counted(pairs))
+    said = f"{options.output}: {written:,} pairs, {found['terms']:,} terms annotated in {found['sources']:,} sources"
+    print(f"{said}\ntrain on them with: sightline train --train {shlex.quote(options.output)} ...", file=sys.stderr)
+
+
+def _share(text: str) -> float:
+    """The type of a share, from 0 to 1."""
+    share = float(text)
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
+    return share
+
+
+_share.__name__ = "float"  # argparse names it where a text is no number
 
 
 def _translator(

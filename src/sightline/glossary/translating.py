@@ -1,8 +1,9 @@
 """Translations that keep to a glossary: its terms become phrases that the search must write, or marks in the source.
 
 The target of each term in a source is a phrase for `decode.phrases`. A text for which no output with all of them has
-room is translated without. What is to stay as it is goes as a mark through a model that has learnt marks
-(`localisation.carrying`), and is a phrase for any other. Not here: files (`reading`).
+room is translated without. A model that has learnt from annotated sources (`annotation`) is told by them instead, and
+writes a term in the form that fits, or not at all. What is to stay as it is goes as a mark through a model that has
+learnt marks (`localisation.carrying`), and is a phrase for any other. Not here: files (`reading`).
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from sightline.decode.contract import Draft, Hypothesis
 from sightline.decode.engine import TooLarge, decode_tokens
 from sightline.decode.translator import Translation, Translator, clean_text
 from sightline.errors import UserError
+from sightline.glossary.annotation import annotated, knows_annotations
 from sightline.glossary.reading import Given, glossary_of
 from sightline.glossary.terms import Glossary
 from sightline.localisation.carrying import codes_of, marked, unmarked
@@ -36,6 +38,7 @@ class GlossaryTranslator(Translator):
     def __init__(self, plain: Translator, glossary: Glossary) -> None:
         vars(self).update(vars(plain))
         self._plain, self.glossary = plain, glossary
+        self._annotates = knows_annotations(plain.tokenizer)
 
     def translate(
         self, texts: Sequence[str], prefix: str = "", draft: Draft | None = None, **overrides: Any
@@ -45,10 +48,10 @@ class GlossaryTranslator(Translator):
         if knows_marks(self.tokenizer):
             kept = {n: parts for n, text in enumerate(texts) if (parts := self._with_codes(text))}
             said = {n: text for n, parts in kept.items() if (text := marked(parts))}
-            translated = super().translate(list(said.values()), prefix, draft, **overrides)
+            translated = super().translate([self._told(text) for text in said.values()], prefix, draft, **overrides)
             found = {n: whole for n, t in zip(said, translated, strict=True) if (whole := _restored(kept[n], t))}
         others = [n for n in range(len(texts)) if n not in found]
-        rest = super().translate([texts[n] for n in others], prefix, draft, **overrides)
+        rest = super().translate([self._told(texts[n]) for n in others], prefix, draft, **overrides)
         found |= dict(zip(others, rest, strict=True))
         for n, text in enumerate(texts):
             self.glossary.note(text, found[n].text)
@@ -82,11 +85,21 @@ class GlossaryTranslator(Translator):
         return found
 
     def phrases(self, parts: Sequence[Sequence[int]]) -> list[list[list[int]]]:
-        """The targets of the terms in each part, in pieces; not those with pieces that nobody can write."""
+        """The targets of the terms in each part, in pieces; not those with pieces that nobody can write.
+
+        For a model that is told of terms in its source, those alone that stay as they are.
+        """
         texts = [self.tokenizer.decode(list(part)) for part in parts]
-        wanted = [dict.fromkeys(match.term.target for match in self.glossary.matches(text)) for text in texts]
+        matches = [[match.term for match in self.glossary.matches(text)] for text in texts]
+        wanted = [dict.fromkeys(t.target for t in of if t.is_kept or not self._annotates) for of in matches]
         pieces = [[self.encode_prefix(target) for target in targets] for targets in wanted]
         return [[one for one in of if self.tokenizer.unk_id not in one] for of in pieces]
+
+    def _told(self, text: str) -> str:
+        """A text with its terms annotated, for a model that heeds that; but for what stays as it is."""
+        if not self._annotates:
+            return text
+        return annotated(text, [match for match in self.glossary.matches(text) if not match.term.is_kept])
 
     def _with_codes(self, text: str) -> Parts | None:
         """A text with what stays as it is for codes; None where there is nothing of that kind."""

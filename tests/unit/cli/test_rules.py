@@ -187,6 +187,7 @@ WRITERS = [
     ["forecast", "m", "{}", "-o", "{}"],
     ["distill", "m", "--train", "a", "{}", "-o", "{}"],
     ["backtranslate", "m", "--text", "a", "{}", "-o", "{}"],
+    ["annotate", "--train", "a", "b", "--glossary", "{}", "-o", "{}"],
     ["score", "m", "--source", "{}", "--target", "a", "-o", "{}"],
     ["evaluate", "m", "--source", "a", "--reference", "b", "{}", "--save", "{}"],
     ["align", "m", "--source", "a", "--target", "{}", "-o", "{}"],

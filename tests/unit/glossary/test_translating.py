@@ -9,7 +9,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.glossary.terms import Glossary, Term
-from sightline.glossary.translating import keeping_to
+from sightline.glossary.translating import GlossaryTranslator, keeping_to
 from sightline.network.cache import DecoderCache
 
 
@@ -39,8 +39,8 @@ class CopyModel(nn.Module):
 LINES = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]
 
 
-def tokenizer_of(lines: list[str]) -> Tokenizer:
-    return Tokenizer.learn(lines * 20, DataConfig(vocab_size=300, normalization="none"))
+def tokenizer_of(lines: list[str], vocab_size: int = 300) -> Tokenizer:
+    return Tokenizer.learn(lines * 20, DataConfig(vocab_size=vocab_size, normalization="none"))
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +103,18 @@ def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
     assert [t.text for t in found[:2]] == ["A dog sees Ψωμί .", "Ψωμί runs"]
     assert "field" in found[2].text
     assert all(name in t.text for t in found[0].alternatives for name in ("A dog", "Ψωμί"))
+
+
+def test_a_model_of_annotated_sources_is_told_by_them_and_what_stays_is_searched_for() -> None:
+    tokenizer = tokenizer_of([*LINES, "A ⟦ dog ⇒ men ⟧ runs ."], 400)
+    translator = Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=2))
+    keeping = keeping_to(translator, [("dog", "field"), ("men", "men"), ("Two", "talking")])
+    found = keeping.translate(["A dog runs .", "Two men", "are talking ."])
+    assert found[0].text == "A ⟦ dog ⇒ field ⟧ runs ."
+    assert found[1].text == "⟦ Two ⇒ talking ⟧ men"
+    assert isinstance(keeping, GlossaryTranslator)
+    assert keeping.phrases([tokenizer.encode("A dog sees men")]) == [[tokenizer.encode("men")]]
+    assert found[2] == translator.translate(["are talking ."])[0]
 
 
 def test_whoever_counts_is_told_of_every_text(translator: Translator) -> None:
