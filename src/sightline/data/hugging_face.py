@@ -3,14 +3,21 @@
 Files of text are `corpus.py`'s, which asks for this where a path begins with `hf:`.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
 from sightline.data.corpus import HF_PREFIX, Pair, text_field
 from sightline.errors import UserError, unknown
+
+FORMAT = 1  # of a copy; raise it when the same rows make other lines
+EVERY = 10_000  # pairs after which the position is kept
 
 
 def read_hugging_face(spec: str) -> Iterator[Pair]:
@@ -20,7 +27,12 @@ def read_hugging_face(spec: str) -> Iterator[Pair]:
     ...}`.
     """
     name, options = parse_hf_spec(spec)
-    for number, row in enumerate(open_dataset(name, options), start=1):
+    return _pairs(open_dataset(name, options)[0], name, options)
+
+
+def _pairs(rows: Iterable[dict[str, Any]], name: str, options: Mapping[str, str], start: int = 1) -> Iterator[Pair]:
+    """The pairs of some rows, of which the first has the number `start`."""
+    for number, row in enumerate(rows, start):
         record = row["translation"] if isinstance(row.get("translation"), dict) else row
         location = f"{HF_PREFIX}{name}?src={options['src']}&tgt={options['tgt']}: row {number}"
         yield text_field(record, options["src"], location), text_field(record, options["tgt"], location)
@@ -41,8 +53,10 @@ def parse_hf_spec(spec: str) -> tuple[str, dict[str, str]]:
     return name, options
 
 
-def open_dataset(name: str, options: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, streamed; `name` is a folder of data files, a saved dataset or a hub name."""
+def open_dataset(name: str, options: Mapping[str, str]) -> tuple[Any, str]:
+    """A dataset to stream, and what changes when its files do; `name` is a folder of data files, a saved dataset or a
+    hub name.
+    """
     try:
         datasets = import_module("datasets")  # optional, and slow to import
     except ImportError as error:
@@ -50,9 +64,51 @@ def open_dataset(name: str, options: Mapping[str, str]) -> Iterator[dict[str, An
     try:
         if (Path(name) / "state.json").exists() or (Path(name) / "dataset_dict.json").exists():
             saved = datasets.load_from_disk(name)
-            return iter(saved[options["split"]] if isinstance(saved, datasets.DatasetDict) else saved)
-        config = options["config"] or None
-        return iter(datasets.load_dataset(name, config, split=options["split"], streaming=True))
+            split = saved[options["split"]] if isinstance(saved, datasets.DatasetDict) else saved
+            return split.to_iterable_dataset(), "".join(
+                path.read_text(encoding="utf-8") for path in sorted(Path(name).rglob("state.json"))
+            )
+        builder = datasets.load_dataset_builder(name, options["config"] or None)
+        return builder.as_streaming_dataset(split=options["split"]), f"{builder.config_id} {builder.hash}"
     except Exception as error:  # the library raises dozens of types for a wrong name, split, file or network
         reason = " ".join(str(error).split())
         raise UserError(f"{HF_PREFIX}{name}: cannot be opened ({type(error).__name__}: {reason})") from error
+
+
+def copied(spec: str, folder: Path) -> Path:
+    """The pairs of a dataset in a .jsonl file of `folder`, for which it is streamed once: what follows reads lines, in
+    any order and again and again.
+
+    Every `EVERY` pairs the position is kept (`IterableDataset.state_dict`), so that a copy that was killed goes on
+    there. What is written is a function of the dataset, so nothing is lost if two processes write the same file.
+    """
+    name, options = parse_hf_spec(spec)
+    dataset, version = open_dataset(name, options)
+    digest = hashlib.sha256(json.dumps([FORMAT, name, options, version]).encode()).hexdigest()[:16]
+    whole = folder / f"hf-{re.sub('[^A-Za-z0-9]+', '-', name)[-40:].strip('-')}-{digest}.jsonl"
+    if whole.exists():
+        return whole
+    begun, position = whole.with_suffix(".part"), whole.with_suffix(".position")
+    known = json.loads(position.read_text(encoding="utf-8")) if begun.exists() and position.exists() else None
+    if known:
+        dataset.load_state_dict(known["state"])
+    done, size = (known["rows"], known["bytes"]) if known else (0, 0)
+    with begun.open("r+b" if known else "wb") as file:
+        file.seek(size)
+        for number, (src, tgt) in enumerate(_pairs(dataset, name, options, done + 1), start=done + 1):
+            file.write(json.dumps({"src": src, "tgt": tgt}).encode() + b"\n")
+            if number % EVERY == 0:
+                _keep(position, file, {"rows": number, "bytes": file.tell(), "state": dataset.state_dict()})
+        file.truncate()
+    begun.replace(whole)
+    position.unlink(missing_ok=True)
+    return whole
+
+
+def _keep(position: Path, file: BinaryIO, known: Mapping[str, Any]) -> None:
+    """Write down a position, behind what it speaks of."""
+    file.flush()
+    os.fsync(file.fileno())
+    draft = position.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(known), encoding="utf-8")
+    draft.replace(position)

@@ -118,6 +118,7 @@ def learn_tokenizer(
     """
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
     with cache(cache_dir) as folder:
+        corpora = spool(corpora, folder)
         hashes, _ = content(corpora)
         sides = ["src"] if sources_only else []
         name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
@@ -185,13 +186,14 @@ def write_columns(
     kept, dropped = [0] * len(corpora), Counter[str]()
     with ExitStack() as files:
         columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
+        share_out = None
         if workers > 1:
             from sightline.data.packers import packers  # which a corpus of few pairs does without
 
             share_out = files.enter_context(packers(workers, tokenizer, limits))
         for i, corpus in enumerate(corpora):
             read = chunks(read_pairs([corpus]))
-            results = share_out(read) if workers > 1 else (pack(chunk, tokenizer, limits) for chunk in read)
+            results = share_out(read) if share_out else (pack(chunk, tokenizer, limits) for chunk in read)
             for packed, faults in results:
                 for column, rows in zip(columns, packed, strict=bool(packed)):
                     column.append(*rows)
@@ -322,7 +324,7 @@ def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def content(corpora: Sequence[Corpus]) -> tuple[list[str], int]:
     """A hash per corpus and the number of pairs, in one pass; misaligned files are found here."""
-    seen = [hugging_face_content(c) if c.paths[0].startswith(HF_PREFIX) else file_content(c) for c in corpora]
+    seen = [file_content(corpus) for corpus in corpora]
     return [sha for sha, _ in seen], sum(count for _, count in seen)
 
 
@@ -332,11 +334,6 @@ def file_content(corpus: Corpus) -> tuple[str, int]:
     if counts[0] != counts[-1]:
         raise misaligned(corpus.paths[0], counts[0], corpus.paths[-1], counts[-1])
     return digest(pair_reader(corpus).__name__, hashes), counts[0]
-
-
-def hugging_face_content(corpus: Corpus) -> tuple[str, int]:
-    """Hash and number of pairs of a dataset, by its pairs: its files are the library's business."""
-    return hash_lines(json.dumps(pair).encode() for pair in read_pairs([corpus]))
 
 
 def hash_lines(lines: Iterable[bytes]) -> tuple[str, int]:
@@ -354,7 +351,8 @@ def digest(*parts: Any) -> str:
 
 
 def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corpus]:
-    """The same corpora, but what can be read only once (standard input, pipes) is copied to the cache first.
+    """The same corpora, but what can be read only once (standard input, pipes) or is streamed (datasets) is copied to
+    the cache first.
 
     Call it before `learn_tokenizer`, which reads everything, when `prepare` is to read it again.
     """
@@ -364,6 +362,10 @@ def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corp
 
 def spooled(path: str, folder: Path) -> str:
     """A path that can be read again and again; it keeps the ending, which says what the file holds."""
+    if path.startswith(HF_PREFIX):
+        from sightline.data.hugging_face import copied
+
+        return str(copied(path, folder))
     if path != STANDARD_INPUT and not Path(path).is_fifo():
         return path
     ending = ".tsv" if path == STANDARD_INPUT else "".join(Path(path).suffixes).removesuffix(".gz")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sightline.data.amount import Amount
 from sightline.data.corpus import STANDARD_INPUT, Corpus, Pair, display_name, read_pairs
 from sightline.data.labelled import read_labelled
-from sightline.data.prepared import META, cache, content, digest, partial_folder
+from sightline.data.prepared import META, cache, content, digest, partial_folder, spool
 from sightline.data.sentences import EMPTY, SentenceKeys, mixed, pair_keys, sentence_key
 from sightline.errors import UserError
 
@@ -57,6 +57,7 @@ def split(corpora: Sequence[Corpus], amount: Amount, labelled: bool = False, cac
     if once:
         raise UserError(f"--valid {amount.text}: {display_name(once[0])} can be read only once; write it to a file")
     with cache(cache_dir) as folder:
+        corpora = spool(corpora, folder)
         hashes, _ = content(corpora)
         wanted = [amount.share, amount.pairs, labelled]
         target = folder / f"split-{digest(FORMAT, wanted, hashes)}"
