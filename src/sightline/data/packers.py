@@ -38,7 +38,10 @@ def packers(
         def packs(chunks: Iterable[list[Pair]]) -> Iterator[Result]:
             pending: deque[Future[Result]] = deque()
             for chunk in chunks:
-                pending.append(pool.submit(_pack, chunk))
+                try:
+                    pending.append(pool.submit(_pack, chunk))
+                except OSError as error:  # a pipe of a pool that is about to say that it is broken
+                    raise BrokenProcessPool from error
                 if len(pending) == AHEAD * workers:
                     yield pending.popleft().result()
             yield from (future.result() for future in pending)
