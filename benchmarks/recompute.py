@@ -1,0 +1,56 @@
+"""What a training step adds to the peak of memory, without and with `train.recompute`, each in a process of its own.
+
+    python benchmarks/recompute.py [--pairs 64] [--length 32]
+
+The network has the base model's layers and 1,000 pieces; on a CPU, where nothing is computed for padding.
+"""
+
+import argparse
+from collections.abc import Callable
+
+from work import BOS, EOS, PAD
+from workers import Worker, peak_memory
+
+
+def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
+    """A step on so many pairs of `length` pieces a side, which returns the bytes; a small one has gone before."""
+    from sightline.config import ModelConfig, TrainConfig
+    from sightline.data.batch import collate
+    from sightline.families.sightline import build_model
+    from sightline.training.allocator import keep_freed_memory
+    from sightline.training.recompute import recompute_layers
+    from sightline.training.step import translation_objective
+
+    keep_freed_memory()
+    model = build_model(ModelConfig(vocab_size=1000)).train()
+    if recompute:
+        recompute_layers(model)
+    objective = translation_objective(model, PAD, TrainConfig())
+
+    def train(rows: int) -> None:
+        side = [EOS + 1] * (length - 1)
+        objective(collate([(side, side)] * rows, PAD, BOS, EOS)).objective.backward()
+
+    def measure() -> int:
+        train(1)
+        before = peak_memory()
+        train(pairs)
+        return peak_memory() - before
+
+    return measure
+
+
+def main() -> None:
+    """Measure both and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=64)
+    parser.add_argument("--length", type=int, default=32)
+    options = parser.parse_args()
+    for recompute in (False, True):
+        worker = Worker(step, recompute, options.pairs, options.length, threads=1)
+        print(f"train.recompute={str(recompute).lower()}: {worker().value / 2**20:,.0f} MiB")
+        worker.close()
+
+
+if __name__ == "__main__":
+    main()
