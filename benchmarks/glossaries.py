@@ -1,0 +1,172 @@
+"""What a glossary costs and brings: terms that came through, BLEU and time, with and without it.
+
+    python benchmarks/glossaries.py make --train train.en train.de --test test.en test.de --out runs/terms
+    sightline annotate --train train.en train.de --glossary runs/terms/train.tsv -o runs/terms/annotated.tsv
+    python benchmarks/glossaries.py measure runs/plain runs/told --test test.en test.de --glossary runs/terms/test.tsv
+
+`make` writes two glossaries of nouns that stand in few training sentences. That of the test is read off its
+references: a word, and what it is most often linked with there, as a terminologist would have noted it who knew
+them. So BLEU with it says how well it is used, not how well a model translates. That of the training holds none of
+its words. Links are those of `lexical_aligner` over training and test together, where both directions agree.
+"""
+
+import argparse
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lexical_aligner
+import machine
+
+import sightline
+from sightline.data.corpus import Pair, parse_corpora, read_pairs
+from sightline.evaluate.bleu import corpus_scores
+from sightline.glossary.annotation import knows_annotations
+from sightline.glossary.reading import read_glossary
+from sightline.glossary.terms import WORD, Glossary, holds
+from sightline.glossary.translating import LEAST_BEAM
+
+RARE = 0.01  # share of the training sentences that a term's word stands in, at most
+LEAST_LETTERS = 4
+
+Counts = Mapping[str, Counter[str]]  # of what a word is linked with
+
+
+def linked(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The words of each pair that come from one another, whichever side is asked."""
+    words = [tuple(WORD.findall(text) for text in pair) for pair in pairs]
+    forth = _links([source for source, _ in words], [target for _, target in words])
+    back = _links([target for _, target in words], [source for source, _ in words])
+    both = [{(i, j) for i, j in one if (j, i) in other} for one, other in zip(forth, back, strict=True)]
+    return [[(s[i], t[j]) for i, j in sorted(of)] for (s, t), of in zip(words, both, strict=True)]
+
+
+def _links(sources: list[list[str]], targets: list[list[str]]) -> list[set[tuple[int, int]]]:
+    """Each target word and the source word it comes from, by their numbers."""
+    numbers = lexical_aligner.number(sources, 1), lexical_aligner.number(targets, 0)
+    cells = lexical_aligner.cells_of(*numbers)
+    lines = lexical_aligner.links(cells, lexical_aligner.posteriors(cells, 5), numbers[1])
+    return [{(int(i), int(j)) for i, _, j in (link.partition("-") for link in line.split())} for line in lines]
+
+
+def counted(of: Sequence[Sequence[Pair]]) -> Counts:
+    """How often each source word is linked with what."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for source, target in (pair for line in of for pair in line):
+        counts[source][target] += 1
+    return counts
+
+
+def terms(counts: Counts, rare: set[str], most: int) -> Iterator[Pair]:
+    """Rare words with the `most` frequent nouns that they are linked with, each at least a third of the time."""
+    for source in sorted(counts.keys() & rare):
+        for target, count in sorted(counts[source].items(), key=lambda item: (-item[1], item[0]))[:most]:
+            noun = target.istitle() and target.isalpha() and len(target) >= LEAST_LETTERS
+            if noun and 3 * count >= counts[source].total():
+                yield source, target
+
+
+def make(options: argparse.Namespace) -> None:
+    """Both glossaries."""
+    train, test = (list(read_pairs(parse_corpora(files))) for files in (options.train, options.test))
+    found = linked([*train, *test])
+    lines = Counter(word for source, _ in train for word in set(WORD.findall(source)))
+    words = {word for source, _ in [*train, *test] for word in WORD.findall(source) if word.isalpha()}
+    rare = {w for w in words if w.islower() and len(w) >= LEAST_LETTERS and lines[w] < RARE * len(train)}
+    wanted = dict(terms(counted(found[len(train) :]), rare, 1))
+    taught = [pair for pair in terms(counted(found[: len(train)]), rare, 3) if pair[0] not in wanted]
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name, found_terms in (("test", list(wanted.items())), ("train", taught)):
+        text = "".join(f"{source}\t{target}\n" for source, target in found_terms)
+        (options.out / f"{name}.tsv").write_text(text, encoding="utf-8")
+        print(f"{options.out / name}.tsv: {len(found_terms):,} terms")
+
+
+def ways(model: Any, glossary: Glossary) -> dict[str, dict[str, Any]]:
+    """Settings of `translate` for each way that is compared: a beam as wide as the terms' search has it, too."""
+    usual = {"alone": {}, f"alone, beam {LEAST_BEAM}": {"beam_size": LEAST_BEAM}}
+    return usual | {
+        "told of terms" if knows_annotations(model.tokenizer) else "terms constrained": {"glossary": glossary}
+    }
+
+
+def measured(model: Any, test: Sequence[Pair], glossary: Glossary, turns: int) -> dict[str, dict[str, Any]]:
+    """Each way's terms that came through, BLEU and seconds, of several turns the fewest."""
+    sources, references = [source for source, _ in test], [target for _, target in test]
+    found: dict[str, dict[str, Any]] = {}
+    for _ in range(turns):
+        for way, settings in ways(model, glossary).items():
+            started = machine.now()
+            texts = [one.text for one in model.translate(sources, **settings)]
+            seconds = machine.now() - started
+            before = found.get(way, {"seconds": seconds})["seconds"]
+            found[way] = hits(glossary, test, texts) | {"seconds": min(seconds, before)}
+            found[way]["bleu"] = corpus_scores(texts, references, ("BLEU",))["BLEU"].score
+    return found
+
+
+def hits(glossary: Glossary, test: Sequence[Pair], texts: Sequence[str]) -> dict[str, int]:
+    """How many terms stood in sources, in translations, in references, and in both of these."""
+    rows = [
+        (holds(text, term.target), holds(reference, term.target))
+        for (source, reference), text in zip(test, texts, strict=True)
+        for term in dict.fromkeys(match.term for match in glossary.matches(source))
+    ]
+    both = sum(in_text and in_reference for in_text, in_reference in rows)
+    return {
+        "wanted": len(rows),
+        "written": sum(in_text for in_text, _ in rows),
+        "referred": sum(in_reference for _, in_reference in rows),
+        "both": both,
+    }
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Every model, every way."""
+    about = machine.description(machine.prepare(options))
+    test, glossary = list(read_pairs(parse_corpora(options.test))), Glossary(read_glossary(options.glossary))
+    models = {path.name: sightline.load(str(path), "cpu") for path in options.models}
+    found = {name: measured(model, test, glossary, options.turns) for name, model in models.items()}
+    rows = [
+        (
+            name,
+            way,
+            f"{one['written'] / one['wanted']:.1%}",
+            f"{one['both'] / one['referred']:.1%}",
+            f"{one['bleu']:.2f}",
+            f"{one['seconds']:.1f}",
+        )
+        for name, by_way in found.items()
+        for way, one in by_way.items()
+    ]
+    header = ("model", "way", "terms written", "of those in the reference", "BLEU", "seconds")
+    first = next(iter(next(iter(found.values())).values()))
+    counts = f"{first['wanted']:,} terms, {first['referred']:,} of them in the reference"
+    title = f"Glossaries: {len(test):,} sentences, {counts}"
+    machine.write_result(machine.result_path("glossaries"), title, about, [machine.table(header, rows)], found)
+    print(machine.table(header, rows))
+
+
+def main() -> None:
+    """Make glossaries, or measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    making = commands.add_parser("make", help="write two glossaries")
+    making.add_argument("--train", nargs="+", required=True)
+    making.add_argument("--out", type=Path, required=True)
+    making.set_defaults(run=make)
+    measuring = commands.add_parser("measure", help="translate with and without terms")
+    measuring.add_argument("models", nargs="+", type=Path)
+    measuring.add_argument("--glossary", required=True)
+    measuring.add_argument("--turns", type=int, default=3)
+    machine.add_machine_options(measuring)
+    measuring.set_defaults(run=measure)
+    for one in (making, measuring):
+        one.add_argument("--test", nargs="+", required=True)
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
