@@ -84,7 +84,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
     "inspect.explorer": frozenset({"api", "config", "hosts", "looks"}),
     "hosts": frozenset(),
-    "serve": frozenset({"config", "decode", "generation.languages", "glossary", "hosts", "inspect.page"}),
+    "serve": frozenset(
+        {"config", "decode", "generation.languages", "glossary", "hosts", "inspect.page", "localisation"}
+    ),
     "results": frozenset(
         {
             "config",

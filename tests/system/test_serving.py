@@ -29,6 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import sightline
+from sightline.localisation.reading import ENDINGS
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -127,8 +128,8 @@ def test_lists_alternatives_html_and_detection(server: Server, lines: Letters, w
     assert status == 200 and answer["translatedText"] == wanted(asked)
     assert [one["language"] for one in answer["detectedLanguage"]] == ["en"] * 5
     assert [len(others) for others in answer["alternatives"]] == [2] * 5
-    one = server.translate(f'<p title="x">{asked[0]}<br>{asked[1]}</p>', format="html")
-    assert one == '<p title="x">{}<br>{}</p>'.format(*wanted(asked[:2]))
+    one = server.translate(f'<p id="x">{asked[0]}<br>{asked[1]}</p>', format="html")
+    assert one == '<p id="x">{}<br>{}</p>'.format(*wanted(asked[:2]))
     status, answer = server.ask(
         "POST", "/translate", urlencode({"q": asked[0], **LANGUAGES, "alternatives": "1"}), FORM
     )
@@ -147,11 +148,35 @@ def test_a_file_is_translated_and_fetched(server: Server, lines: Letters, wanted
     assert "my_letters.txt" in server.headers["content-disposition"]
     for name, content, complaint in (
         ("a.exe", b"a", "file format not supported"),
-        ("a.txt", b"a\n\xff", r"not UTF-8 (line 2)"),
+        ("a.txt", b"a\n\xff", "line 2: is not in UTF-8"),
+        ("a.po", b"nonsense\n", "line 1: is no entry of a .po file"),
         ("", b"a", "file"),
     ):
         status, answer = upload(server, name, content)
         assert status == 400 and complaint in answer["error"]
+
+
+def test_every_format_that_is_read_is_translated(server: Server, lines: Letters, wanted: Any) -> None:
+    """Files in which a line is a text; what a machine wrote is marked where there is a place for that."""
+    asked = lines(2, 12)
+    a, b = wanted(asked)
+    files = {
+        "a.po": ('msgid "{}"\nmsgstr ""\n\nmsgid "{}"\nmsgstr "kept"\n', f'#, fuzzy\nmsgid "{asked[0]}"\nmsgstr "{a}"'),
+        "a.json": ('{{"x": "{}", "y": ["{}"], "n": 1}}', f'{{"x": "{a}", "y": ["{b}"], "n": 1}}'),
+        "a.md": ("# {}\n\n- {}\n\n```\nkept\n```\n", f"# {a}\n\n- {b}\n\n```\nkept\n```\n"),
+        "a.html": ("<h1>{}</h1><pre>kept</pre>{}", f"<h1>{a}</h1><pre>kept</pre>{b}"),
+        "a.srt": (
+            "1\n00:00:01,000 --> 00:00:02,000\n{}\n\n2\n00:00:03,000 --> 00:00:04,000\n{}\n",
+            f"00:00:02,000\n{a}\n",
+        ),
+    }
+    for name, (text, expected) in files.items():
+        status, answer = upload(server, name, text.format(*asked).encode())
+        assert status == 200, answer
+        _, content = server.ask("GET", urlsplit(answer["translatedFileUrl"]).path)
+        assert expected in (content if isinstance(content, str) else json.dumps(content))
+    known = server.ask("GET", "/frontend/settings")[1]["supportedFilesFormat"]
+    assert {f".{name.partition('.')[2]}" for name in files} < set(known) == set(ENDINGS)
 
 
 def upload(server: Server, name: str, content: bytes) -> tuple[int, Any]:

@@ -1,7 +1,8 @@
 """Texts cut into sentences and put together again: a model that learnt sentences is given sentences.
 
-Where a sentence ends says `sentencex`, which knows the abbreviations of some forty languages. Line ends of a text stay
-where they are, and so do the blanks between its sentences.
+Where a sentence ends says `sentencex`, which knows the abbreviations of some forty languages; files and the server's
+texts are cut here. Line ends of a text stay where they are, and so do the blanks between its sentences. Not here: texts
+that are too long for a model (`decode.translator.split_text`).
 """
 
 import re
@@ -11,6 +12,7 @@ from sightline.errors import UserError
 from sightline.localisation.unit import Code, Parts, joined
 
 HOLDER = 0xF0000  # private characters that stand for codes while a text is cut
+BLANK = re.compile(r"\s")  # one of several bytes between an initial and its full stop makes sentencex 1.0 panic
 LINES = re.compile(r"(\s*\n\s*)")
 
 
@@ -37,7 +39,10 @@ def sentences(parts: Parts, language: str) -> tuple[str, list[CutSentence]]:
         if number % 2:
             found.append(CutSentence((), line))
             continue
-        for piece in segment(language or "en", line) if line else ():
+        at = 0
+        for cut in segment(language or "en", BLANK.sub(" ", line)) if line else ():
+            piece = line[at : at + len(cut)]
+            at += len(cut)
             body = piece.rstrip()
             found.append(CutSentence(_with(codes, body), piece[len(body) :]))
     return text[:start], found

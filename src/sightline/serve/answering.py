@@ -1,40 +1,82 @@
-"""WholeText texts: taken apart, their sentences put into their model's line, and joined again.
+"""Texts and documents: their sentences are put into their model's line, and joined again as `localisation` has it.
 
-Not here: HTTP (`routes`) and files (`files`).
+A text is cut into sentences, and each is translated as it is written. Of a document (a page in HTML, a file) what must
+stay is carried through or put back, as `sightline translate` does it. Not here: HTTP (`routes`) and files (`files`).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sightline.serve.documents import Taken, take_apart
-from sightline.serve.served import Offer, Rendering, Wish
+from sightline.localisation.fill import Filled, FillingSteps, SentenceAnswer, ToTranslate, filling, targets_of
+from sightline.localisation.html_page import page
+from sightline.localisation.passages import Characters
+from sightline.localisation.sentences import CutSentence, sentences
+from sightline.localisation.unit import Document, plain
+from sightline.serve.languages import base
+from sightline.serve.served import Offer, Rendering, Served, Wish
 
 
 @dataclass(frozen=True)
 class WholeText:
-    """A text, translated."""
+    """A text, translated: number n of `texts` has the n-th best of every sentence, or the last that there is."""
 
-    taken: Taken
+    texts: tuple[str, ...]
     sentences: tuple[Rendering, ...]
 
     @property
     def text(self) -> str:
         """The translation."""
-        return self.taken.joined([one.text for one in self.sentences])
+        return self.texts[0]
 
-    def alternatives(self, count: int) -> list[str]:
-        """Other translations: number n has the n-th best of every sentence, or the last that there is."""
-        ranked = [(one.text, *(text for text, _ in one.alternatives)) for one in self.sentences]
-        texts = [self.taken.joined([texts[min(n, len(texts) - 1)] for texts in ranked]) for n in range(1, count + 1)]
-        return [text for n, text in enumerate(texts) if text != self.text and text not in texts[:n]]
+    @property
+    def alternatives(self) -> list[str]:
+        """Other translations."""
+        return [text for text in dict.fromkeys(self.texts) if text != self.text]
 
     @property
     def score(self) -> float:
         """The mean of the sentences'."""
         return sum(one.score for one in self.sentences) / max(len(self.sentences), 1)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A text taken apart."""
+
+    before: str  # blanks
+    cut: Sequence[CutSentence]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Those to translate."""
+        return [plain(one.parts) for one in self.cut if one.parts]
+
+    def joined(self, found: Sequence[Rendering], n_best: int) -> WholeText:
+        """The text with translations in the places of its sentences."""
+        texts = [self._with(iter([ranked(one, rank) for one in found])) for rank in range(n_best)]
+        return WholeText(tuple(texts), tuple(found))
+
+    def _with(self, texts: Iterable[str]) -> str:
+        written = iter(texts)
+        return self.before + "".join((next(written) if one.parts else "") + one.behind for one in self.cut)
+
+
+def take_apart(text: str, language: str) -> Taken:
+    """The sentences of a text in this language, and what stands before, between and behind them.
+
+    >>> take_apart("A dog. A cat.\\n\\n  Dr. Smith left. ", "en").sentences
+    ['A dog.', 'A cat.', 'Dr. Smith left.']
+    """
+    return Taken(*sentences((text,), base(language)))
+
+
+def ranked(one: Rendering, rank: int) -> str:
+    """The translation of a sentence that has this rank, from 0, or the last that there is."""
+    texts = (one.text, *(text for text, _ in one.alternatives))
+    return texts[min(rank, len(texts) - 1)]
 
 
 async def translated(offer: Offer, texts: Sequence[str], wish: Wish, is_html: bool = False) -> list[WholeText]:
@@ -44,27 +86,86 @@ async def translated(offer: Offer, texts: Sequence[str], wish: Wish, is_html: bo
         UserError: nobody here translates between these languages, or a setting makes no sense.
         Busy: too many sentences are in line.
     """
-    model, taken = offer.find(wish.source, wish.target), [take_apart(text, is_html) for text in texts]
-    assert model.line, "it takes sentences from when the server starts"
-    sentences = [sentence for one in taken for sentence in one.sentences]
-    found = iter(await model.line.ask(sentences, wish, model.hypotheses(wish)))
-    return [WholeText(one, tuple(next(found) for _ in one.sentences)) for one in taken]
+    model = offer.find(wish.source, wish.target)
+    if is_html:
+        return await gathered([_page(model, text, wish) for text in texts])
+    taken = [take_apart(text, wish.source) for text in texts]
+    found = iter(await _asked(model, [sentence for one in taken for sentence in one.sentences], wish))
+    return [one.joined([next(found) for _ in one.sentences], wish.n_best) for one in taken]
 
 
 async def streamed(
     offer: Offer, texts: Sequence[str], wish: Wish
 ) -> AsyncGenerator[tuple[int, Rendering | WholeText], None]:
     """Every sentence as soon as it and those before it are there, and every text when it is whole, with its number."""
-    model, taken = offer.find(wish.source, wish.target), [take_apart(text) for text in texts]
+    model, taken = offer.find(wish.source, wish.target), [take_apart(text, wish.source) for text in texts]
     assert model.line, "it takes sentences from when the server starts"
-    sentences = [sentence for one in taken for sentence in one.sentences]
-    async with aclosing(model.line.answers(sentences, wish, model.hypotheses(wish))) as answers:
+    waiting = [sentence for one in taken for sentence in one.sentences]
+    async with aclosing(model.line.answers(waiting, wish, model.hypotheses(wish))) as answers:
         for number, one in enumerate(taken):
             found: list[Any] = []
             for _ in one.sentences:
                 found.append(await anext(answers))
                 yield number, found[-1]
-            yield number, WholeText(one, tuple(found))
+            yield number, one.joined(found, wish.n_best)
+
+
+async def _page(model: Served, text: str, wish: Wish) -> WholeText:
+    written, found = await filled(model, page(Characters("q", text.encode())), wish)
+    return WholeText(tuple(one.decode() for one in written), found)
+
+
+async def filled(model: Served, document: Document, wish: Wish) -> tuple[list[bytes], tuple[Rendering, ...]]:
+    """A document with a translation of each of its texts that has none, as often as there are ranks; its sentences.
+
+    Raises:
+        UserError: a setting makes no sense.
+        Busy: too many sentences are in line.
+    """
+    known: dict[tuple[str, bool], Rendering] = {}
+    if not model.is_loaded:
+        await _asked(model, [""], wish)  # which loads it: what marks it knows, its pieces say
+    written: list[bytes] = []
+    for rank in range(wish.n_best):
+        steps = filling(document, base(wish.source), model.knows_marks)
+        wanted, done = await asyncio.to_thread(_step, steps, None)
+        while wanted:
+            new = [text for text in dict.fromkeys(wanted.texts) if (text, wanted.aligned) not in known]
+            found = await _asked(model, new, replace(wish, aligned=wanted.aligned))
+            known |= {(text, wanted.aligned): one for text, one in zip(new, found, strict=True)}
+            answers = [_answer(known[text, wanted.aligned], rank) for text in wanted.texts]
+            wanted, done = await asyncio.to_thread(_step, steps, answers)
+        written.append(await asyncio.to_thread(document.filled, targets_of(done)))
+    return written, tuple(known.values())
+
+
+def _step(steps: FillingSteps, answers: list[SentenceAnswer] | None) -> tuple[ToTranslate | None, list[Filled]]:
+    """What is wanted next; or, where nothing is, what has become of the units."""
+    try:
+        return next(steps) if answers is None else steps.send(answers), []
+    except StopIteration as end:
+        return None, end.value
+
+
+def _answer(one: Rendering, rank: int) -> SentenceAnswer:
+    """An alternative has the links of the best, most of whose words it shares."""
+    links = None if one.alignment is None else frozenset(one.alignment)
+    return SentenceAnswer(ranked(one, rank), one.log_prob, one.n_pieces[1] + 1, links)
+
+
+async def _asked(model: Served, texts: Sequence[str], wish: Wish) -> list[Rendering]:
+    assert model.line, "it takes sentences from when the server starts"
+    return await model.line.ask(texts, wish, model.hypotheses(wish))
+
+
+async def gathered(parts: Sequence[Any]) -> list[Any]:
+    """All results; where one fails, the others are given up."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def unless_gone(work: Any, gone: Any) -> Any:

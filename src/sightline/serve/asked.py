@@ -64,17 +64,17 @@ class Parameter:
             raise missing(self.name)
         if self.choices and value not in self.choices:
             raise Refused(400, f"{encodable(value)} {self.name} is not supported")
-        return _within(encodable(value), len(value), caps.characters)
+        return within(encodable(value), len(value), caps.characters)
 
     def _texts(self, value: Any, caps: Caps) -> str | list[str]:
         if not isinstance(value, list):
             return self._text(value, caps)
         if not value:
             raise missing(self.name)
-        _within(value, len(value), caps.texts)
+        within(value, len(value), caps.texts)
         if not all(isinstance(text, str) for text in value):
             raise Refused(400, f"Invalid request: {self.name} must be a text or a list of texts")
-        return _within([encodable(text) for text in value], sum(map(len, value)), caps.characters)
+        return within([encodable(text) for text in value], sum(map(len, value)), caps.characters)
 
     def _terms(self, value: Any, caps: Caps) -> GivenTerms:
         pairs = list(value.items()) if isinstance(value, dict) else value
@@ -173,7 +173,8 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
-def _within(value: Any, size: int, limit: int) -> Any:
+def within(value: Any, size: int, limit: int) -> Any:
+    """The value; `Refused` in LibreTranslate's words where it is larger than that."""
     if size > limit:
         raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
     return value

@@ -1,48 +1,35 @@
-"""Files to translate, and the translated ones until they are fetched.
-
-`FORMATS` says by its ending how a file becomes text and back; further formats are further rows. Not here: sentences
-(`documents`).
-"""
+"""Files to translate, which `localisation` reads, and the translated ones until they are fetched."""
 
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path, PurePath
+from zipfile import BadZipFile, ZipFile
 
-from sightline.serve.asked import Refused
+from sightline.localisation.reading import ENDINGS, parse_document
+from sightline.localisation.unit import Document, words
+from sightline.serve.asked import Refused, within
 
-TranslateText = Callable[[str, bool], Awaitable[str]]  # a text, and whether it is HTML
-FileFormat = Callable[[bytes, TranslateText], Awaitable[bytes]]
-BOM = b"\xef\xbb\xbf"
-
-
-async def _plain(content: bytes, translate: TranslateText) -> bytes:
-    return (await translate(_decoded(content), False)).encode("utf-8")
+UNPACKED = 16  # how many times as large as a request the files of an archive may be together
 
 
-async def _markup(content: bytes, translate: TranslateText) -> bytes:
-    return (await translate(_decoded(content), True)).encode("utf-8")
+def document_of(name: str, content: bytes, languages: Sequence[str], most: int) -> Document:
+    """A file that was sent; `most` characters may be translated.
 
-
-FORMATS: dict[str, FileFormat] = {".txt": _plain, ".html": _markup, ".htm": _markup}
-
-
-def format_of(name: str) -> FileFormat:
-    """By the ending of a file's name; `Refused` in LibreTranslate's words for any other."""
-    found = FORMATS.get(PurePath(name).suffix.lower())
-    if found is None:
-        raise Refused(400, f"Invalid request: file format not supported (known: {', '.join(FORMATS)})")
-    return found
-
-
-def _decoded(content: bytes) -> str:
-    try:
-        return content.removeprefix(BOM).decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise Refused(400, f"Invalid request: the file is not UTF-8 (line {line})") from None
+    Raises:
+        Refused: for its ending in LibreTranslate's words, or for its size.
+        UserError: it is no such file; the line that is wrong is named.
+    """
+    if PurePath(name).suffix.lower() not in ENDINGS:
+        raise Refused(400, f"Invalid request: file format not supported (known: {', '.join(ENDINGS)})")
+    with suppress(BadZipFile, OSError, NotImplementedError), ZipFile(BytesIO(content)) as archive:
+        within(archive, sum(one.file_size for one in archive.infolist()), UNPACKED * most)
+    document = parse_document(name, content, languages)
+    return within(document, sum(len(words(unit.source)) for unit in document.units), most)
 
 
 @dataclass

@@ -7,17 +7,19 @@ and checked by the tables of `asked`. Not here: who may ask (`gate`), and runnin
 import asyncio
 import json
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sightline.errors import UserError
-from sightline.serve.answering import WholeText, streamed, translated, unless_gone
+from sightline.localisation.reading import ENDINGS
+from sightline.localisation.unit import words
+from sightline.serve.answering import WholeText, filled, gathered, streamed, translated, unless_gone
 from sightline.serve.asked import DETECT, FILE, NATIVE, TRANSLATE, Caps, Parameter, Refused, read_values, terms_of
 from sightline.serve.batching import Busy
-from sightline.serve.files import FORMATS, Shelf, format_of
+from sightline.serve.files import Shelf, document_of
 from sightline.serve.gate import Neighbours, log
 from sightline.serve.languages import detected, likeliest, name_of
 from sightline.serve.metrics import Meters
@@ -57,7 +59,7 @@ class Answers:
         if asked["source"] == "auto":
             answer["detectedLanguage"] = sources
         if count:
-            answer["alternatives"] = [one.alternatives(count) for one in found]
+            answer["alternatives"] = [one.alternatives for one in found]
         return answer if isinstance(asked["q"], list) else {name: values[0] for name, values in answer.items()}
 
     async def languages(self, request: "Request") -> Any:
@@ -75,15 +77,14 @@ class Answers:
         name = asked["file"].filename or ""
         if not name:
             raise Refused(400, "Invalid request: empty file")
-        convert, content = format_of(name), await asked["file"].read()
-
-        async def translate(text: str, is_html: bool) -> str:
-            if len(text) > self.caps.body:
-                raise Refused(400, f"Invalid request: request ({len(text)}) exceeds text limit ({self.caps.body})")
-            sources = self.sources(asked["source"], [text])
-            return (await self.from_each(sources, [text], asked["target"], 1, is_html))[0].text
-
-        written = await self.in_time(request, convert(content, translate))
+        languages = ("" if asked["source"] == "auto" else asked["source"], asked["target"])
+        content = await asked["file"].read()
+        document = await asyncio.to_thread(document_of, name, content, languages, self.caps.body)
+        text = "\n".join(words(unit.source) for unit in document.units)
+        source = self.sources(asked["source"], [text])[0]["language"]
+        model = self.offer.find(source, asked["target"])
+        (written,), found = await self.in_time(request, filled(model, document, Wish(source, asked["target"])))
+        self.seen(found)
         key = self.shelf.put(name, written)
         return {"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{key}"}
 
@@ -109,7 +110,7 @@ class Answers:
                 "target": {"code": target, "name": name_of(target)},
             },
             "suggestions": False,
-            "supportedFilesFormat": list(FORMATS),
+            "supportedFilesFormat": list(ENDINGS),
         }
 
     async def health(self, request: "Request") -> Any:
@@ -128,7 +129,7 @@ class Answers:
         if asked["stream"]:
             return await self.events(texts, wish)
         found = await self.in_time(request, translated(self.offer, texts, wish))
-        self.seen(found)
+        self.seen(chain.from_iterable(one.sentences for one in found))
         return {"source": source, "target": wish.target, "translations": [as_json(one) for one in found]}
 
     async def events(self, texts: list[str], wish: Wish) -> Any:
@@ -218,15 +219,15 @@ class Answers:
         ]
         wholes = chain.from_iterable(await gathered(parts))
         found = dict(zip(chain.from_iterable(by_source.values()), wholes, strict=True))
-        self.seen(list(found.values()))
+        self.seen(chain.from_iterable(one.sentences for one in found.values()))
         return [found[number] for number in range(len(texts))]
 
-    def seen(self, found: list[WholeText]) -> None:
-        """Count, and write down if that is wanted."""
-        for one in found:
-            self.meters.translated(one.sentences)
-            for sentence in one.sentences if self.log_text else ():
-                log(event="translated", source=sentence.source, text=sentence.text)
+    def seen(self, found: Iterable[Rendering]) -> None:
+        """Count sentences, and write them down if that is wanted."""
+        found = list(found)
+        self.meters.translated(found)
+        for sentence in found if self.log_text else ():
+            log(event="translated", source=sentence.source, text=sentence.text)
 
     async def in_time(self, request: "Request", work: Any) -> Any:
         """What `work` gives, if that does not take too long and the client stays."""
@@ -266,16 +267,6 @@ class Answers:
                 return failed(500, f"Cannot translate text: {type(error).__name__}; the server's log says where")
 
         return answer
-
-
-async def gathered(parts: list[Any]) -> list[Any]:
-    """All results; where one fails, the others are given up."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 async def gone(request: "Request") -> None:

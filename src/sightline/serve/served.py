@@ -14,6 +14,7 @@ from typing import Any
 from sightline.config import DecodeConfig
 from sightline.errors import UserError
 from sightline.glossary.translating import LEAST_BEAM
+from sightline.localisation.fill import knows_marks
 from sightline.serve.batching import Batcher, Pace
 from sightline.serve.languages import Direction, direction_of, name_of
 
@@ -58,6 +59,11 @@ class Served:
     def is_loaded(self) -> bool:
         """Whether it is in memory."""
         return self.model is not None
+
+    @property
+    def knows_marks(self) -> bool:
+        """Whether it has learnt the marks that stand for placeholders; not while it is not in memory."""
+        return self.model is not None and knows_marks(self.model.tokenizer)
 
     def open(self, pace: Pace, done: Callable[[int, float], None]) -> None:
         """Begin to take sentences; to be called on the event loop, and `close` in the end."""
@@ -108,7 +114,7 @@ class Served:
         targets = [one.text if all_of_it else "" for one, all_of_it in zip(found, whole, strict=True)]
         try:
             links = asked.align(sources, targets)
-        except UserError:
+        except (UserError, ImportError, AttributeError):  # of a model without such attention, or without torch
             return [None] * len(found)
         return [tuple(sorted(pairs)) if all_of_it else None for pairs, all_of_it in zip(links, whole, strict=True)]
 

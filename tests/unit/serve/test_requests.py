@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from sightline.errors import UserError
 from sightline.serve.asked import NATIVE, TRANSLATE, Caps, Refused, read_values, terms_of
-from sightline.serve.files import Shelf, format_of
+from sightline.serve.files import Shelf, document_of
 from sightline.serve.gate import Neighbours, read_keys
 from sightline.serve.languages import detected, direction_of
 from sightline.serve.run import Wanted, application
@@ -222,4 +222,4 @@ def test_translated_files_are_found_by_their_names_alone(tmp_path: Path) -> None
     keys = [shelf.put(f"{i}.txt", b"") for i in range(5)]
     assert len(list((tmp_path / "shelf").iterdir())) <= 3 and shelf.take(keys[-1])
     with pytest.raises(Refused, match="file format not supported"):
-        format_of("a.exe")
+        document_of("a.exe", b"", ("en", "de"), 99)

@@ -1,0 +1,124 @@
+"""Texts and documents of a request: cut, translated by a model that may lose or add codes, and put together."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sightline.serve.answering import WholeText, filled, take_apart, translated
+from sightline.serve.asked import Refused
+from sightline.serve.batching import Pace
+from sightline.serve.files import document_of
+from sightline.serve.served import Offer, Rendering, Served, Wish
+
+PLAIN = st.text(st.sampled_from("aB .!?\n\r\t\u00a0\u3002\u2028,Dr"), max_size=80) | st.text(max_size=40)
+
+
+class Speaker(Served):
+    """A model that answers with what a function makes of a sentence, and alternatives to it."""
+
+    say: Callable[[str], str]
+
+    @property
+    def knows_marks(self) -> bool:
+        """Of those in small letters alone."""
+        return self.is_loaded and self.say("x") == "x"
+
+    def translate(self, sentences: list[str], wish: Wish) -> list[Rendering]:
+        """Word n comes from word n."""
+        self.model = self
+        texts = [self.say(text) for text in sentences]
+        links = tuple((n, n) for n in range(20)) if wish.aligned else None
+        return [
+            Rendering(source, text, -1.0, -2.0, (3, 3), tuple((text + "!" * n, -2.0) for n in range(1, 3)), links)
+            for source, text in zip(sentences, texts, strict=True)
+        ]
+
+
+def told(say: Callable[[str], str], work: Callable[[Offer, Served], Any]) -> Any:
+    async def run() -> Any:
+        model = Speaker(Path("m"), (("en", "de"),), lambda path: None)
+        model.say = say
+        model.open(Pace(wait=0.0), lambda sentences, seconds: None)
+        try:
+            return await work(Offer([model]), model)
+        finally:
+            await model.close()
+
+    return asyncio.run(run())
+
+
+def page(text: str, say: Callable[[str], str], n_best: int = 1) -> WholeText:
+    return told(say, lambda offer, _: translated(offer, [text], Wish("en", "de", n_best=n_best), True))[0]
+
+
+def test_tags_of_a_page_stay_at_their_words_whatever_the_model_does_with_them() -> None:
+    text = '<p id="x">A <b>big</b> dog &amp; cat. <i>Two</i>.<br>One {0}<pre>no</pre>'
+    assert page(text, str.upper).text == '<p id="x">A <b>BIG</b> DOG &amp; CAT. <i>TWO</i>.<br>ONE {0}<pre>no</pre>'
+    assert page(text, lambda said: re.sub("⓵(.*?)⓶", "⓵ein⓶", said)).text == text.replace("big", "ein").replace(
+        "Two", "ein"
+    )
+    assert page("<p>One {0}", lambda said: said.replace("{0}", "{1}")).text == "<p>One {0}"
+
+
+def test_alternatives_of_a_page_are_of_every_sentence() -> None:
+    found = page("<p>A dog</p><p>a <b>b</b>", str.upper, 3)
+    assert found.text == "<p>A DOG</p><p>A <b>B</b>"
+    assert found.alternatives == ["<p>A DOG!</p><p>A <b>B!</b>", "<p>A DOG!!</p><p>A <b>B!!</b>"]
+
+
+def test_a_sentence_that_stands_often_in_a_file_is_translated_once() -> None:
+    document = document_of("a.txt", b"A dog.\nA dog. A cat.\r\n", ("en", "de"), 99)
+    written, found = told(str.upper, lambda _, model: filled(model, document, Wish("en", "de")))
+    assert written == [b"A DOG.\nA DOG. A CAT.\r\n"]
+    assert [one.source for one in found] == ["A dog.", "A cat."]
+
+
+def test_files_too_large_to_translate_are_refused_before_they_are_unpacked() -> None:
+    with pytest.raises(Refused, match=r"request \(12\) exceeds text limit \(11\)"):
+        document_of("a.txt", b"A dog. A cat", ("en", "de"), 11)
+    packed = BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b" " * 2_000_000)
+    with pytest.raises(Refused, match="exceeds text limit"):
+        document_of("a.docx", packed.getvalue(), ("en", "de"), 100_000)
+
+
+@given(PLAIN)
+def test_a_text_that_nothing_is_done_to_is_the_same(text: str) -> None:
+    taken = take_apart(text, "en")
+    same = [Rendering(one, one, 0.0, 0.0, (1, 1)) for one in taken.sentences]
+    assert taken.joined(same, 1).texts == (text,)
+    assert all(sentence == sentence.strip() and "\n" not in sentence for sentence in taken.sentences)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "sentences"),
+    [
+        ("One. Two! Three? Four", "en", ["One.", "Two!", "Three?", "Four"]),
+        ("  A dog.  \n\n B", "en", ["A dog.", "B"]),
+        ("Mr. Smith saw J. Smith. He left.", "eng_Latn", ["Mr. Smith saw J. Smith.", "He left."]),
+        ("它跑。它停。", "zh", ["它跑。", "它停。"]),
+        ("A bird. Cats", "xx", ["A bird.", "Cats"]),
+        ("B\u00a0. Die Hunde", "de", ["B\u00a0. Die Hunde"]),
+        ("", "en", []),
+        (" \n ", "en", []),
+    ],
+)
+def test_sentences(text: str, language: str, sentences: list[str]) -> None:
+    assert take_apart(text, language).sentences == sentences
+
+
+@pytest.mark.parametrize("part", ["<", "A. ", "a.\n", "。", "\"'", "\r", " \n"])
+def test_no_text_takes_long(part: str) -> None:
+    started = time.process_time()
+    take_apart(part * (40_000 // len(part)), "en")
+    assert time.process_time() - started < 2
