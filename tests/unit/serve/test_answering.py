@@ -77,9 +77,15 @@ def test_alternatives_of_a_page_are_of_every_sentence() -> None:
 
 def test_a_sentence_that_stands_often_in_a_file_is_translated_once() -> None:
     document = document_of("a.txt", b"A dog.\nA dog. A cat.\r\n", ("en", "de"), 99)
-    written, found = told(str.upper, lambda _, model: filled(model, document, Wish("en", "de")))
+    heard: list[str] = []
+
+    def say(text: str) -> str:
+        heard.append(text)
+        return text.upper()
+
+    written, found = told(say, lambda _, model: filled(model, document, Wish("en", "de")))
     assert written == [b"A DOG.\nA DOG. A CAT.\r\n"]
-    assert [one.source for one in found] == ["A dog.", "A cat."]
+    assert [one.source for one in found] == ["A dog.", "A cat."] and heard.count("A dog.") == 1
 
 
 def test_files_too_large_to_translate_are_refused_before_they_are_unpacked() -> None:
