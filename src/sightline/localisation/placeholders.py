@@ -1,9 +1,9 @@
 """What a translation must hold as it stands: addresses, variables of message formats, tags, roles of reStructuredText.
 
 Formats: C and Python (`%s`, `%(name)s`, `%1$d`), braces of Python, .NET and ICU (`{0}`, `{name:.2f}`), templates
-(`{{name}}`, `${name}`, `%name%`, `$t(name)`), `$NAME$` of browser extensions, HTML's tags and character references. A
-message of ICU that chooses among texts (`{n, plural, ...}`) holds texts inside its code; `chooses` tells them, for they
-are not for a machine.
+(`{{name}}`, `{% if name %}`, `${name}`, `%name%`, `$t(name)`), `$NAME$` of browser extensions, HTML's tags and its
+character references. A message of ICU that chooses among texts (`{n, plural, ...}`) holds texts inside its code;
+`chooses` tells them, for they are not for a machine.
 """
 
 import re
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from sightline.localisation.unit import Code, Parts, joined, plain
 
 ADDRESS = r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-BRACES = r"\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$t\([^()]*\)|\{[\w.\[\]!:,<>^+#%-]*\}"
+BRACES = r"\{\{[^{}]*\}\}|\{%.*?%\}|\{#.*?#\}|\$\{[^{}]*\}|\$t\([^()]*\)|\{[\w.\[\]!:,<>^+#%-]*\}"
 PERCENT = r"%(?:\d+\$)?(?:\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsa@](?![A-Za-z])|%%|%\w+%"
 TAGS = r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.*?-->|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
 ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS))
@@ -45,6 +45,8 @@ def with_codes(parts: Parts, markup: str = "") -> Parts:
     ['Delete ', '{n}', ' of ', '%(all)s', ' files?']
     >>> with_codes(("100% of us",))
     ('100% of us',)
+    >>> [part if isinstance(part, str) else part.text for part in with_codes(("{% if a %}New: {% endif %}{{ b }}",))]
+    ['{% if a %}', 'New: ', '{% endif %}', '{{ b }}']
     """
     return joined([piece for part in parts for piece in (_cut(part, markup) if isinstance(part, str) else [part])])
 

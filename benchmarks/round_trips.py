@@ -1,0 +1,106 @@
+"""Published files through `sightline.localisation`: what comes back of them untouched, and in capitals.
+
+    python benchmarks/round_trips.py FOLDER [FOLDER ...]
+
+Every file below the folders whose ending is known (but `.txt`) is read. Where nothing is translated it must come back
+byte by byte; where every text is put into capitals what is written must be read again as so many texts. A file that
+cannot be read has to be refused in a line; the page lists these, and whatever went wrong. Writes `results/round-
+trips_*`.
+"""
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import machine
+
+from sightline.errors import UserError
+from sightline.localisation import is_document
+from sightline.localisation.reading import parse_document, read_document
+from sightline.localisation.unit import Code, Parts, UnitState
+
+
+@dataclass
+class Tried:
+    """What became of the files of an ending."""
+
+    files: int = 0
+    texts: int = 0
+    refused: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+def documents(folders: Sequence[Path]) -> Iterator[Path]:
+    """The files below, in order."""
+    for folder in folders:
+        found = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+        yield from sorted(path for path in found if is_document(path.name))
+
+
+def capitals(parts: Parts) -> Parts:
+    """A translation that keeps every code.
+
+    >>> capitals(("a ", Code("<b>"), "dog"))
+    ('A ', Code(text='<b>', inline=False), 'DOG')
+    """
+    return tuple(part if isinstance(part, Code) else part.upper() for part in parts)
+
+
+def wrong(path: Path) -> tuple[int, list[str]]:
+    """How many texts a file has, and what is wrong with what comes back of it.
+
+    Raises:
+        UserError: it is no file of its format.
+    """
+    document = read_document(path)
+    found = [] if document.filled({}) == path.read_bytes() else ["untouched, it has other bytes"]
+    texts = {n: unit.source for n, unit in enumerate(document.units) if unit.state is not UnitState.KEPT}
+    filled = document.filled({n: capitals(source) for n, source in texts.items() if source})
+    again = len(parse_document(str(path), filled).units)
+    found += [] if again == len(document.units) else [f"in capitals it has {again} texts, not {len(document.units)}"]
+    return len(document.units), found
+
+
+def tried(folders: Sequence[Path]) -> dict[str, Tried]:
+    """By ending."""
+    results: dict[str, Tried] = {}
+    for path in documents(folders):
+        result = results.setdefault(path.suffix.lower(), Tried())
+        result.files += 1
+        try:
+            texts, mistakes = wrong(path)
+        except UserError as error:
+            result.refused.append(str(error))
+        except Exception as error:
+            result.wrong.append(f"{path}: {error!r}")
+        else:
+            result.texts += texts
+            result.wrong += [f"{path}: {mistake}" for mistake in mistakes]
+    return results
+
+
+def main() -> None:
+    """Try them, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    machine.add_machine_options(parser)
+    options = parser.parse_args()
+    about = machine.description(machine.prepare(options))
+    results = tried(options.folders)
+    header = ["ending", "files", "texts", "refused", "wrong"]
+    rows = [[e, r.files, f"{r.texts:,}", len(r.refused), len(r.wrong)] for e, r in sorted(results.items())]
+    sections = [machine.table(header, rows)]
+    for title, lines in (
+        ("Refused", [line for result in results.values() for line in result.refused]),
+        ("Wrong", [line for result in results.values() for line in result.wrong]),
+    ):
+        sections += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
+    print("\n\n".join(sections))
+    data = {ending: vars(result) for ending, result in results.items()}
+    machine.write_result(machine.result_path("round-trips"), "Published files, there and back", about, sections, data)
+
+
+if __name__ == "__main__":
+    main()
