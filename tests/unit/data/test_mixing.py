@@ -146,3 +146,16 @@ def test_an_epoch_is_read_in_another_each_time(material: tuple[PreparedCorpus, T
     """And of a corpus that is larger than its share other pairs."""
     mixed = mixture(material[0], [5, 8, 2])
     assert set(texts(mixed, 0)) & set(texts(mixed, 1)) == {*texts(mixed, 0)[5:]}
+
+
+def test_a_stream_reads_what_is_drawn_in_each_epoch(material: tuple[PreparedCorpus, Tokenizer]) -> None:
+    corpus, tokenizer = material
+    mixed = mixture(corpus, [5, 8, 2])
+    read: list[list[list[int]]] = [[], [], [], []]
+    with closing(BatchStream(mixed, tokenizer, CONFIG, 60, seed=1)) as stream:
+        while stream.epoch < 3:
+            batch = next(stream)
+            read[stream.epoch] += [src[mask].tolist() for src, mask in zip(batch.src, batch.src_mask, strict=True)]
+    for epoch, sources in enumerate(read[:3]):
+        now = mixed.in_epoch(epoch)
+        assert sorted(sources) == sorted([*now.src(row).tolist(), tokenizer.eos_id] for row in range(15))

@@ -77,8 +77,8 @@ def test_chunks_follow_each_other(tmp_path, cache, monkeypatch):
 
 
 def test_several_processes_write_the_same_bytes(tmp_path, monkeypatch):
-    """Of more corpora than one, with pairs that are dropped."""
-    monkeypatch.setattr(module, "CHUNK", 2)
+    """Of more corpora than one, with pairs that are dropped, and more chunks than are on their way at once."""
+    monkeypatch.setattr(module, "CHUNK", 1)
     monkeypatch.setattr(module, "ENOUGH", 2)
     (tmp_path / "more.tsv").write_text("".join(f"a dog {i}\tein Hund {i}\n" for i in range(9)), encoding="utf-8")
     started, start = [], packers.packers
