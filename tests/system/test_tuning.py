@@ -235,7 +235,7 @@ def test_general_pairs_between_the_own(cli: Cli, files: list[str], tmp_path: Pat
         file.write("A bird\tEin Vogel\n")
     more = [*settings, *mix, "train.max_steps=60"]
     refused = cli(*start, "--out", tmp_path / "parts", "--set", *more, "--resume")
-    assert "the files are not those the run was started with" in refused.complaint
+    assert "the data.mix files are not those the run was started with" in refused.complaint
 
 
 def test_what_has_changed_is_said_at_the_end(cli: Cli, files: list[str], tmp_path: Path) -> None:
