@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,18 @@ def files(tmp_path_factory: pytest.TempPathFactory, task: Callable[..., Any]) ->
     return folder / "in.txt", folder / "ref.txt"
 
 
+@pytest.fixture
+def actors(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actors]:
+    """The processes of all commands of a test: each command would start its own, which import torch first."""
+    import ray
+
+    with Actors(ray, gpu=False) as kept:
+        monkeypatch.setattr("sightline.cluster.actors.Actors", lambda *_: nullcontext(kept))
+        yield kept
+
+
 def test_a_cluster_writes_what_one_machine_writes(
-    cluster: Any, cli: Any, model_path: Path, files: tuple[Path, Path], tmp_path: Path
+    actors: Actors, cli: Any, model_path: Path, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     text, reference = files
     for verb, arguments, output in (
@@ -69,7 +80,7 @@ def test_a_cluster_writes_what_one_machine_writes(
         assert [one.code for one in told] == [0, 0], told
         assert "Ray has 2 machines with 2 CPUs" in told[1].err and told[0].out == told[1].out
         assert alone.read_bytes() == shared.read_bytes() != b"", verb
-    assert not list(tmp_path.glob("*.parts"))
+    assert not list(tmp_path.glob("*.parts")) and actors.size == 2
 
 
 def working() -> list[int]:
