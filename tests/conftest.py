@@ -1,4 +1,4 @@
-"""What every test relies on: checked shapes, one thread, a known random state, a cache of its own."""
+"""What every test relies on: checked shapes, one thread, a known random state and examples, a cache of its own."""
 
 import os
 import random
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 install_import_hook("sightline", "beartype.beartype")  # before anything imports sightline
@@ -15,6 +16,9 @@ install_import_hook("sightline", "beartype.beartype")  # before anything imports
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 torch.set_num_threads(1)  # a sum over several threads has no fixed order
 os.environ["OMP_NUM_THREADS"] = "1"  # the same for programs that tests start
+
+settings.register_profile("repeatable", deadline=None, derandomize=True)  # on every machine the same
+settings.load_profile("repeatable")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

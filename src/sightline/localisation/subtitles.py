@@ -94,6 +94,8 @@ def _written(parts: Parts, is_vtt: bool) -> str:
 def _wrapped(text: str, many: int) -> list[str]:
     """A text in at most so many lines, none longer than need be; one without blanks stays whole.
 
+    No line but the first begins with a dash, as if somebody else spoke.
+
     >>> _wrapped("a dog runs and a cat sleeps", 2)
     ['a dog runs and', 'a cat sleeps']
     """
@@ -101,7 +103,7 @@ def _wrapped(text: str, many: int) -> list[str]:
     for width in range(max(1, len(text) // many), len(text) + 1):
         lines = [""]
         for word in words:
-            fits = len(lines[-1]) + len(word) < width or not lines[-1]
+            fits = len(lines[-1]) + len(word) < width or not lines[-1] or word.startswith(SPEAKS)
             lines = [*lines[:-1], f"{lines[-1]} {word}".strip()] if fits else [*lines, word]
         if len(lines) <= many:
             return lines

@@ -75,7 +75,7 @@ def test_shares_by_hand(
     assert drawn(sizes, weights, temperature) == wanted
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(1, 3000), st.integers(1, 200))
 def test_a_stride_visits_all_and_lies_about_evenly(size: int, few: int) -> None:
     assert sorted(i * stride(size) % size for i in range(size)) == list(range(size))

@@ -62,7 +62,7 @@ def assert_no_leak(train: list[Pair], valid: list[Pair]) -> None:
 SENTENCES = st.lists(st.sampled_from(WORDS), max_size=2).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     pairs=st.lists(st.tuples(SENTENCES, SENTENCES), min_size=2, max_size=40),
     amount=st.sampled_from(["1%", "10%", "50%", "1pair", "3pairs"]),

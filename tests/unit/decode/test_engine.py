@@ -319,7 +319,7 @@ def test_a_models_own_search_is_told_of_its_settings(name, value):
     assert told[0] != told[1]
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 400), st.integers(1, 5))
 def test_batches_hold_every_source_once_within_the_budget(lengths, batch_tokens, beam_size):
     cut = list(batches(lengths, DecodeConfig(batch_tokens=batch_tokens, beam_size=beam_size)))

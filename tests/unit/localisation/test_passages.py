@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html import unescape
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -346,7 +346,7 @@ def test_no_text_takes_long(name: str, part: str) -> None:
     started = time.process_time()
     document = parse_document(name, (start + part * (20_000 // len(part))).encode())
     document.filled({n: unit.source for n, unit in enumerate(document.units)})
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10  # where time grows with the square of the length it takes minutes
 
 
 @given(JSON, st.sampled_from([None, 1]), st.booleans())
@@ -370,6 +370,7 @@ def test_any_bundle_comes_back_and_can_be_filled(pieces: list[str]) -> None:
 
 
 @given(CUES, st.sampled_from(["a.srt", "a.vtt"]))
+@example(["b <i>c</i>", " ", "-", " a\n1"], "a.srt")  # no second line may begin with the dash
 def test_any_subtitles_come_back(pieces: list[str], name: str) -> None:
     start = "WEBVTT\n\n" if name == "a.vtt" else ""
     text = f"{start}00:00:01,000 --> 00:00:02,000\n{''.join(pieces)}"
@@ -423,7 +424,6 @@ MARKDOWN = [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(MARKDOWN), max_size=16).map("".join))
 def test_any_markdown_comes_back_and_can_be_filled(text: str) -> None:
     assert parse_document("a.md", text.encode()).filled({}) == text.encode()
