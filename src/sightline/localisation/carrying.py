@@ -182,8 +182,3 @@ def uncoded(parts: Parts) -> str:
     'a dog'
     """
     return " ".join(uncut(parts).split())
-
-
-def same_codes(source: Parts, target: Parts) -> bool:
-    """Whether two texts hold the same codes equally often."""
-    return Counter(codes_of(source)) == Counter(codes_of(target))

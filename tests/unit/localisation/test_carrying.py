@@ -1,5 +1,7 @@
 """Codes come through a translation: found, marked, put back."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,6 @@ from sightline.localisation.carrying import (
     marked,
     marked_pair,
     placed,
-    same_codes,
     uncoded,
     unmarked,
 )
@@ -53,7 +54,7 @@ def test_marks_come_back_wherever_they_went_and_are_missed_where_one_is_lost() -
     found = unmarked("Von ⓶ Dateien ⓵ löschen", codes_of(parts))
     assert found is not None
     assert plain(found) == "Von {n} Dateien %d löschen"
-    assert same_codes(parts, found)
+    assert Counter(codes_of(parts)) == Counter(codes_of(found))
     for text in ("Von ⓶ Dateien", "⓵ ⓶ ⓶", "⓵ ⓶ ⓷", ""):
         assert unmarked(text, codes_of(parts)) is None
 
@@ -103,7 +104,7 @@ def test_codes_go_where_the_words_beside_them_went(
 def test_no_code_is_lost_whatever_the_links(drawn: list[str | Code], text: str, links: list[tuple[int, int]]) -> None:
     source = joined(drawn)
     found = placed(source, text, links)
-    assert same_codes(source, found)
+    assert Counter(codes_of(source)) == Counter(codes_of(found))
     assert uncoded(found).replace(" ", "") == text.replace(" ", "")
 
 
