@@ -168,9 +168,8 @@ def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
     assert run_example(tmp_path / "out")
     onnx._quantize(tmp_path / "out" / onnx.DECODER)
     int8, _ = onnx.GreedyTranslator(exported, tmp_path / "out").step(tgt_in.numpy(), start)
-    assert (
-        0 < (int8 - logits.numpy()).std() < 0.3 * logits.numpy().std()
-    )  # weights are random, and a batch has one scale
+    # Weights are random, and a batch has one scale: 0.32 with AVX2, below 0.3 with VNNI.
+    assert 0 < (int8 - logits.numpy()).std() < 0.5 * logits.numpy().std()
 
 
 def test_texts_of_the_check_are_translated_to_different_lengths(make_model: MakeModel) -> None:
