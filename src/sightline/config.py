@@ -8,7 +8,6 @@ anything stands beside its name, and nowhere else. Nothing here knows modules, f
 """
 
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -405,6 +404,8 @@ def from_dict(tables: Mapping[str, Any], origin: str, base: RunConfig | None = N
 
 def load_recipe(name: str, base: RunConfig | None = None) -> RunConfig:
     """The recipe of that name, or the one in the TOML file at that path; what it does not say is as in `base`."""
+    import tomllib
+
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.is_file():
         if name.endswith(".toml"):
@@ -450,6 +451,8 @@ def _nearest_key(key: str, valid: Sequence[str]) -> UserError:
 
 
 def _parse(text: str) -> Any:
+    import tomllib
+
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

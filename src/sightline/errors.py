@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -54,6 +53,8 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:
     >>> str(unknown("recipe", "tinny", ["tiny", "base"]))
     "unknown recipe 'tinny'; did you mean 'tiny'? (valid: base, tiny)"
     """
+    from difflib import get_close_matches  # which nobody waits for who makes no mistake
+
     names = sorted(valid)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else ""

@@ -21,6 +21,7 @@ SOURCES = ROOT / "src"
 START = ("sightline.cli.train", "sightline.cli.translate", "sightline.pipeline", "sightline.api")
 ASKED_FOR = (
     "sightline.architectures",
+    "sightline.data.words",
     "sightline.decode.steps",
     "sightline.checkpoint.hub",
     "sightline.checkpoint.layout",

@@ -36,6 +36,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.data.image",
     "sightline.data.labelled",
     "sightline.data.links",
+    "sightline.data.merges",
     "sightline.data.mixing",
     "sightline.data.packers",
     "sightline.data.noise",

@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -180,6 +179,8 @@ def read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
 
 def _nearest(folder: Path) -> str:
     """A hint at a model directory of a similar name beside or below a wrong path."""
+    from difflib import get_close_matches
+
     around = [folder.parent, folder] if folder.is_dir() else [folder.parent]
     models = [str(found.parent) for place in around if place.is_dir() for found in place.glob(f"*/{CONFIG}")]
     near = get_close_matches(str(folder), models, n=1, cutoff=0.0)

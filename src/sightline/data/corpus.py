@@ -7,7 +7,6 @@ dropping bad pairs (`prepared.py`) and cutting text into pieces (`tokenizer.py`)
 """
 
 import errno
-import gzip
 import json
 import os
 import sys
@@ -15,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
+from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
@@ -219,8 +218,10 @@ def read_head(path: str, size: int) -> bytes:
 
 
 @contextmanager
-def open_binary(path: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
+def open_binary(path: str) -> Iterator[IO[bytes] | BufferedIOBase]:
     """The decompressed bytes; a file is gzip by its name or by its first two bytes."""
+    import gzip
+
     try:
         if path == STANDARD_INPUT:
             yield sys.stdin.buffer
@@ -271,6 +272,8 @@ def nearest_file(path: str) -> str:
     folder = Path(path).parent
     if not folder.is_dir():
         return f"; the folder {folder} does not exist"
+    from difflib import get_close_matches
+
     names = os.listdir(folder) if os.access(folder, os.R_OK) else []
     near = get_close_matches(Path(path).name, names, n=1, cutoff=0.5)
     return f"; did you mean '{folder / near[0]}'?" if near else f"; look at: ls {folder}"

@@ -14,23 +14,26 @@ extra specials declared by the caller are recognised in text. Not here: adding s
 (`batch.py`).
 """
 
-import heapq
 import json
-import math
 import os
-import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from sightline.config import DataConfig
 from sightline.data.corpus import unreadable
-from sightline.data.words import REMEMBERED_WORDS, WordTable, cut
 from sightline.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from sightline.data.merges import Merges
+    from sightline.data.words import WordTable
 
 PAD, BOS, EOS, UNK = SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 OTHER_NAMES = {PAD: ["[PAD]"], BOS: ["<bos>", "[CLS]", "<cls>"], EOS: ["<eos>", "[SEP]", "<sep>"], UNK: ["[UNK]"]}
@@ -40,6 +43,7 @@ OTHER_NAMES = {PAD: ["[PAD]"], BOS: ["<bos>", "[CLS]", "<cls>"], EOS: ["<eos>", 
 WORDS = r" ?\p{L}[\p{L}\p{M}\u200c\u200d]*| ?\p{N}| ?([^\s\p{L}\p{N}])\1*|\s"
 
 TABLE_SPEED = 3  # cores on which the library is as fast as the table of words, which works on one
+FEW = 16  # texts that the library has cut before a table is made
 NORMALIZERS = {"none": (), "nfc": (normalizers.NFC,), "nfkc": (normalizers.NFKC,)}
 
 
@@ -59,7 +63,6 @@ class Tokenizer:
         self.pad_id, self.bos_id, self.eos_id, self.unk_id = (special_id(backend, name) for name in SPECIALS)
         added = backend.get_added_tokens_decoder()
         self.declared = {index: token.content for index, token in added.items() if not token.special}
-        self.table = word_table(backend)
 
     @classmethod
     def learn(cls, texts: Iterable[str], config: DataConfig, special: Sequence[str] = ()) -> "Tokenizer":
@@ -150,10 +153,16 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts on all cores (the environment variable RAYON_NUM_THREADS sets fewer)."""
         on_all_cores = len(texts) > 1000 and (os.cpu_count() or 1) > TABLE_SPEED
-        found = [None if on_all_cores else self.from_table(text) for text in texts]
+        by_table = len(texts) >= FEW and not on_all_cores
+        found = [self.from_table(text) if by_table else None for text in texts]
         rest = [text for text, tokens in zip(texts, found, strict=True) if tokens is None]
         encodings = iter(self.backend.encode_batch_fast(rest, add_special_tokens=False))
         return [next(encodings).ids if tokens is None else tokens for tokens in found]
+
+    @cached_property
+    def table(self) -> "WordTable | None":
+        """The ids of words, where Python cuts texts as the library does."""
+        return word_table(self.backend)
 
     def from_table(self, text: str) -> list[int] | None:
         """The ids of a plain text in which nothing declared occurs; None for any other."""
@@ -177,7 +186,7 @@ class Tokenizer:
         """One readable string per id: blanks as `▁`, bytes that are no text on their own as `<0xE3>`."""
         return [readable(self.backend.id_to_token(int(token)) or f"<{token}>") for token in tokens]
 
-    def encode_with_dropout(self, text: str, probability: float, seed: int | random.Random) -> list[int]:
+    def encode_with_dropout(self, text: str, probability: float, seed: "int | Random") -> list[int]:
         """A random segmentation: `encode` with each merge left out with a probability at each step.
 
         BPE-dropout (arXiv:1910.13267, Algorithm 1). The same seed gives the same ids; probability 0 gives
@@ -191,11 +200,15 @@ class Tokenizer:
     @cached_property
     def merges(self) -> "Merges":
         """The merge table for BPE-dropout, read once."""
+        from sightline.data.merges import Merges
+
         return Merges(self)
 
 
-def word_table(backend: tokenizers.Tokenizer) -> WordTable | None:
+def word_table(backend: tokenizers.Tokenizer) -> "WordTable | None":
     """A table for a tokenizer that `learn` made without folding case; None for any other."""
+    from sightline.data.words import WordTable
+
     content = json.loads(backend.to_str())
     ours = tokenizers.Tokenizer(models.BPE())
     ours.pre_tokenizer = pre_tokenizer()
@@ -272,7 +285,6 @@ def byte_alphabet() -> dict[str, int]:
 
 
 BYTES = byte_alphabet()
-Merge = tuple[int, int, str, str]  # a merge: rank, position of its left symbol, left, right
 
 
 def readable(piece: str) -> str:
@@ -294,120 +306,3 @@ def readable_character(character: str) -> str:
     if character.isprintable():
         return character
     return "".join(f"<0x{byte:02X}>" for byte in character.encode("utf-8", errors="surrogateescape"))
-
-
-class Merges:
-    """The merges of a byte-level BPE model, applied in Python so that what is dropped follows from a seed.
-
-    The library can drop merges too, but from a generator of its own that cannot be seeded.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        model = json.loads(tokenizer.backend.to_str())["model"]
-        self.vocab: dict[str, int] = model["vocab"] if model["type"] == "BPE" else {}
-        if not self.vocab.keys() >= BYTES.keys():
-            raise UserError("data.bpe_dropout needs byte-level BPE subwords; set it to 0 or data.subword to 'bpe'")
-        self.backend = tokenizer.backend
-        self.declared = {content: index for index, content in tokenizer.declared.items()}
-        pairs = (tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"])
-        self.rank = {pair: rank for rank, pair in enumerate(pairs)}
-        self.undropped: dict[str, tuple[list[int], int]] = {}
-        self.letters = tokenizer.table.letters if tokenizer.table else None
-
-    def segment(self, text: str, probability: float, seed: int | random.Random) -> list[int]:
-        """Ids of a text with merges dropped."""
-        drops = Drops(probability, seed if isinstance(seed, random.Random) else random.Random(seed))
-        tokens: list[int] = []
-        for part in split_at(self.declared, text):
-            if part in self.declared:
-                tokens.append(self.declared[part])
-                continue
-            for word in self.words(part):
-                tokens += self.segment_word(word, drops)
-        return tokens
-
-    def words(self, text: str) -> Iterator[str]:
-        """The words of a text in byte letters."""
-        if self.letters and (words := cut(" " + text)):
-            return ("".join(map(self.letters.__getitem__, word.encode())) for word in words)
-        normalizer, pre_tokenizer = self.backend.normalizer, self.backend.pre_tokenizer
-        normal = normalizer.normalize_str(text) if normalizer else text
-        return (word for word, _ in pre_tokenizer.pre_tokenize_str(normal))
-
-    def segment_word(self, word: str, drops: "Drops") -> list[int]:
-        """Ids of a word; most words lose no merge, and those come from a table."""
-        if word not in self.undropped:
-            if len(self.undropped) >= REMEMBERED_WORDS:
-                self.undropped.clear()
-            self.undropped[word] = self.merge(word, None)
-        tokens, n_merges = self.undropped[word]
-        return tokens if drops.spare(n_merges) else self.merge(word, drops)[0]
-
-    def merge(self, word: str, drops: "Drops | None") -> tuple[list[int], int]:
-        """Algorithm 1 of the paper: at each step apply the best merge that is not dropped, until all are
-        dropped.
-
-        Returns the ids and the number of merges. The symbols form a linked list; `possible` is a heap of the
-        merges that apply now, best first, with some that a neighbour has overtaken.
-        """
-        symbols = [*word, ""]  # the empty symbol ends the word and merges with nothing
-        after, before = [*range(1, len(word) + 1), len(word)], [*range(-1, len(word))]
-        possible = [found for at in range(len(word) - 1) if (found := self.candidate(symbols, at, at + 1))]
-        heapq.heapify(possible)
-        dropped: list[Merge] = []
-        n_merges = 0
-        while possible:
-            found = heapq.heappop(possible)
-            _, at, left, right = found
-            if symbols[at] != left or symbols[after[at]] != right:
-                continue  # overtaken
-            if drops is not None and drops.next():
-                dropped.append(found)
-                continue
-            n_merges += 1
-            symbols[at], symbols[after[at]] = left + right, ""
-            after[at] = after[after[at]]
-            before[after[at]] = at
-            for start, end in ((before[at], at), (at, after[at])):
-                if start >= 0 and (found := self.candidate(symbols, start, end)):
-                    heapq.heappush(possible, found)
-            for found in dropped:  # dropped for this step only
-                heapq.heappush(possible, found)
-            dropped.clear()
-        return [self.vocab[symbol] for symbol in symbols if symbol], n_merges
-
-    def candidate(self, symbols: Sequence[str], start: int, end: int) -> "Merge | None":
-        """The merge of two neighbouring symbols, if there is one: rank, position and both symbols."""
-        rank = self.rank.get((symbols[start], symbols[end]))
-        return None if rank is None else (rank, start, symbols[start], symbols[end])
-
-
-class Drops:
-    """A stream of independent yes/no decisions, yes with a given probability, drawn as gaps between two yes.
-
-    The gaps are geometric, so a word of m merges that falls into a gap needs no draw at all.
-    """
-
-    def __init__(self, probability: float, generator: random.Random) -> None:
-        self.generator = generator
-        self.log_keep = math.log1p(-probability) if probability < 1 else -math.inf
-        self.gap = self.draw()
-
-    def draw(self) -> int:
-        """The number of no until the next yes."""
-        return int(math.log(1.0 - self.generator.random()) / self.log_keep)
-
-    def next(self) -> bool:
-        """The next decision."""
-        if self.gap == 0:
-            self.gap = self.draw()
-            return True
-        self.gap -= 1
-        return False
-
-    def spare(self, count: int) -> bool:
-        """Whether the next `count` decisions are all no; if so they are consumed."""
-        if self.gap < count:
-            return False
-        self.gap -= count
-        return True

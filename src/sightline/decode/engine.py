@@ -9,7 +9,6 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import astuple, dataclass, field, replace
 from itertools import chain
@@ -188,6 +187,8 @@ def in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.i
     """
     if not waiting:
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(usable_threads(), len(waiting))) as pool:
         try:
             crowded: list[list[int]] = []

@@ -33,12 +33,12 @@ class Renamed(Mapping[str, Value]):
 
 def todays_names(tensors: Mapping[str, Value], own: Collection[str]) -> dict[str, Value]:
     """`tensors` under the names that a network with parameters `own` has for them today."""
-    return {_todays_name(name, own): value for name, value in tensors.items()}
+    return {name if name in own else _todays_name(name, own): value for name, value in tensors.items()}
 
 
 def _todays_name(name: str, own: Collection[str]) -> str:
     for older, today in OLDER.items():
         renamed = re.sub(older, today, name)
-        if name not in own and renamed in own:
+        if renamed in own:
             return renamed
     return name

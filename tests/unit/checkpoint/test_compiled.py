@@ -240,3 +240,15 @@ def test_translating_does_without_torch(folder: Path, tmp_path: Path, code: str)
     code += "; import sys; print('torch' in sys.modules, file=sys.stderr)"
     ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.strip().splitlines()[-1:]) == (0, ["False"]), ran.stderr
+
+
+UNASKED = {"tomllib", "difflib", "gzip", "random", "hashlib", "sightline.data.merges", "sightline.data.words"}
+
+
+@needs_library
+def test_a_first_sentence_waits_for_nothing_it_does_not_need(folder: Path) -> None:
+    """Each of these takes a hundredth of a cold start, or more."""
+    code = f"import sightline; assert sightline.load({str(folder)!r}, device='cpu').translate(['A dog'])[0].text"
+    code += f"; import sys; print(sorted({UNASKED!r} & sys.modules.keys()))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

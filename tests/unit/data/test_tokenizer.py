@@ -14,7 +14,8 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from sightline.config import DataConfig
 from sightline.data.corpus import parse_corpora, read_pairs
-from sightline.data.tokenizer import Drops, Tokenizer, normalization
+from sightline.data.merges import Drops
+from sightline.data.tokenizer import Tokenizer, normalization
 from sightline.errors import UserError
 
 WORDS = [
