@@ -16,6 +16,7 @@ Writes `results/decoding_*`.
 import argparse
 import gzip
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def latency(
 
 
 OURS_COLD = (
-    "import sightline; m = sightline.load({ours!r}, device='cpu'); "
+    "import sightline; m = sightline.load({%s!r}, device='cpu'); "
     "m.translate(['w9 w10 w11'], beam_size=1, max_length_factor=0.0, max_length_extra=14, compute=%r)"
 )
 CTRANSLATE2_COLD = (  # text to text, as ours: with the library that cuts texts there, too
@@ -156,12 +157,14 @@ CTRANSLATE2_COLD = (  # text to text, as ours: with the library that cuts texts 
     "from ctranslate2 import Translator as T; t = T({%s!r}, compute_type=%r, intra_threads=1); "
     "t.translate_batch([['w9', 'w10', 'w11', '</s>']], beam_size=1, max_decoding_length=14)"
 )
-COLD = {  # CTranslate2 in int8: quantised when the model was exported, or when it is loaded, as ours is
-    "ours int8": OURS_COLD % "int8",
+COLD = {  # of weights that were brought into their form ahead of time, or, "of a float32 file", when they are loaded
+    "ours int8": OURS_COLD % ("packed", "int8"),
+    "ours int8 of a float32 file": OURS_COLD % ("ours", "int8"),
     "ctranslate2 int8": CTRANSLATE2_COLD % ("ct2_int8", "int8"),
     "ctranslate2 int8 of a float32 file": CTRANSLATE2_COLD % ("ct2", "int8"),
-    "ours float32": OURS_COLD % "float32",
-    "ours bfloat16": OURS_COLD % "bfloat16",
+    "ours float32": OURS_COLD % ("packed", "float32"),
+    "ours float32, not packed": OURS_COLD % ("ours", "float32"),
+    "ours bfloat16": OURS_COLD % ("packed", "bfloat16"),
     "ctranslate2 float32": CTRANSLATE2_COLD % ("ct2", "float32"),
     "transformers": "import torch; from transformers import MarianMTModel as M; m = M.from_pretrained({hf!r}); "
     "m.generate(torch.tensor([[9, 10, 11, 2]]), num_beams=1, max_new_tokens=14)",
@@ -187,8 +190,9 @@ class ColdStarts:
 
 def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD)) -> ColdStarts:
     """For models made by `random_model`. Programs run with one thread each: none has work for more."""
-    names = [name for name in names if name != "ours int8" or decoders.has_compute()]
-    places = {"ours": str(folder / "sightline"), "hf": str(folder / "transformers")}
+    names = [name for name in names if not name.startswith("ours int8") or decoders.has_compute()]
+    places = {"ours": str(folder / "sightline"), "packed": str(folder / "packed"), "hf": str(folder / "transformers")}
+    pack_all(folder / "sightline", folder / "packed")
     places |= {"ct2": str(folder / "ctranslate2-float32"), "ct2_int8": str(folder / "ctranslate2-int8")}
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}  # as pip installs it
     alone = {**os.environ, **compiled, "OMP_NUM_THREADS": "1"}
@@ -203,6 +207,16 @@ def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD))
         return took
 
     return ColdStarts(take_turns({name: (lambda turn, name=name: run(name, turn)) for name in names}, turns, 1), peaks)
+
+
+def pack_all(model: Path, beside: Path) -> None:
+    """A model directory of the same files, with what `sightline pack` writes for all numbers where the library is."""
+    from sightline.checkpoint.packed import pack
+
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(model, beside, copy_function=os.link)
+    for compute in ("float32", "int8", "bfloat16") if decoders.has_compute() else ():
+        pack(beside, compute)
 
 
 def cold_section(found: ColdStarts) -> str:

@@ -8,6 +8,7 @@
 Importing the package is cheap: torch is loaded when it is first needed.
 """
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,13 @@ __all__ = ["Model", "Translation", "UserError", "load", "train"]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sightline' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    collects = gc.isenabled()
+    gc.disable()  # modules are no garbage: to look for some among them takes a tenth of a first translation
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

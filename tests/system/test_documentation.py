@@ -378,6 +378,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "backtranslate": lines_like(r'\{"src": "<bt> .*", "tgt": ".*"\}'),
     "export": lambda words, out: Path(words[-1]).exists(),
     "shortlist": is_there("{}shortlist.safetensors"),
+    "pack": is_there("{}packed.int8"),
     "study": is_there("runs/study/study.html"),
 }
 

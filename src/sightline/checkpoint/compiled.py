@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sightline.config import ModelConfig, heads_of_layers
 from sightline.native.library import instructions, library
-from sightline.native.network import CompiledNetwork, Shape
+from sightline.native.network import CompiledNetwork, PackedMemory, Shape
 from sightline.native.positions import rates_of_pairs, sinusoids
 from sightline.network.names import Renamed, todays_names
 
@@ -49,8 +49,8 @@ def fits(c: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     return todays_names(shapes, own) == own
 
 
-def compiled(c: ModelConfig, weights: Weights, compute: str) -> CompiledNetwork:
-    """The network packed to compute with `compute`, one of `native.network.NUMBERS`."""
+def compiled(c: ModelConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
+    """The network packed to compute with `compute`, one of `native.network.NUMBERS`, in `memory` if it is given."""
     names = todays_names({name: name for name in weights}, parameter_shapes(c))
     names.setdefault(TARGET, names[SOURCE])  # what is shared is in the file once
     names["output.weight"] = names.pop(OUTPUT, names[TARGET])
@@ -65,7 +65,7 @@ def compiled(c: ModelConfig, weights: Weights, compute: str) -> CompiledNetwork:
 
     rates = rates_of_pairs(c.d_k or c.d_model // c.n_heads).tolist() if c.positions == "rotary" else []
     shape = Shape(*heads, norm_first=c.norm_position == "pre", rotary=tuple(rates))
-    return CompiledNetwork(parameters, shape, positions, compute)
+    return CompiledNetwork(parameters, shape, positions, compute, memory)
 
 
 def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -30,6 +30,7 @@ from sightline.native.network import NUMBERS, CompiledNetwork
 
 FORMAT = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+PACKED = "packed.{}"  # by the numbers to compute with; see `packed`
 GENERATION, CARD = "generation_config.json", "README.md"
 RUN = "training.json"  # how a model in another layout was trained, in the words of our config.json
 
@@ -66,8 +67,17 @@ class Trained:
             if self._weights is None or compute not in NUMBERS:
                 return None
             if compute not in self._searchers:
-                self._searchers[compute] = compiled(self._config, self._weights, compute)
+                self._searchers[compute] = compiled(self._config, *self._packed(self._weights, compute))
             return self._searchers[compute]
+
+    def _packed(self, weights: WeightsFile, compute: str) -> tuple[Any, ...]:
+        """What `compiled` is told: of a file that was packed ahead of time, if there is one."""
+        path = weights.path.with_name(PACKED.format(compute))
+        if not path.is_file():
+            return weights, compute
+        from sightline.checkpoint.packed import read_packed
+
+        return read_packed(path, weights, compute)
 
     def _build(self) -> None:
         from sightline.architectures import build_network, build_pooled, with_parameters  # brings torch

@@ -6,6 +6,7 @@ training has put another in its place. It is not mapped: a file that somebody wr
 
 from collections.abc import Iterator, Mapping
 from io import BytesIO
+from os import fstat
 from os import name as system
 from pathlib import Path
 from threading import Lock
@@ -27,7 +28,7 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
 
     def __init__(self, path: Path) -> None:
         """`UserError` where it is damaged, or holds numbers that are no weights."""
-        self._path = path
+        self.path = path
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, tuple[np.dtype[Any], int]] = {}
         self._in_use: WeakValueDictionary[str, NDArray[np.float32]] = WeakValueDictionary()
@@ -36,6 +37,8 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
             # Windows lets nobody replace a file that is open.
             self._file = BytesIO(path.read_bytes()) if system == "nt" else path.open("rb")
             finalize(self, self._file.close)
+            about = path.stat() if system == "nt" else fstat(self._file.fileno())
+            self.stamp = about.st_size, about.st_mtime_ns  # what tells it from any that is put in its place
             self._read_header()
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None
@@ -59,7 +62,7 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
     def _read_header(self) -> None:
         """The library checks that arrays lie one behind the other, as many bytes each as its shape wants."""
         place = LENGTH + int.from_bytes(self._file.read(LENGTH), "little")
-        with safe_open(self._path, framework="numpy") as checked:
+        with safe_open(self.path, framework="numpy") as checked:
             for name in checked.offset_keys():
                 about = checked.get_slice(name)
                 self.shapes[name] = tuple(about.get_shape())
@@ -71,7 +74,7 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
         """Whole numbers, and those of eight bits, mean something with a scale only, and that is not in the file."""
         if kind not in KINDS:
             what = f"{name} holds {kind}, not floating-point weights"
-            raise UserError(f"{self._path}: {what}; put the file back as it was trained")
+            raise UserError(f"{self.path}: {what}; put the file back as it was trained")
         return np.dtype(KINDS[kind])
 
     def _read(self, name: str) -> NDArray[np.float32]:
@@ -79,7 +82,7 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
         read = np.empty(self.shapes[name], dtype)
         self._file.seek(place)
         if self._file.readinto(read.reshape(-1).view(np.uint8).data) != read.nbytes:
-            raise UserError(f"{self._path}: was cut short while it was in use; load the model again")
+            raise UserError(f"{self.path}: was cut short while it was in use; load the model again")
         if dtype == KINDS["BF16"]:  # the upper half of a float32
             return (read.astype("<u4") << 16).view("<f4")
         return read.astype(np.float32, copy=False)

@@ -1,4 +1,4 @@
-"""`sightline export`: a translation model for other programs."""
+"""`sightline export`: a translation model for other programs; `sightline pack`: one for a quick start."""
 
 import argparse
 import sys
@@ -8,7 +8,12 @@ from sightline.cli.files import in_file
 
 
 def add(commands: Any) -> None:
-    """Register the command."""
+    """Register the commands."""
+    _export_options(commands)
+    _pack_options(commands)
+
+
+def _export_options(commands: Any) -> None:
     what = "write a translation model for transformers, CTranslate2, ONNX or a browser, and check that it does the same"
     parser = commands.add_parser("export", help=what)
     what = "model directory; for hf and ctranslate2 also a folder in the Hugging Face layout, or what `import` wrote"
@@ -32,3 +37,22 @@ def run_export(options: argparse.Namespace) -> None:
     texts = list(read_lines(options.text)) if options.text else []
     report = export_model(options.model, options.to, options.out, options.int8, texts)
     print(f"{options.out}: {report}", file=sys.stderr)
+
+
+def _pack_options(commands: Any) -> None:
+    what = "keep a translator's weights as the compiled library computes with them, for a quicker start of each process"
+    parser = commands.add_parser("pack", help=what)
+    parser.add_argument("model", metavar="MODEL", help="model directory; the packed weights are written into it")
+    numbers = "numbers to compute with, a file each (default: what the model decodes with)"
+    parser.add_argument("--compute", choices=("float32", "int8", "bfloat16"), default="", help=numbers)
+    parser.set_defaults(run=run_pack)
+
+
+def run_pack(options: argparse.Namespace) -> None:
+    """Write the file, and say how large it is."""
+    from sightline.checkpoint.packed import pack
+
+    path = pack(options.model, options.compute)
+    print(
+        f"{path}: {path.stat().st_size / 2**20:,.1f} MiB; used as long as the weights stay as they are", file=sys.stderr
+    )

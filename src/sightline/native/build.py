@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 import zlib
+from functools import cache
 from pathlib import Path
 from time import time
 from typing import Any
@@ -84,6 +85,7 @@ def call_of(build: str, out: Path, machine: str = "") -> list[str]:
     return [*flags, "-shared", *sources, "-o", str(out), "-lm"]
 
 
+@cache
 def version() -> int:
     """A number that changes with the sources: a library knows of which it was made."""
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))) & 0x7FFFFFFF

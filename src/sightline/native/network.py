@@ -69,13 +69,13 @@ class Linear:
         after_relu: bool = False,
         memory: "PackedMemory | None" = None,
     ) -> None:
-        weight = floats(weight)
+        weight, memory = floats(weight), memory or PackedMemory(0)
         bias = None if bias is None else floats(bias)
         d_out, d_in = weight.shape
         assert d_out and d_in and (bias is None or bias.shape == (d_out,)), "a weight with its bias"
-        zeros = self._room(d_out, d_in, numbers, memory or PackedMemory(0))
-        kind = NUMBERS.index(numbers)
-        made = c.needed().sightline_linear(zeros, at(weight), at(bias), d_out, d_in, kind, after_relu)
+        room = self._room(d_out, d_in, numbers, memory)
+        kind, given = NUMBERS.index(numbers), None if memory.filled else at(weight)
+        made = c.needed().sightline_linear(room, given, at(bias), d_out, d_in, kind, after_relu)
         if not made:
             raise MemoryError("no memory to pack a layer with")
 
@@ -108,6 +108,8 @@ class PackedMemory:
     single sentence waits for little but weights. What nobody has taken yet is no memory of the process.
     """
 
+    filled = False  # whether all has been packed before, and is here: see `checkpoint.packed`
+
     def __init__(self, block: int = BLOCK) -> None:
         self._block, self._left = block, np.empty(0, np.uint8)
 
@@ -118,6 +120,14 @@ class PackedMemory:
             self._left = zeros[-zeros.ctypes.data % REGISTER :]
         taken, self._left = self._left[:size], self._left[-(-size // REGISTER) * REGISTER :]
         return taken
+
+    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
+        """A table of embeddings, which stays where it is."""
+        return table
+
+    def joined(self, arrays: Sequence[Floats]) -> Floats:
+        """Several weights, or biases, that are packed as one."""
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 class Searching:
@@ -153,6 +163,7 @@ class CompiledNetwork(Searching):
         positions: the codes of the source's and of the target's positions (n, d_model), of at least as many as asked
             for unless there are no more; of `Shape.padding` it is zeros.
         numbers: see `Linear`; in bfloat16 embeddings are, too.
+        memory: where layers and tables are put, in the same order each time; None: wherever there is room.
     """
 
     def __init__(
@@ -161,11 +172,12 @@ class CompiledNetwork(Searching):
         shape: Shape,
         positions: Callable[[int], tuple[Floats, Floats]],
         numbers: str,
+        memory: PackedMemory | None = None,
     ) -> None:
         self._parameters, self._shape, self._numbers = parameters, shape, numbers
         self._kept: list[Any] = []  # what the structures point to
         self._tables: dict[int, c_void_p | None] = {}  # embeddings among that, by where they came from
-        self._memory = PackedMemory()
+        self._memory = memory or PackedMemory()
         tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
         self.vocabulary = {side: len(table) for side, table in tables.items()}
         self.d_model = d_model = tables["tgt"].shape[1]
@@ -245,7 +257,7 @@ class CompiledNetwork(Searching):
         """`_address` of embeddings in the network's numbers; what both sides have is kept once."""
         if rows.ctypes.data not in self._tables:
             wide = floats(_wider(rows))
-            table = halves(wide) if self._numbers == "bfloat16" else wide
+            table = self._memory.kept(halves(wide) if self._numbers == "bfloat16" else wide)
             self._kept.append(table)
             self._tables[rows.ctypes.data] = at(table)
         return self._tables[rows.ctypes.data]
@@ -320,7 +332,7 @@ class CompiledNetwork(Searching):
         )
 
     def _joint(self, projections: list[tuple[Floats, Floats]]) -> int:
-        weights, biases = (x[0] if len(x) == 1 else np.concatenate(x) for x in zip(*projections, strict=True))
+        weights, biases = (self._memory.joined(x) for x in zip(*projections, strict=True))
         return self._linear(_wider(weights), biases)
 
     def _projection(self, name: str) -> tuple[Floats, Floats]:

@@ -150,6 +150,7 @@ Linear *sightline_linear(void *zeros, const float *weight, const float *bias, in
                          int after_relu) {
     const int int8 = numbers == INT8;
     Linear *layer = blank(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
+    if (!weight) return layer;
     float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its levels */
     if (!padded) return NULL;
     for (int o = 0; o < d_out; o += int8 ? 1 : 8) {

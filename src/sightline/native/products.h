@@ -56,7 +56,8 @@ EXPORT int sightline_version(void);
 
 /* Packing. A layer lies in one piece of memory of that many bytes, the caller's, which holds zeros and begins where a register
    may: from weight (d_out, d_in) and bias (d_out) or NULL, `after_relu` where inputs are never negative; NULL without
-   memory to pack with. Or some outputs of another, in this order: each yields what it does there. */
+   memory to pack with. Without a weight the memory has such a layer already, from another process: its beginning alone is
+   written. Or some outputs of another, in this order: each yields what it does there. */
 EXPORT int64_t sightline_linear_size(int d_out, int d_in, Numbers numbers);
 EXPORT Linear *sightline_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
                                 int after_relu);

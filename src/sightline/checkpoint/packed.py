@@ -1,0 +1,158 @@
+"""What is packed for the compiled library ahead of time: a file beside a model's weights, which is mapped into memory.
+
+A first translation does not wait for reading and packing, and processes share what the system has read once. The file
+holds what `native.network.PackedMemory` gave out, one part behind the other, as numbers alone: the addresses at the
+beginning of a layer are made anew in each process. It belongs to one file of weights, by size and time of last change
+as `make` has it, and to the library's sources. Where either is another it is left out with a warning: what translates
+is always what `model.safetensors` says. It is replaced in one step; who writes over it in place ends the processes that
+have it mapped. Not here: packing itself (`native`).
+"""
+
+import json
+import mmap
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import sizeof
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sightline.checkpoint.compiled import compiled, fits, is_for_library
+from sightline.checkpoint.trained import PACKED, read_weights, settings_for, write_file
+from sightline.checkpoint.weights import WeightsFile
+from sightline.errors import UserError
+from sightline.native.arrays import Floats
+from sightline.native.build import version
+from sightline.native.library import Linear
+from sightline.native.network import NUMBERS, REGISTER, PackedMemory
+
+MATRICES = ("_proj.weight", "tokens.weight", "head.output.weight")  # ends of the names of what is packed
+HEADER = 4096  # bytes before the layers: JSON and blanks
+ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the beginning of a layer that hold them
+
+
+class Collected(PackedMemory):
+    """Memory that remembers what was put into it, tables too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[NDArray[Any]] = []
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        self.parts.append(super().take(size))
+        return self.parts[-1]
+
+    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
+        self.parts.append(table)
+        return table
+
+    def written(self) -> Iterator[bytes | memoryview]:
+        """The bytes of a file: layers without their addresses; each part begins where a register may."""
+        for part in self.parts:
+            layer = part.ndim == 1  # a table has two dimensions
+            yield bytes(ADDRESSES if layer else 0)
+            yield part.reshape(-1).view(np.uint8)[ADDRESSES if layer else 0 :].data
+            yield bytes(-part.nbytes % REGISTER)
+
+
+class Mapped(PackedMemory):
+    """What a file holds, handed out as if it was packed now."""
+
+    filled = True
+
+    def __init__(self, path: Path, parts: NDArray[np.uint8]) -> None:
+        super().__init__()
+        self._path, self._left = path, parts
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        if size > len(self._left):
+            raise damaged(self._path, "is too short")
+        return super().take(size)
+
+    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
+        return self.take(table.nbytes).view(table.dtype).reshape(table.shape)
+
+    def joined(self, arrays: Sequence[Floats]) -> Floats:
+        return np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]), np.float32)
+
+
+class Unread(Mapping[str, Floats]):
+    """The parameters of a file; of matrices, which are packed, the shapes alone, as memory that nobody touches."""
+
+    def __init__(self, weights: WeightsFile) -> None:
+        self._weights = weights
+        self._matrices = {
+            name: np.empty(weights.shapes[name], np.float32) for name in weights if name.endswith(MATRICES)
+        }
+
+    def __getitem__(self, name: str) -> Floats:
+        return self._matrices[name] if name in self._matrices else self._weights[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
+def pack(folder: str | Path, compute: str = "") -> Path:
+    """Pack a translator that Sightline has trained; returns the file, beside the weights.
+
+    Args:
+        folder: the model directory.
+        compute: numbers to compute with, one of `native.network.NUMBERS`; "": those the model decodes with.
+
+    Raises:
+        UserError: there is no such model, or the compiled library does not compute with its network in these numbers.
+    """
+    config, _ = settings_for(("translate",), folder)
+    compute = compute or config.decode.compute
+    if compute not in NUMBERS:
+        raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
+    weights = read_weights(folder)
+    if not (is_for_library(config.model) and fits(config.model, weights.shapes)):
+        raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
+    memory = Collected()
+    compiled(config.model, weights, compute, memory)
+    parts = list(memory.written())
+    about = {"weights": weights.stamp, "sources": version(), "bytes": HEADER + sum(map(len, parts))}
+
+    def write(draft: Path) -> None:
+        with draft.open("wb") as file:
+            file.writelines([json.dumps(about).encode().ljust(HEADER), *parts])
+
+    path = Path(folder, PACKED.format(compute))
+    write_file(path, write)
+    return path
+
+
+def read_packed(path: Path, weights: WeightsFile, compute: str) -> tuple[Any, ...]:
+    """What `compiled` is told beside the configuration: parameters, `compute`, and the memory that has the layers.
+
+    Raises:
+        UserError: the file is no packed file, or is too short.
+    """
+    with path.open("rb") as file:
+        content = file.read(HEADER)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if content else b""
+    try:
+        about = json.loads(content)
+        made_of, size = [about["weights"], about["sources"]], about["bytes"]
+    except (ValueError, KeyError, TypeError):
+        raise damaged(path, "has no header") from None
+    if made_of != [list(weights.stamp), version()]:
+        anew = f"`sightline pack {path.parent} --compute {compute}` makes it anew"
+        warnings.warn(
+            f"{path}: was packed of other weights or for another library and is left out; {anew}", stacklevel=2
+        )
+        return weights, compute
+    if size != len(mapped):
+        raise damaged(path, f"has {len(mapped):,} bytes, not {size:,}")
+    return Unread(weights), compute, Mapped(path, np.frombuffer(mapped, np.uint8)[HEADER:])
+
+
+def damaged(path: Path, why: str) -> UserError:
+    """The message for a file that is not what `pack` wrote."""
+    return UserError(f"{path}: damaged, for it {why}; delete it, or make it anew with `sightline pack {path.parent}`")
