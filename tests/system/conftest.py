@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 import sightline
 from sightline.cli import main
@@ -154,9 +155,16 @@ def learn(
 
 
 @pytest.fixture(scope="session")
-def copying(learn: Callable[..., tuple[sightline.Model, Path]]) -> tuple[sightline.Model, Path]:
-    """A model that has learnt to copy, and its directory; read only."""
-    return learn(list, steps=500)
+def copying(
+    learn: Callable[..., tuple[sightline.Model, Path]], tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> tuple[sightline.Model, Path]:
+    """A model that has learnt to copy, and its directory; read only. One training serves all processes of a run."""
+    own = tmp_path_factory.getbasetemp()
+    link = (own if worker_id == "master" else own.parent) / "copying"
+    with FileLock(f"{link}.lock"):
+        if not link.exists():
+            link.symlink_to(learn(list, steps=500)[1])
+    return sightline.load(link.resolve(), device="cpu"), link.resolve()
 
 
 @pytest.fixture(scope="session")
