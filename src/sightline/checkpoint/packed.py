@@ -3,16 +3,18 @@
 A first translation does not wait for reading and packing, and processes share what the system has read once. The file
 holds what `native.network.PackedMemory` gave out, one part behind the other, as numbers alone: the addresses at the
 beginning of a layer are made anew in each process. It belongs to one file of weights, by size and time of last change
-as `make` has it, and to the library's sources. Where either is another it is left out with a warning: what translates
-is always what `model.safetensors` says. It is replaced in one step; who writes over it in place ends the processes that
-have it mapped. Not here: packing itself (`native`).
+as `make` has it, and to the sources that put it together. Where either is another it is left out with a warning: what
+translates is always what `model.safetensors` says. It is replaced in one step; who writes over it in place ends the
+processes that have it mapped. Not here: packing itself (`native`).
 """
 
 import json
 import mmap
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from ctypes import sizeof
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,12 @@ from sightline.checkpoint.trained import PACKED, read_weights, settings_for, wri
 from sightline.checkpoint.weights import WeightsFile
 from sightline.errors import UserError
 from sightline.native.arrays import Floats
-from sightline.native.build import version
+from sightline.native.build import FOLDER, version
 from sightline.native.library import Linear
 from sightline.native.network import NUMBERS, REGISTER, PackedMemory
 
-MATRICES = ("_proj.weight", "tokens.weight", "head.output.weight")  # ends of the names of what is packed
+HELD = ("_proj.weight", "_proj.bias", "tokens.weight", "head.output.weight")  # ends of the names of what is packed
+ORDERED_BY = (FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
 HEADER = 4096  # bytes before the layers: JSON and blanks
 ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the beginning of a layer that hold them
 
@@ -79,16 +82,14 @@ class Mapped(PackedMemory):
 
 
 class Unread(Mapping[str, Floats]):
-    """The parameters of a file; of matrices, which are packed, the shapes alone, as memory that nobody touches."""
+    """The parameters of a file; of what is packed the shapes alone, as memory that nobody touches."""
 
     def __init__(self, weights: WeightsFile) -> None:
         self._weights = weights
-        self._matrices = {
-            name: np.empty(weights.shapes[name], np.float32) for name in weights if name.endswith(MATRICES)
-        }
+        self._held = {name: np.empty(weights.shapes[name], np.float32) for name in weights if name.endswith(HELD)}
 
     def __getitem__(self, name: str) -> Floats:
-        return self._matrices[name] if name in self._matrices else self._weights[name]
+        return self._held[name] if name in self._held else self._weights[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._weights)
@@ -117,7 +118,7 @@ def pack(folder: str | Path, compute: str = "") -> Path:
     memory = Collected()
     compiled(config.model, weights, compute, memory)
     parts = list(memory.written())
-    about = {"weights": weights.stamp, "sources": version(), "bytes": HEADER + sum(map(len, parts))}
+    about = {"weights": weights.stamp, "sources": sources(), "bytes": HEADER + sum(map(len, parts))}
 
     def write(draft: Path) -> None:
         with draft.open("wb") as file:
@@ -142,15 +143,21 @@ def read_packed(path: Path, weights: WeightsFile, compute: str) -> tuple[Any, ..
         made_of, size = [about["weights"], about["sources"]], about["bytes"]
     except (ValueError, KeyError, TypeError):
         raise damaged(path, "has no header") from None
-    if made_of != [list(weights.stamp), version()]:
+    if made_of != [list(weights.stamp), sources()]:
         anew = f"`sightline pack {path.parent} --compute {compute}` makes it anew"
         warnings.warn(
-            f"{path}: was packed of other weights or for another library and is left out; {anew}", stacklevel=2
+            f"{path}: was packed of other weights or by another version and is left out; {anew}", stacklevel=2
         )
         return weights, compute
     if size != len(mapped):
         raise damaged(path, f"has {len(mapped):,} bytes, not {size:,}")
     return Unread(weights), compute, Mapped(path, np.frombuffer(mapped, np.uint8)[HEADER:])
+
+
+@cache
+def sources() -> int:
+    """A number that changes with what decides what stands where: the sources in C, and three in Python."""
+    return zlib.crc32(b"".join(path.read_bytes() for path in ORDERED_BY), version())
 
 
 def damaged(path: Path, why: str) -> UserError:

@@ -252,3 +252,12 @@ def test_a_first_sentence_waits_for_nothing_it_does_not_need(folder: Path) -> No
     code += f"; import sys; print(sorted({UNASKED!r} & sys.modules.keys()))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_of_garbage_rests_while_modules_are_read(enabled: bool) -> None:
+    """And is afterwards as it was: a library leaves to the program how it runs."""
+    code = f"import gc, sightline; gc.{'enable' if enabled else 'disable'}(); before = gc.get_stats()[0]['collections']"
+    code += "; sightline.load; print(gc.get_stats()[0]['collections'] - before < 3, gc.isenabled())"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"True {enabled}\n"
