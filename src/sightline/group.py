@@ -24,7 +24,6 @@ from sightline.decode.engine import usable_cores
 from sightline.errors import UserError
 from sightline.pipeline import checked_job, make_trainer, refuse_to_overwrite, run, train_model
 from sightline.tasks.job import Job, TrainRequest
-from sightline.tasks.sharing import shared_validation
 from sightline.training.lock import locked
 from sightline.training.parallel import ParallelTrainer
 from sightline.training.ranks import Ranks, joined
@@ -66,10 +65,9 @@ def _train_as(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: Pa
 def _network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
     """The network, and the trainer that the setting asks for."""
     network = job.network()
-    share, merge = shared_validation(job, network, ranks)
     train = job.config.train
     if train.shard == "none":
-        return network.to(ranks.device), partial(ParallelTrainer, ranks, share, merge)
+        return network.to(ranks.device), partial(ParallelTrainer, ranks)
     if train.shard == "offload" and ranks.device.type == "cpu":
         raise UserError("train.shard = offload is for CUDA devices: on a CPU everything is there, use train.shard=full")
     if train.optimizer != "adam" or train.accumulate % ranks.size:
@@ -82,8 +80,7 @@ def _network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
     torch.manual_seed(train.seed)
     shared = job.network()
     root = shard(shared, train.precision, ranks.device, offload=train.shard == "offload")
-    validate = job.validation(network, ranks.device)
-    return shared, partial(ShardedTrainer, ranks, share or validate, merge, root, network)
+    return shared, partial(ShardedTrainer, ranks, root, network, job.validation(network, ranks.device))
 
 
 def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConfig:

@@ -227,7 +227,7 @@ def test_what_is_saved_has_the_same_logits(tmp_path: Path) -> None:
     again, said = transformers.VisionEncoderDecoderModel.from_pretrained(out, output_loading_info=True)
     assert not said["missing_keys"] and not said["unexpected_keys"]
     assert torch.equal(again.encoder.pooler.dense.weight, theirs.encoder.pooler.dense.weight)
-    [batch] = job.valid.in_order(9)
+    [batch] = map(job.valid.load, job.valid.in_order(9))
     logits = again.eval()(pixel_values=batch.values, decoder_input_ids=batch.tgt_in).logits
     torch.testing.assert_close(own.eval()(batch.values, batch.tgt_in), logits, atol=1e-5, rtol=1e-5)
 

@@ -90,7 +90,7 @@ def loss_of(theirs: Any, batch: ToldBatch) -> torch.Tensor:
 def test_batches_are_what_transformers_makes_of_the_files(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
     """Its features of the same samples; the forced beginning is read, and text and end mark are what is learnt."""
     _, _, job = both
-    [batch] = job.valid.in_order(4)
+    [batch] = map(job.valid.load, job.valid.in_order(4))
     extractor = transformers.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
     for i, mel in enumerate(batch.values):
         samples = soundfile.read(job.valid.recordings[i].sound, dtype="float32")[0]
@@ -147,7 +147,7 @@ def test_what_is_saved_has_the_same_logits(both: tuple[Any, Transformer, Transcr
     job.layout.write_companions(out)
     job.layout.write_weights(out, dict(own.named_parameters()), "")
     again = transformers.WhisperForConditionalGeneration.from_pretrained(out).eval()
-    [batch] = job.valid.in_order(4)
+    [batch] = map(job.valid.load, job.valid.in_order(4))
     logits = again(input_features=batch.values, decoder_input_ids=batch.tgt_in).logits
     torch.testing.assert_close(own.eval()(batch.values, batch.tgt_in), logits, atol=1e-5, rtol=1e-5)
 

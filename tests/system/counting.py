@@ -1,6 +1,6 @@
 """A task of its own, as CONTRIBUTING has it: the number that stands behind a text. `test_extending.py` trains it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from sightline.model import Model
 from sightline.tasks.classification import ClassificationJob, classification_job
 from sightline.tasks.job import TrainRequest
 from sightline.training.loss import Loss
+from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 
 
@@ -27,13 +28,13 @@ class CountingJob(ClassificationJob):
     def objective(self, network: nn.Module) -> Objective:
         return lambda batch: Loss(self._loss(network, batch), {})
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
-        def validate() -> dict[str, float]:
-            batches = [self.valid.load(self.tokenizer, rows) for rows in self.valid.plan(1000, seed=0, epoch=0)]
-            with torch.inference_mode():
-                return {"loss": sum(self._loss(network, batch).item() for batch in batches) / len(self.valid)}
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
+        @torch.inference_mode()
+        def said(mine: Mine) -> Said:
+            batches = [self.valid.load(self.tokenizer, rows) for rows in mine(self.valid.plan(1000, seed=0, epoch=0))]
+            return {"loss": [self._loss(network, batch).item() for batch in batches]}
 
-        return validate
+        return Validation(said, lambda said: {"loss": sum(said["loss"]) / len(self.valid)})
 
 
 def counting_job(request: TrainRequest, config: RunConfig, folder: Path) -> CountingJob:

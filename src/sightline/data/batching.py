@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -265,17 +265,6 @@ class BatchStream(EndlessStream[Batch]):
             return walk(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start, noise)
 
         super().__init__(batches, state, prefetch, pin)
-
-
-def walk_epochs(
-    plan: Callable[[int], list[Any]], load: Callable[[Any], AnyBatch], start: Cursor
-) -> Iterator[tuple[Cursor, AnyBatch]]:
-    """The batches that `load` makes of each part of `plan(epoch)`, such as some rows, from a cursor on."""
-    epoch, position, _ = start
-    for now in count(epoch):
-        for done, rows in enumerate(plan(now)[position:], start=position + 1):
-            yield (now, done, 0), load(rows)
-        position = 0
 
 
 def walk(

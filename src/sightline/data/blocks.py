@@ -16,7 +16,8 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sightline.data.batching import AnyBatch, EndlessStream, Rows, walk_epochs
+from sightline.data.batching import AnyBatch, EndlessStream, Rows
+from sightline.data.epochs import walk_epochs
 from sightline.data.unpadded import Unpadded
 
 FIXED = 0, 0  # seed and epoch of the noise that a validation has

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from sightline.data.batching import PART, Lengths, Pairs, Rows
 from sightline.data.corpus import Pair
 
 GOLDEN = (5**0.5 - 1) / 2
+Numbers = TypeVar("Numbers", int, Rows)  # one, or several
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,9 @@ class Portion:
     size: int
     drawn: int
 
-    def row(self, number: int) -> int:
-        """The row that is drawn as the `number`-th of all epochs."""
-        return self.first + number % self.size * stride(self.size) % self.size
-
-    def rows(self, start: int, end: int) -> Rows:
-        """The rows that are drawn from the `start`-th to before the `end`-th."""
-        return self.first + np.arange(start, end) % self.size * stride(self.size) % self.size
+    def rows(self, numbers: Numbers) -> Numbers:
+        """The rows that are drawn as those of all epochs."""
+        return self.first + numbers % self.size * stride(self.size) % self.size
 
 
 class Mixture:
@@ -77,12 +75,12 @@ class Mixture:
     def _drawn(self, row: int) -> tuple[Pairs, int]:
         i = bisect_right(self.starts, row) - 1
         share = self.shares[i]
-        return share.pairs, share.row(self.epoch * share.drawn + row - self.starts[i])
+        return share.pairs, share.rows(self.epoch * share.drawn + row - self.starts[i])
 
     def _lengths(self, share: Portion, lengths: Lengths) -> Lengths:
         begin = self.epoch * share.drawn
         end = begin + share.drawn
-        parts = (share.rows(at, min(at + PART, end)) for at in range(begin, end, PART))
+        parts = (share.rows(np.arange(at, min(at + PART, end))) for at in range(begin, end, PART))
         return np.concatenate([np.empty(0, np.int32), *(lengths[rows] for rows in parts)])
 
 

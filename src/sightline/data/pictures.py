@@ -17,7 +17,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.data.batching import EndlessStream, Rows, walk_epochs
+from sightline.data.batching import EndlessStream, Rows
+from sightline.data.epochs import walk_epochs
 from sightline.data.image import Preprocessing, check_image, open_image, pixels
 from sightline.data.labelled import read_labelled
 from sightline.data.unpadded import Unpadded
@@ -187,7 +188,7 @@ class PictureSet:
             lambda start: walk_epochs(plan, lambda part: self.load(part[1], seed, part[0]), start), state, pin=pin
         )
 
-    def batches(self, rows: int) -> Iterator[PictureBatch]:
-        """All pictures once, as they are, in their order."""
+    def in_order(self, rows: int) -> Iterator[Rows]:
+        """Those of the batches that have all pictures once, in their order."""
         for at in range(0, len(self), rows):
-            yield self.load(np.arange(at, min(at + rows, len(self))))
+            yield np.arange(at, min(at + rows, len(self)))

@@ -9,7 +9,6 @@ can be deleted at any time. Not here: reading files (`corpus.py`), grouping pair
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections import Counter
@@ -53,9 +52,7 @@ COLUMNS = {
 }
 ENDS = np.dtype("<i8")
 LENGTH = np.dtype("<i4")  # the end mark included
-PARTS = ("values", "ends", "lengths")  # files of a column
 META = "meta.json"
-KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder
 
 
 @dataclass(frozen=True)
@@ -264,7 +261,7 @@ class ColumnWriter:
     """Appends rows to a column on disk."""
 
     def __init__(self, files: Sequence[IO[bytes]]) -> None:
-        self.values, self.ends, self.lengths = files
+        self.values, self.ends, *self.lengths = files
         self.end = 0
         self.ends.write(np.zeros(1, ENDS).tobytes())
 
@@ -274,19 +271,26 @@ class ColumnWriter:
         self.end = int(ends[-1])
         self.values.write(values)
         self.ends.write(ends.tobytes())
-        self.lengths.write((lengths + 1).tobytes())
+        for file in self.lengths:
+            file.write((lengths + 1).tobytes())
 
 
 @contextmanager
 def column_writer(folder: Path, name: str) -> Iterator[ColumnWriter]:
     """A writer for the files of a column."""
     with ExitStack() as files:
-        yield ColumnWriter([files.enter_context(open(folder / f"{name}.{part}", "wb")) for part in PARTS])
+        yield ColumnWriter([files.enter_context(open(folder / file, "wb")) for file in files_of(name)])
+
+
+def files_of(column: str) -> list[str]:
+    """Those of a column; of pieces the lengths, too, by which batches are planned."""
+    parts = ("values", "ends") if column.endswith("_text") else ("values", "ends", "lengths")
+    return [f"{column}.{part}" for part in parts]
 
 
 def file_names() -> list[str]:
     """The files of a prepared corpus beside its meta.json."""
-    return [f"{name}.{part}" for name in COLUMNS for part in PARTS]
+    return list(chain.from_iterable(map(files_of, COLUMNS)))
 
 
 def intact(folder: Path) -> bool:
@@ -296,12 +300,6 @@ def intact(folder: Path) -> bool:
         return all((folder / name).stat().st_size == sizes[name] for name in file_names())
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def find_prepared(key: str, cache_dir: Path | None = None) -> PreparedCorpus | None:
-    """The corpus of this key, where it was prepared on this machine and is in the cache still."""
-    folder = cache_folder(cache_dir) / key
-    return open_prepared(folder) if KEY.fullmatch(key) and intact(folder) else None
 
 
 def open_prepared(folder: Path) -> PreparedCorpus:

@@ -14,8 +14,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from sightline.data.batch import OnDevices
-from sightline.data.batching import EndlessStream, Rows, plan_batches, walk_epochs
+from sightline.data.batching import EndlessStream, Rows, plan_batches
 from sightline.data.corpus import display_name, read_lines
+from sightline.data.epochs import walk_epochs
 from sightline.errors import UserError
 
 FORMAT = "write 'text TAB text that belongs to it' on every line, or with a third text that does not"

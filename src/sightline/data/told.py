@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from sightline.data.batch import OnDevices
-from sightline.data.batching import EndlessStream, Rows, walk_epochs
+from sightline.data.batching import EndlessStream, Rows
+from sightline.data.epochs import walk_epochs
 
 NOT_PREDICTED = -100  # in `tgt_out`: padding, and what an output is given to begin with
 Drawn = tuple[int, int, int]  # seed, epoch and number: what is drawn for an input in training hangs on nothing else
@@ -94,7 +95,7 @@ class ToldCorpus:
 
         return EndlessStream(lambda start: walk_epochs(plan, load, start), state, prefetch=2, pin=pin)
 
-    def in_order(self, size: int) -> Iterator[ToldBatch]:
-        """Everything once, as it is."""
+    def in_order(self, size: int) -> Iterator[Rows]:
+        """Those of the batches that have everything once."""
         for at in range(0, len(self), size):
-            yield self.load(np.arange(at, min(at + size, len(self))))
+            yield np.arange(at, min(at + size, len(self)))

@@ -72,10 +72,22 @@ class TextEmbedder:
 
 def retrieved(embedder: TextEmbedder, queries: Sequence[str], texts: Sequence[str]) -> RetrievalReport:
     """How often each query finds the text of its number, among all that differ."""
-    there = list(dict.fromkeys(texts))
-    numbers = {text: i for i, text in enumerate(there)}
-    found, among = (embedder(given, "", None, BATCH, None)[0] for given in (queries, there))
-    return retrieval_report(found, among, [numbers[text] for text in texts])
+    there, wanted = numbered(texts)
+    return retrieval_report(vectors(embedder, queries), vectors(embedder, there), wanted)
+
+
+def numbered(texts: Sequence[str]) -> tuple[list[str], list[int]]:
+    """
+    >>> numbered(["b", "a", "b"])
+    (['b', 'a'], [0, 1, 0])
+    """
+    numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return [*numbers], [numbers[text] for text in texts]
+
+
+def vectors(embedder: TextEmbedder, texts: Sequence[str]) -> np.ndarray:
+    """Of texts, (texts, width), as the embedder makes them."""
+    return embedder(texts, "", None, BATCH, None)[0]
 
 
 def text_embedder(

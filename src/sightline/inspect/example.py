@@ -4,13 +4,15 @@ Nothing of anybody's data is kept in a model directory, which is there to be han
 prepared validation data, and on the machine that trained the model it opens them in the cache.
 """
 
+import re
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from sightline.data.prepared import PreparedCorpus, find_prepared
+from sightline.data.prepared import PreparedCorpus, cache_folder, intact, open_prepared
 
 FITTING = range(8, 25)  # pieces, end mark included: enough to see something, few enough to see it at once
+KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder
 MOST_READ = 1000  # sentences among which to look for one
 
 
@@ -21,8 +23,10 @@ def example_source(about: Mapping[str, Any]) -> str:
     """
     corpus = about.get("corpus")
     key = corpus.get("valid_key") if isinstance(corpus, Mapping) else None
-    prepared = find_prepared(key) if isinstance(key, str) else None
-    return _fitting(prepared) if prepared else ""
+    if not (isinstance(key, str) and KEY.fullmatch(key)):
+        return ""
+    folder = cache_folder(None) / key
+    return _fitting(open_prepared(folder)) if intact(folder) else ""
 
 
 def _fitting(prepared: PreparedCorpus) -> str:

@@ -4,8 +4,8 @@ What is minimised, and by what it is judged, is the job's. Not here: the adapter
 folder (`checkpoint/adapter_layout.py`).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sightline.network.low_rank import adapt, merged
 from sightline.network.parameters import count_parameters
 from sightline.network.unfilled import build_unfilled
 from sightline.tasks.job import Job, TrainRequest, say
+from sightline.training.shares import Validation
 
 KEPT = 3  # numbers that training keeps of a weight beside it: its gradient and two moments
 
@@ -46,15 +47,10 @@ class AdaptedJob:
         adapt(network, layers, train.lora_rank, train.lora_alpha, train.lora_dropout, whole)
         return network
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """As the job's, of the weights with what the adapters add."""
-        validate = self.job.validation(network, device)
-
-        def validate_merged() -> dict[str, float]:
-            with merged(network):
-                return validate()
-
-        return validate_merged
+        validation = self.job.validation(network, device)
+        return replace(validation, said=merged(network)(validation.said))
 
 
 def adapted(job: Job, request: TrainRequest) -> Any:

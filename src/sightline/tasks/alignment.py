@@ -10,7 +10,7 @@ Pieces without a link are left alone. Deviation: the paper lets this head see th
 section 4.3), which doubles the time of a step; here it sees what the translation sees.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,13 +20,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.config import RunConfig
 from sightline.data.batch import Batch
-from sightline.data.corpus import Pair
-from sightline.data.links import words_of_pieces
-from sightline.data.prepared import Column
+from sightline.data.batching import Pairs
+from sightline.data.corpus import Corpus, Pair
+from sightline.data.links import links_of_corpus, words_of_pieces
+from sightline.data.prepared import Column, PreparedCorpus, digest
 from sightline.data.side import Side
+from sightline.errors import UserError
 from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
 from sightline.network.transformer import Transformer
+from sightline.tasks.job import TrainRequest
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
@@ -40,6 +44,19 @@ def supervised_layer(setting: int, n_layers: int) -> int:
     (4, 0, 2)
     """
     return setting - 1 if setting else max(0, n_layers - 2)
+
+
+def links_to_learn(
+    request: TrainRequest, config: RunConfig, corpora: Sequence[Corpus], prepared: Pairs, key: str
+) -> tuple[Column, str]:
+    """The links of the training pairs, and the corpus's key with them; file and setting make sense together only."""
+    if not (request.alignments and config.train.alignment_weight):
+        raise UserError(
+            "train.alignment_weight and --alignments belong together: how much links count, and the file that has them"
+        )
+    assert isinstance(prepared, PreparedCorpus)
+    links = links_of_corpus(request.alignments, corpora, prepared)
+    return links, digest(key, links.values.tolist(), links.ends.tolist())
 
 
 def alignment_objective(

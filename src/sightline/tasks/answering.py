@@ -40,6 +40,7 @@ from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.loss import Loss
 from sightline.training.packed_encoder import packed_forward
+from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 
 
@@ -59,20 +60,28 @@ class AnsweringJob(LabellingJob):
         compiled = self.config.train.compile
         return span_objective(torch.compile(network) if compiled else packed_forward(network))
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Cross-entropy of a passage, and exact match and F1 of the answers to all questions."""
         given = [(one.question, one.context) for one in self.asked]
         gold = [[answer.text for answer in one.answers or ()] for one in self.asked]
 
-        def validate() -> dict[str, float]:
-            logits = passage_logits(network, self.reader, self.passages, device)
-            parts = zip(logits, self.valid.classes, strict=True)  # type: ignore[union-attr]
-            loss = sum(span_loss(one[None], torch.tensor([span])).objective.item() for one, span in parts)
-            answers = answers_in(given, self.passages, logits, nothing=not all(gold))
-            report = answer_report([one.text for one in answers], gold)
-            return {"loss": loss / len(logits), "exact_match": report.exact_match, "f1": report.f1}
+        def said(mine: Mine) -> Said:
+            own = {question: number for number, question in enumerate(mine(range(len(given))))}
+            rows = [row for row, one in enumerate(self.passages) if one.question in own]
+            parts = [replace(self.passages[row], question=own[self.passages[row].question]) for row in rows]
+            logits, losses = passage_logits(network, self.reader, parts, device), [0.0] * len(own)
+            for row, part, scores in zip(rows, parts, logits, strict=True):
+                span = torch.tensor([self.valid.classes[row]])  # type: ignore[union-attr]
+                losses[part.question] += span_loss(scores[None], span).objective.item()
+            answers = answers_in([given[question] for question in own], parts, logits, nothing=not all(gold))
+            return {"loss": losses, "answer": [one.text for one in answers]}
 
-        return validate
+        def figures(said: Said) -> dict[str, float]:
+            report = answer_report(said["answer"], gold)
+            loss = sum(said["loss"]) / len(self.passages)
+            return {"loss": loss, "exact_match": report.exact_match, "f1": report.f1}
+
+        return Validation(said, figures)
 
 
 def span_objective(forward: Callable[..., Tensor]) -> Objective:

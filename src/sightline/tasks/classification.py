@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from sightline.architectures import build_pooled
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.trained import CONFIG, noted
 from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
-from sightline.data.batching import EndlessStream, cut_padded, walk_epochs
+from sightline.data.batching import EndlessStream, cut_padded
+from sightline.data.epochs import walk_epochs
 from sightline.data.first_look import has_header
 from sightline.data.labelled import (
     Classification,
@@ -41,6 +43,7 @@ from sightline.network.parameters import count_parameters
 from sightline.pairs import HeadVerbs
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import Loss
+from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 
 if TYPE_CHECKING:
@@ -79,20 +82,15 @@ class ClassificationJob:
             lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), load, start), state, pin=pin
         )
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Cross-entropy without smoothing, accuracy and macro F1 of the whole validation set."""
-        labels = self.valid.labels
 
-        def validate() -> dict[str, float]:
+        def said(mine: Mine) -> Said:
             plan = self.valid.plan(self.config.train.tokens_per_batch, seed=0, epoch=0)
-            batches = [self.valid.load(self.tokenizer, rows) for rows in plan]
-            logits, true = logits_of(network, batches, device), torch.cat([batch.labels for batch in batches])
-            loss = label_loss(logits, true).objective.item() / len(true)
-            named = [[labels[i] for i in classes.tolist()] for classes in (true, logits.argmax(1))]
-            report = label_report(*named)
-            return {"loss": loss, "accuracy": report.accuracy, "macro_f1": report.macro_f1}
+            batches = (self.valid.load(self.tokenizer, rows) for rows in mine(plan))
+            return said_of_labels((logits_of(network, [batch], device), batch.labels) for batch in batches)
 
-        return validate
+        return Validation(said, partial(label_figures, self.valid.labels))
 
 
 def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
@@ -192,6 +190,26 @@ def label_loss(
     flat = logits.float().flatten(0, -2)
     objective = F.cross_entropy(flat, labels.flatten(), reduction="sum", label_smoothing=label_smoothing)
     return Loss(objective, {"accuracy": correct.float()})
+
+
+def said_of_labels(batches: Iterable[tuple[Float[Tensor, "texts classes"], Int[Tensor, " texts"]]]) -> Said:
+    """What a validation says of scores and labels: for each batch the loss without smoothing, the classes that are
+    likeliest ("found") and those that are right.
+    """
+    said: Said = {"loss": [], "found": [], "right": []}
+    for logits, labels in batches:
+        scores = logits.float().cpu()
+        said["loss"].append(label_loss(scores, labels).objective.item())
+        said["found"].append(scores.argmax(1).tolist())
+        said["right"].append(labels.tolist())
+    return said
+
+
+def label_figures(names: Sequence[str], said: Said) -> dict[str, float]:
+    """Loss, accuracy and macro F1 of that."""
+    found, right = ([names[i] for classes in said[which] for i in map(int, classes)] for which in ("found", "right"))
+    report = label_report(right, found)
+    return {"loss": sum(said["loss"]) / len(right), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
 
 
 def logits_of(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:

@@ -39,7 +39,8 @@ from sightline.tasks.language_modelling import LanguageJob, own_texts
 from sightline.tasks.published import network_rows
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.translation import decided
-from sightline.training.step import Objective, translation_objective, validation_loss
+from sightline.training.shares import Mine, Said, Validation, mean
+from sightline.training.step import Objective, nll_of, translation_objective
 
 SPANS, TEXTS = ("t5", "mt5"), ("bart", "mbart")  # families, by what they are trained for
 UNREAD = (
@@ -63,16 +64,15 @@ class CorruptionJob(LanguageJob):
         train = self.config.train
         return self.corrupted(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Mean negative log-likelihood, in nats, of what is written for the validation text, always corrupted alike."""
         text, train = self.corrupted(self.valid.tokens), self.config.train
 
-        def validate() -> dict[str, float]:
-            with without(network):
-                batches = text.fixed(train.tokens_per_batch)
-                return {"loss": validation_loss(network, batches, self.config.model.pad_id, device)}
+        @without(network)
+        def said(mine: Mine) -> Said:
+            return nll_of(network, mine(text.fixed(train.tokens_per_batch)), self.config.model.pad_id, device)
 
-        return validate
+        return Validation(said, lambda said: {"loss": mean(said, "nll", "targets")})
 
 
 def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> CorruptionJob:

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -28,11 +29,11 @@ from sightline.data.prepared import digest
 from sightline.data.related import RelatedBatch, RelatedTexts, Texts, read_related
 from sightline.data.side import Side
 from sightline.errors import UserError
-from sightline.evaluate.retrieval import RetrievalReport
+from sightline.evaluate.retrieval import retrieval_report
 from sightline.generation.embed import POOLINGS, unit
 from sightline.generation.models import ReadingModel
 from sightline.generation.sentences import SentenceSettings
-from sightline.generation.vectors import TextEmbedder, retrieved
+from sightline.generation.vectors import TextEmbedder, numbered, vectors
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import check_length
 from sightline.tasks.heads import ENCODERS, about_run, headed, with_head
@@ -42,6 +43,7 @@ from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.loss import Loss
 from sightline.training.packed_encoder import packed_states_of
+from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 
 SCALE = 20.0  # of cosines, sentence-transformers'
@@ -72,19 +74,25 @@ class EmbeddingJob:
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[RelatedBatch]:
         return self.train.stream(self.config.train.tokens_per_batch, self.config.train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """The loss within batches, and how often a text finds its own among all."""
         encoder: Any = network
         embedder, lines = replace(self.embedder, network=encoder), self.valid.lines
+        queries, (others, wanted) = [line[0] for line in lines], numbered([line[1] for line in lines])
 
-        def validate() -> dict[str, float]:
+        def said(mine: Mine) -> Said:
             with torch.inference_mode():
-                batches = (batch.to(device) for batch in self.valid.batches(self.config.train.tokens_per_batch))
+                batches = (batch.to(device) for batch in mine(self.valid.batches(self.config.train.tokens_per_batch)))
                 losses = [related_loss(encoder.encode, embedder.settings, batch).objective.item() for batch in batches]
-            report: RetrievalReport = retrieved(embedder, [line[0] for line in lines], [line[1] for line in lines])
-            return {"loss": sum(losses) / len(lines), "accuracy": report.accuracy, "mrr": report.mrr}
+            found, among = (vectors(embedder, [*mine(texts)]).tolist() for texts in (queries, others))
+            return {"loss": losses, "query": found, "other": among}
 
-        return validate
+        def figures(said: Said) -> dict[str, float]:
+            found, among = (np.array(said[which], dtype=np.float32) for which in ("query", "other"))
+            report = retrieval_report(found, among, wanted)
+            return {"loss": sum(said["loss"]) / len(lines), "accuracy": report.accuracy, "mrr": report.mrr}
+
+        return Validation(said, figures)
 
 
 def related_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: RelatedBatch) -> Loss:

@@ -22,7 +22,8 @@ from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.trained import CONFIG, noted
 from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
 from sightline.data.batch import TrainingBatch
-from sightline.data.batching import EndlessStream, walk_epochs
+from sightline.data.batching import EndlessStream
+from sightline.data.epochs import walk_epochs
 from sightline.data.series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
 from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
@@ -32,6 +33,7 @@ from sightline.network.pooled import PooledEncoder
 from sightline.pairs import HeadVerbs
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, file_names, say
 from sightline.training.loss import Loss
+from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
 
 if TYPE_CHECKING:
@@ -63,11 +65,15 @@ class ForecastJob:
             lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), train.load, start), state, pin=pin
         )
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Squared ("loss") and absolute error of standardised values over all validation windows."""
         objective = forecast_objective(network, replace(self.config.train, compile=False))
         tokens = self.config.train.tokens_per_batch
-        return lambda: mean_figures(objective, self.valid.in_order(tokens), device)
+
+        def said(mine: Mine) -> Said:
+            return said_by(objective, mine(self.valid.in_order(tokens)), device)
+
+        return Validation(said, mean_figures)
 
 
 def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> ForecastJob:
@@ -122,17 +128,21 @@ def squared_loss(predicted: Float[Tensor, "batch horizon"], true: Float[Tensor, 
     return Loss(error.square().mean(1).sum(), {"mae": error.detach().abs().mean(1).sum()})
 
 
-def mean_figures(objective: Objective, batches: Iterable[TrainingBatch], device: torch.device) -> dict[str, float]:
-    """The objective's value and its figures per target over all `batches`; the model is in evaluation mode."""
-    sums: dict[str, float] = {}
-    n_targets = 0
-    with torch.inference_mode():
-        for batch in batches:
-            loss = objective(batch.to(device))
-            for name, value in {"loss": loss.objective, **loss.figures}.items():
-                sums[name] = sums.get(name, 0.0) + value.item()
-            n_targets += batch.n_targets
-    return {name: value / max(1, n_targets) for name, value in sums.items()}
+@torch.inference_mode()
+def said_by(objective: Objective, batches: Iterable[TrainingBatch], device: torch.device) -> Said:
+    """The objective's value, its figures and the targets of each batch; the model is in evaluation mode."""
+    said: Said = {"loss": [], "mae": [], "targets": []}
+    for batch in batches:
+        loss = objective(batch.to(device))
+        said["loss"].append(loss.objective.item())
+        said["mae"].append(loss.figures["mae"].item())
+        said["targets"].append(batch.n_targets)
+    return said
+
+
+def mean_figures(said: Said) -> dict[str, float]:
+    """The two errors per window."""
+    return {name: mean(said, name, "targets") for name in ("loss", "mae")}
 
 
 class Forecaster(HeadVerbs, Model):

@@ -18,6 +18,7 @@ from sightline.data.corpus import Corpus
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
+from sightline.training.shares import Validation
 from sightline.training.step import Objective
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ class Job(Protocol):
         """Training batches without end, from `state` on."""
         ...
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
-        """What judges the network as it is then: "loss" and other figures."""
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
+        """What judges the network."""
         ...
 
 

@@ -43,6 +43,7 @@ from sightline.network.heads import CappedLanguageHead
 from sightline.tasks.job import FolderLayout, TrainRequest, choose_tokenizer, file_names, say
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.training.loss import Loss, sequence_loss
+from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective, projection
 
 Decode = Callable[[Tensor], Tensor]  # from tokens (blocks, length) to hidden states, those that `DecoderOnly` has
@@ -77,20 +78,21 @@ class LanguageJob:
         sizes = self.config.data.block_length, train.tokens_per_batch, train.seed
         return block_stream(self.train.tokens, *sizes, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Mean negative log-likelihood of a token, in nats, over the whole validation text in blocks."""
         assert isinstance(network, DecoderOnly)
         sizes = self.config.data.block_length, self.config.train.tokens_per_batch
 
-        def validate() -> dict[str, float]:
-            nll = 0.0
-            with torch.inference_mode():
-                for batch in validation_blocks(self.valid.tokens, *sizes):
-                    nll += block_loss(network, network.decode, batch.to(device)).nll.item()
-            loss = nll / (len(self.valid) - 1)
+        @torch.inference_mode()
+        def said(mine: Mine) -> Said:
+            batches = (batch.to(device) for batch in mine(validation_blocks(self.valid.tokens, *sizes)))
+            return {"nll": [block_loss(network, network.decode, batch).nll.item() for batch in batches]}
+
+        def figures(said: Said) -> dict[str, float]:
+            loss = sum(said["nll"]) / (len(self.valid) - 1)
             return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
 
-        return validate
+        return Validation(said, figures)
 
 
 def language_objective(network: DecoderOnly, train: TrainConfig) -> Objective:

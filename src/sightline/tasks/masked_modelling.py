@@ -43,6 +43,7 @@ from sightline.tasks.language_modelling import (
 )
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.training.loss import Loss
+from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
 
 MARKS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")  # BERT's, in the order of a tokenizer of ours
@@ -64,18 +65,25 @@ class MaskedJob(LanguageJob):
         train = self.config.train
         return self.hidden(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Mean negative log-likelihood, in nats, of what is hidden of the validation text, always the same, and how
         much of it is told right.
         """
         assert isinstance(network, EncoderOnly)
         text = self.hidden(self.valid.tokens)
 
-        def validate() -> dict[str, float]:
-            log_prob, right, n = told(network, text.fixed(self.config.train.tokens_per_batch))
-            return {"loss": -log_prob / max(1, n), "accuracy": right / max(1, n)}
+        @torch.inference_mode()
+        def said(mine: Mine) -> Said:
+            found = [told(network, [batch]) for batch in mine(text.fixed(self.config.train.tokens_per_batch))]
+            return {
+                "nll": [-log_prob for log_prob, *_ in found],
+                "right": [right for _, right, _ in found],
+                "hidden": [hidden for *_, hidden in found],
+            }
 
-        return validate
+        return Validation(
+            said, lambda said: {"loss": mean(said, "nll", "hidden"), "accuracy": mean(said, "right", "hidden")}
+        )
 
 
 def masked_objective(network: EncoderOnly, train: TrainConfig) -> Objective:

@@ -42,6 +42,7 @@ from sightline.tasks.masked_modelling import check_length, marked_tokenizer
 from sightline.tasks.trainable import StartingPoint, unfrozen
 from sightline.tasks.xlnet import in_words, xlnet_rows
 from sightline.training.loss import Loss
+from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
 
 MARKS = ("<pad>", "<cls>", "<sep>", "<unk>", "<mask>")  # XLNet's, in the order of a tokenizer of ours
@@ -66,22 +67,25 @@ class PermutationJob(LanguageJob):
         train = self.config.train
         return self.permuted(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Mean negative log-likelihood, in nats, of what is predicted of the validation text, always in the same order,
         and how much of it is told right.
         """
         text, size = self.permuted(self.valid.tokens), self.config.train.tokens_per_batch
 
-        def validate() -> dict[str, float]:
-            nll, right, n = 0.0, 0, 0
-            with torch.inference_mode():
-                for batch in (batch.to(device) for batch in text.fixed(size)):
-                    logits, targets = predicted(network, batch)
-                    nll += F.cross_entropy(logits, targets, reduction="sum").item()
-                    right, n = right + int((logits.argmax(-1) == targets).sum()), n + batch.n_targets
-            return {"loss": nll / max(1, n), "accuracy": right / max(1, n)}
+        @torch.inference_mode()
+        def said(mine: Mine) -> Said:
+            found: Said = {"nll": [], "right": [], "targets": []}
+            for batch in mine(text.fixed(size)):
+                logits, targets = predicted(network, batch.to(device))
+                found["nll"].append(F.cross_entropy(logits, targets, reduction="sum").item())
+                found["right"].append(int((logits.argmax(-1) == targets).sum()))
+                found["targets"].append(batch.n_targets)
+            return found
 
-        return validate
+        return Validation(
+            said, lambda said: {"loss": mean(said, "nll", "targets"), "accuracy": mean(said, "right", "targets")}
+        )
 
 
 def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:

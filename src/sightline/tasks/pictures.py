@@ -7,6 +7,7 @@ Every command for such folders takes what comes out (`label`, `evaluate`, `inspe
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,16 @@ from sightline.data.pictures import (
     read_pictures,
 )
 from sightline.errors import UserError
-from sightline.evaluate.classes import label_report
 from sightline.families.pictures import picture_axes
 from sightline.generation.pictures import PictureModel
 from sightline.network.build import build
 from sightline.network.fronts import PatchFront
-from sightline.tasks.classification import label_loss, say_seen_once
+from sightline.tasks.classification import label_figures, label_loss, said_of_labels, say_seen_once
 from sightline.tasks.heads import headed, in_order, known_head, network_rows, said_of_head, with_head
 from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
 from sightline.tasks.trainable import StartingPoint
 from sightline.training.loss import Loss
+from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 
 STD = 0.02  # of positions and of the vector before the patches, as they begin in ViT
@@ -73,22 +74,15 @@ class PictureJob:
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[PictureBatch]:
         return self.train.stream(rows_of(self.config), self.config.train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Cross-entropy without smoothing, accuracy and macro F1 of all pictures, none of them changed."""
-        names = self.valid.labels
 
-        def validate() -> dict[str, float]:
-            loss, found, true = 0.0, list[str](), list[str]()
-            with torch.inference_mode():
-                for batch in self.valid.batches(rows_of(self.config)):
-                    logits = network(batch.pixels.to(device)).float().cpu()
-                    loss += label_loss(logits, batch.labels).objective.item()
-                    found += [names[i] for i in logits.argmax(1).tolist()]
-                    true += [names[i] for i in batch.labels.tolist()]
-            report = label_report(true, found)
-            return {"loss": loss / len(true), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
+        @torch.inference_mode()
+        def said(mine: Mine) -> Said:
+            batches = (self.valid.load(rows) for rows in mine(self.valid.in_order(rows_of(self.config))))
+            return said_of_labels((network(batch.pixels.to(device)), batch.labels) for batch in batches)
 
-        return validate
+        return Validation(said, partial(label_figures, self.valid.labels))
 
 
 def rows_of(config: RunConfig) -> int:

@@ -35,6 +35,7 @@ from sightline.tasks.job import TrainRequest
 from sightline.tasks.language_modelling import loss_of_logits, once_readable, positions_of, read_texts
 from sightline.tasks.masked_modelling import MaskedJob, check_length, marked_tokenizer, masking_of
 from sightline.training.loss import Loss
+from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
 
 WEIGHT = 50.0  # of the discriminator's loss
@@ -57,7 +58,7 @@ class ReplacedJob(MaskedJob):
         assert isinstance(network, Electra)
         return replaced_objective(network, self.config.train)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """The loss as it is minimised, its two parts (nats), and the share of tokens that are judged right.
 
         What is masked is always the same, and so are the draws.
@@ -65,21 +66,25 @@ class ReplacedJob(MaskedJob):
         assert isinstance(network, Electra)
         text, size = self.hidden(self.valid.tokens), self.config.train.tokens_per_batch
 
-        def validate() -> dict[str, float]:
-            draw = partial(drawn, generator=torch.Generator(device).manual_seed(0))
-            sums, masked, read = torch.zeros(3, dtype=torch.float64), 0, 0
-            with torch.inference_mode():
-                for batch in text.fixed(size):
-                    batch = batch.to(device)
-                    logits, scores, replaced = judged(network, halves_of(network), batch, draw)
-                    told = F.cross_entropy(logits.float(), batch.targets, reduction="sum")
-                    doubted = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="sum")
-                    sums += torch.stack([told, doubted, ((scores > 0) == replaced).sum()]).double().cpu()
-                    masked, read = masked + batch.n_targets, read + batch.n_tokens
-            told, doubted, right = (sums / torch.tensor([max(1, masked), read, read])).tolist()
-            return {"loss": told + WEIGHT * doubted, "generator": told, "discriminator": doubted, "accuracy": right}
+        @torch.inference_mode()
+        def said(mine: Mine) -> Said:
+            found: Said = {"told": [], "doubted": [], "right": [], "masked": [], "read": []}
+            for number, batch in mine(enumerate(text.fixed(size))):
+                draw = partial(drawn, generator=torch.Generator(device).manual_seed(number))
+                logits, scores, replaced = judged(network, halves_of(network), batch := batch.to(device), draw)
+                told = F.cross_entropy(logits.float(), batch.targets, reduction="sum")
+                doubted = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="sum")
+                sums = torch.stack([told, doubted, ((scores > 0) == replaced).sum()]).tolist()
+                for column, value in zip(found.values(), [*sums, batch.n_targets, batch.n_tokens], strict=True):
+                    column.append(value)
+            return found
 
-        return validate
+        def figures(said: Said) -> dict[str, float]:
+            told, doubted = mean(said, "told", "masked"), mean(said, "doubted", "read")
+            accuracy = mean(said, "right", "read")
+            return {"loss": told + WEIGHT * doubted, "generator": told, "discriminator": doubted, "accuracy": accuracy}
+
+        return Validation(said, figures)
 
 
 def replaced_objective(network: Electra, train: TrainConfig, draw: Draw | None = None) -> Objective:

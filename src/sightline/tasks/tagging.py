@@ -5,7 +5,7 @@ judged are whole entities. What comes out is a folder in the layout it came in. 
 (`sightline.data.tagged`), and what stands where in a text (`sightline.generation.tag`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -34,6 +34,7 @@ from sightline.tasks.labelling import LabellingJob
 from sightline.tasks.scratch import encoder_from_scratch
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
+from sightline.training.shares import Mine, Said, Validation
 
 
 @dataclass(frozen=True)
@@ -44,20 +45,25 @@ class TaggingJob(LabellingJob):
     checked: Sequence[TaggedWords] = field(kw_only=True)  # the sentences of `valid`
     parts: Sequence[PartOfSentence] = field(kw_only=True)  # of them
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Cross-entropy of a word without smoothing, accuracy of words and F1 of entities of all sentences."""
         labels, tags = self.valid.labels, [sentence.tags for sentence in self.checked]
         numbers = {label: i for i, label in enumerate(labels)}
-        true = torch.tensor([numbers[tag] for sentence in tags for tag in sentence])
 
-        def validate() -> dict[str, float]:
-            logits = word_logits(network, self.reader, self.parts, device)
-            loss = label_loss(torch.cat(logits), true).objective.item() / len(true)
-            found = [[labels[i] for i in one.argmax(1).tolist()] for one in logits]
-            report = tag_report(tags, found)
+        def said(mine: Mine) -> Said:
+            own = {sentence: number for number, sentence in enumerate(mine(range(len(tags))))}
+            parts = [replace(one, sentence=own[one.sentence]) for one in self.parts if one.sentence in own]
+            found = word_logits(network, self.reader, parts, device)
+            true = [torch.tensor([numbers[tag] for tag in tags[sentence]]) for sentence in own]
+            losses = [label_loss(*one).objective.item() for one in zip(found, true, strict=True)]
+            return {"loss": losses, "found": [logits.argmax(1).tolist() for logits in found]}
+
+        def figures(said: Said) -> dict[str, float]:
+            report = tag_report(tags, [[labels[i] for i in classes] for classes in said["found"]])
+            loss = sum(said["loss"]) / sum(map(len, tags))
             return {"loss": loss, "accuracy": report.accuracy, "f1": report.all.f1}
 
-        return validate
+        return Validation(said, figures)
 
 
 def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:

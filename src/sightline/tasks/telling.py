@@ -5,8 +5,9 @@ searched for, and by what they are judged (`captioning`, `transcription`).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from sightline.data.told import NOT_PREDICTED, ToldBatch
 from sightline.network.transformer import Transformer
 from sightline.tasks.validation import shown
 from sightline.training.loss import Loss, sequence_loss
+from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective, projection
 
 
@@ -66,26 +68,31 @@ class TellingJob:
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
         return self.train.stream(self.size, self.config.train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Nats a piece of all texts, and what `judged` says of those that greedy search writes."""
         assert isinstance(network, Transformer)
         rows = {*self.rows}
 
-        def validate() -> dict[str, float]:
-            nll, targets, seen, written = 0.0, 0, 0, list[str]()
-            with torch.inference_mode(), shown(len(self.valid), self.show) as done:
-                for batch in self.valid.in_order(self.size):
-                    there = batch.to(device)
+        @torch.inference_mode()
+        def said(mine: Mine) -> Said:
+            found: Said = {"nll": [], "targets": [], "written": []}
+            own = [*mine(self.valid.in_order(self.size))]
+            with shown(sum(map(len, own)), self.show) as done:
+                for inputs in own:
+                    there = self.valid.load(inputs).to(device)
                     memory = network.encode(there.values)
-                    nll += told_loss(network, network.decode(there.tgt_in, memory), there.tgt_out).nll.item()
-                    targets += batch.n_targets
-                    asked = [i for i in range(len(memory)) if seen + i in rows]
-                    written += self.written(network, memory[asked]) if asked else []
-                    seen += len(memory)
-                    done(len(memory))
-            return {"loss": nll / targets, **self.judged(written)}
+                    nll = told_loss(network, network.decode(there.tgt_in, memory), there.tgt_out).nll
+                    asked = [i for i, row in enumerate(inputs.tolist()) if row in rows]
+                    found["nll"].append(nll.item())
+                    found["targets"].append(there.n_targets)
+                    found["written"].append(self.written(network, memory[asked]) if asked else [])
+                    done(len(inputs))
+            return found
 
-        return validate
+        def figures(said: Said) -> dict[str, float]:
+            return {"loss": mean(said, "nll", "targets"), **self.judged([*chain.from_iterable(said["written"])])}
+
+        return Validation(said, figures)
 
 
 def told_objective(network: Transformer, train: TrainConfig) -> Objective:

@@ -18,7 +18,7 @@ from sightline.data.batch import Batch, Stream
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair
 from sightline.data.first_look import doubts, parse_pairs
-from sightline.data.prepared import Column, PreparedCorpus, digest, learn_tokenizer, prepare, spool
+from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer, prepare, spool
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
@@ -39,9 +39,10 @@ from sightline.tasks.job import (
     hold_out,
     say,
 )
-from sightline.tasks.validation import shown, validation_texts
+from sightline.tasks.validation import FIRST, shown, validation_texts
 from sightline.training.packed import packs, pays_in_bfloat16
-from sightline.training.step import Objective, translation_objective, validation_loss
+from sightline.training.shares import Mine, Said, Validation, mean
+from sightline.training.step import Objective, nll_of, translation_objective
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,10 @@ class TranslationJob:
         """A source of the validation set to search with, and its reference."""
         return self.valid.text(row)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Callable[[], dict[str, float]]:
+    def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
-        config, tokenizer = self.config, self.tokenizer
-        pairs = [self.searched(row) for row in range(min(len(self.valid), config.train.validate_bleu))]
+        train, pad_id = self.config.train, self.tokenizer.pad_id
+        pairs = [self.searched(row) for row in range(min(len(self.valid), train.validate_bleu))]
         assert isinstance(network, EncoderDecoder)
 
         def watched(batches: Iterable[Batch], done: Callable[[int], Any]) -> Iterator[Batch]:
@@ -123,16 +124,21 @@ class TranslationJob:
                 yield batch
                 done(len(batch.src))
 
-        def validate() -> dict[str, float]:
-            with shown(len(self.valid) + len(pairs), self.show) as done:
-                budget, noise = config.train.tokens_per_batch, self.noise(0)
-                batches = watched(validation_batches(self.valid, tokenizer, budget, noise), done)
-                figures = {"loss": validation_loss(network, batches, tokenizer.pad_id, device)}
-                if pairs:
-                    figures["bleu"] = bleu(self.texts(network, pairs, done), pairs)
-            return figures
+        def said(mine: Mine) -> Said:
+            own = [*mine(range(len(pairs)))]
+            rows = sorted({*range(min(FIRST, len(pairs))), *own}) if own else []  # the first bound the search of all
+            with shown(len(self.valid) + len(rows), self.show) as done:
+                batches = validation_batches(self.valid, self.tokenizer, train.tokens_per_batch, self.noise(0))
+                found = nll_of(network, mine(watched(batches, done)), pad_id, device)
+                texts = self.texts(network, [pairs[row] for row in rows], done) if rows else []
+            of_row = dict(zip(rows, texts, strict=True))
+            return {**found, "text": [of_row[row] for row in own]}
 
-        return validate
+        def figures(said: Said) -> dict[str, float]:
+            loss = {"loss": mean(said, "nll", "targets")}
+            return {**loss, "bleu": bleu(said["text"], pairs)} if pairs else loss
+
+        return Validation(said, figures)
 
     def texts(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> list[str]:
         """What the network makes of the sources as it is now; `done` is told of each few texts."""
@@ -158,9 +164,11 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
 
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, learn)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
-    links = _links(request, config, files, prepared)
-    if links:
-        corpus["key"] = digest(corpus["key"], links.values.tolist(), links.ends.tolist())
+    links = None
+    if request.alignments or config.train.alignment_weight:
+        from sightline.tasks.alignment import links_to_learn  # which a plain training does without
+
+        links, corpus["key"] = links_to_learn(request, config, files, prepared, corpus["key"])
     config = completed(request, config, folder, tokenizer)
     about = {"corpus": {**corpus, **held}}
     signature = bleu_signature()
@@ -242,20 +250,6 @@ def _is_packed(config: RunConfig) -> bool:
     plain = plain and not (model.n_kv_heads or model.positions == "relative")
     widths = (width or model.d_model // model.n_heads for width in (model.d_k, model.d_v))
     return plain and packs(tuple(widths), config.data.max_length)
-
-
-def _links(request: TrainRequest, config: RunConfig, corpora: Sequence[Corpus], prepared: Pairs) -> Column | None:
-    """The links to learn; file and setting make sense together only."""
-    if bool(request.alignments) != bool(config.train.alignment_weight):
-        raise UserError(
-            "train.alignment_weight and --alignments belong together: how much links count, and the file that has them"
-        )
-    if not request.alignments:
-        return None
-    from sightline.data.links import links_of_corpus
-
-    assert isinstance(prepared, PreparedCorpus)
-    return links_of_corpus(request.alignments, corpora, prepared)
 
 
 def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Side, valid: PreparedCorpus) -> None:

@@ -9,8 +9,10 @@ an end. Rank 0 writes and speaks; each has random numbers of its own for dropout
 import hashlib
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,10 +27,8 @@ from sightline.training.checkpoint import Checkpoint, checkpoint_paths
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock, MetricsLog
 from sightline.training.ranks import Ranks, sum_gradients
+from sightline.training.shares import Said
 from sightline.training.trainer import CHECKPOINTS, PutOff, Trainer
-
-Share = Callable[[], Any]  # of a validation: what JSON can say
-MergeShares = Callable[[list[Any]], dict[str, float]]  # all shares to the figures
 
 
 class EveryNth:
@@ -81,12 +81,11 @@ class Silent(MetricsLog):
 class ParallelTrainer(Trainer):
     """See `Trainer`; `config.train.accumulate` are the batches of all ranks.
 
-    `share()` does this rank's part of a validation, and `merge(shares)` makes the figures of all parts; without them
-    every rank validates the whole, and rank 0's figures count.
+    Of a validation each rank takes every N-th item, and all have the figures of one process.
     """
 
-    def __init__(self, ranks: Ranks, share: Share | None, merge: MergeShares | None, *arguments: Any) -> None:
-        network, config, objective, open_stream, validate, export, *others = arguments
+    def __init__(self, ranks: Ranks, *arguments: Any) -> None:
+        network, config, objective, open_stream, validation, export, *others = arguments
         total = config.train.accumulate
         own = len(range(ranks.rank, total, ranks.size))
         config = replace(config, train=replace(config.train, accumulate=own))
@@ -95,12 +94,12 @@ class ParallelTrainer(Trainer):
             config,
             objective,
             lambda state: EveryNth(open_stream(state), ranks, total),
-            share or validate,
+            validation,
             export if ranks.first else lambda *nothing: None,
             *others,
         )
         self.ranks = ranks
-        self._merge: MergeShares = merge or (lambda shares: shares[0])
+        self._mine = lambda items: islice(items, ranks.rank, None, ranks.size)
         self._warn: Callable[[str], None] = lambda message: None
         self._asked = ""  # the signal that this process has got
         self._wrapped = False  # for gradients to be summed
@@ -183,18 +182,17 @@ class ParallelTrainer(Trainer):
             self._validating = False
             raise PutOff
 
-    def _figures(self) -> dict[str, float]:
-        share: Any = None
+    def _said(self) -> Said:
+        """By all of them; what is judged by is the same everywhere, and so are the figures."""
+        own: Said | None = None
         if not self._asked:
-            try:
-                share = super()._figures()
-            except PutOff:
-                share = None
-        shares = self.ranks.gather([share, *self._signs()], "the shares of a validation")
+            with suppress(PutOff):
+                own = super()._said()
+        shares = self.ranks.gather([own, *self._signs()], "the shares of a validation")
         self._end_by(sum(terms for _, terms, _ in shares), sum(interrupts for _, _, interrupts in shares))
         if any(share is None for share, *_ in shares):
             raise PutOff
-        return self._merge([share for share, *_ in shares])
+        return {name: in_turns([share[name] for share, *_ in shares]) for name in shares[0][0]}
 
     def _record(self, clock: Clock) -> dict[str, Any]:
         record = super()._record(clock)
@@ -256,3 +254,14 @@ def of_rank(name: str, rank: int) -> str:
     ('random.cpu', 'random.cpu.3')
     """
     return f"{name}.{rank}" if rank else name
+
+
+def in_turns(shares: Sequence[Sequence[Any]]) -> list[Any]:
+    """
+    >>> in_turns([["a", "c"], ["b"]])
+    ['a', 'b', 'c']
+    """
+    found: list[Any] = [None] * sum(map(len, shares))
+    for rank, share in enumerate(shares):
+        found[rank :: len(shares)] = share
+    return found

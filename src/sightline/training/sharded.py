@@ -21,8 +21,9 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully
 
 from sightline.training.checkpoint import STATE, Checkpoint, checkpoint_paths, remove_old, step_name
 from sightline.training.loss import Loss
-from sightline.training.parallel import MergeShares, ParallelTrainer, Share, SummedLoss, of_rank
+from sightline.training.parallel import ParallelTrainer, SummedLoss, of_rank
 from sightline.training.ranks import Ranks, whole, writers
+from sightline.training.shares import Said, Validation
 from sightline.training.trainer import CHECKPOINTS, Progress
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam, as large as the parameter
@@ -45,12 +46,13 @@ def shard(network: nn.Module, precision: str, device: torch.device, offload: boo
 
 
 class ShardedTrainer(ParallelTrainer):
-    """See `ParallelTrainer`; `root` is the network as `shard` has it, `replica` one that is judged and written."""
+    """See `ParallelTrainer`; `root` is the network as `shard` has it, `replica` one that is judged by `validation` and
+    written.
+    """
 
-    def __init__(
-        self, ranks: Ranks, share: Share | None, merge: MergeShares | None, root: Any, replica: nn.Module, *given: Any
-    ) -> None:
-        super().__init__(ranks, share, merge, *given)
+    def __init__(self, ranks: Ranks, root: Any, replica: nn.Module, validation: Validation, *given: Any) -> None:
+        super().__init__(ranks, *given)
+        self.validation = validation
         self._root, self._replica, self._group = root, replica, writers()
         self._pending: tuple[Any, Path, dict[str, Any]] | None = None  # a checkpoint that is being written
         export = self.export
@@ -79,7 +81,7 @@ class ShardedTrainer(ParallelTrainer):
         dcp.load({f"model.{name}": p for name, p in parameters.items()}, checkpoint_id=checkpoint)
         return parameters
 
-    def _figures(self) -> dict[str, float]:
+    def _said(self) -> Said:
         """Of the whole copy."""
         own = dict(self._replica.named_parameters())
         with torch.no_grad():
@@ -87,7 +89,7 @@ class ShardedTrainer(ParallelTrainer):
                 own[name].copy_(whole(parameter))
         self._replica.to(self.device).eval()
         try:
-            return super()._figures()
+            return super()._said()
         finally:
             self._replica.to("cpu")
 

@@ -16,6 +16,7 @@ from sightline.config import TrainConfig
 from sightline.data.batch import Batch
 from sightline.training.loss import Loss, sequence_loss
 from sightline.training.packed import can_pack, packed_states
+from sightline.training.shares import Said
 
 Objective = Callable[[Any], Loss]  # of one kind of batch
 StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # see `real_states`, which is one
@@ -89,12 +90,15 @@ def _at(mask: Tensor, x: Tensor) -> Tensor:
     return x.flatten(0, 1).index_select(0, mask.flatten().nonzero().squeeze(1))
 
 
-def validation_loss(model: nn.Module, batches: Iterable[Batch], pad_id: int, device: torch.device) -> float:
-    """Negative log-likelihood per target piece, in nats, without smoothing; the model is in evaluation mode."""
-    nll, tokens = 0.0, 0
+@torch.inference_mode()
+def nll_of(model: nn.Module, batches: Iterable[Batch], pad_id: int, device: torch.device) -> Said:
+    """Of each batch its negative log-likelihood in nats, without smoothing ("nll"), and its target pieces ("targets");
+    the model is in evaluation mode.
+    """
+    said: Said = {"nll": [], "targets": []}
     states, (weight, bias, scale) = partial(real_states, model), projection(model)
-    with torch.inference_mode():
-        for batch in batches:
-            nll += batch_loss(states, weight, batch.to(device), pad_id, bias=bias, scale=scale).nll.item()
-            tokens += batch.n_target_tokens
-    return nll / max(1, tokens)
+    for batch in batches:
+        loss = batch_loss(states, weight, batch.to(device), pad_id, bias=bias, scale=scale)
+        said["nll"].append(loss.nll.item())
+        said["targets"].append(batch.n_target_tokens)
+    return said

@@ -35,6 +35,7 @@ from sightline.training.metrics import Clock, MetricsLog, Terminal
 from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from sightline.training.recompute import recompute_layers
 from sightline.training.schedule import learning_rate, peak_learning_rate
+from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without a finite loss and gradient before the run gives up
@@ -69,7 +70,7 @@ class Trainer:
     """Trains `model`, which is on `device`, on the stream until the steps, the patience or the user end it.
 
     `objective(batch)` is minimised per target of the batches, whatever a target is.
-    `validate()` returns the figures of a validation of `model` as it is then, "loss" and perhaps others, one of which
+    `validation` judges `model` as it is then: its figures are "loss" and perhaps others, one of which
     `train.best_metric` may name.
     `export(parameters, figures, what)` is given every model better than those before it, and says what it is. None is
     better before the loss of one is below `chance`, that of guessing; until then each replaces the one before.
@@ -82,7 +83,7 @@ class Trainer:
         config: RunConfig,
         objective: Objective,
         open_stream: Callable[[dict[str, int] | None], Stream],
-        validate: Callable[[], dict[str, float]],
+        validation: Validation,
         export: Export,
         folder: Path,
         device: torch.device,
@@ -93,7 +94,7 @@ class Trainer:
         self.model = model
         self.config = config
         self.device = device
-        self.validate = validate
+        self.validation = validation
         self.export = export
         self.folder = folder
         self.progress = Progress()
@@ -106,6 +107,7 @@ class Trainer:
         self._peak = peak_learning_rate(config.train, config.model.d_model)
         self._stop_signal = ""
         self._validating = False
+        self._mine: Mine = iter  # of what is validated on
         self.batches: list[TrainingBatch] = []  # of the latest update
         self._show = show
         self._tensorboard = tensorboard
@@ -282,7 +284,7 @@ class Trainer:
         progress, metric = self.progress, self.config.train.best_metric
         started = time.monotonic()
         self.model.eval()
-        figures = self._figures()
+        figures = self.validation.figures(self._said())
         rises = metric in figures.keys() - {"loss", "wer"}  # of the others less is better
         value = -figures[metric] if rises else figures.get(metric, figures["loss"])
         beaten = figures["loss"] < self._chance if progress.best is None else value < progress.best
@@ -301,11 +303,11 @@ class Trainer:
     def _elapsed(self) -> float:
         return round(time.monotonic() - self._began, 3)
 
-    def _figures(self) -> dict[str, float]:
-        """What `validate` says; `PutOff` at once if a signal asks for an end meanwhile: it changes nothing."""
+    def _said(self) -> Said:
+        """What is said in a validation; `PutOff` at once if a signal asks for an end meanwhile: it changes nothing."""
         try:
             self._validating = True
-            return self.validate()
+            return self.validation.said(self._mine)
         finally:
             self._validating = False
 

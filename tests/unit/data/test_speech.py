@@ -66,7 +66,7 @@ def test_what_is_masked_follows_from_seed_and_epoch(folder: Path) -> None:
     masked, rows = replace(plain, masks=SpecAugment(Spans(0.2, 4, 0), Spans(0.3, 2, 1))), np.array([1, 0])
     heard = plain.load(rows).values
     assert torch.equal(masked.load(rows).values, heard)
-    [batch] = masked.in_order(2)
+    [batch] = map(masked.load, masked.in_order(2))
     assert torch.equal(batch.values, heard.flip(0))
     drawn = [masked.load(rows, seed, epoch).values for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
     assert torch.equal(drawn[0], drawn[1])

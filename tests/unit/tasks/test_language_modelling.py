@@ -97,7 +97,8 @@ def test_validation_is_a_mean_over_all_tokens() -> None:
     config = apply_settings(load_recipe("gpt"), ["data.block_length=12", "train.tokens_per_batch=24"])
     network = fresh().eval()
     job = LanguageJob(config, None, {}, text, text, BegunLayout({}, dict), lambda: network)
-    figures = job.validation(network, CPU)()
+    validation = job.validation(network, CPU)
+    figures = validation.figures(validation.said(iter))
     parts = [(0, 12), (12, 24), (24, 30)]
     nll = 0.0
     for start, end in parts:

@@ -1,7 +1,5 @@
 """What classifiers and forecasters minimise, against formulas written out."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
@@ -9,8 +7,8 @@ from torch import nn
 from sightline.config import TrainConfig
 from sightline.data.labelled import collate_labelled
 from sightline.data.series import WindowBatch
-from sightline.tasks.classification import classification_objective, label_loss
-from sightline.tasks.forecasting import forecast_objective, mean_figures, squared_loss
+from sightline.tasks.classification import label_figures, label_loss, said_of_labels
+from sightline.tasks.forecasting import forecast_objective, mean_figures, said_by, squared_loss
 
 CPU = torch.device("cpu")
 
@@ -44,8 +42,8 @@ class Constant(nn.Module):
 def test_a_mean_over_batches_of_different_sizes() -> None:
     batches = [collate_labelled([[5]] * n, [0] * n, pad_id=0, eos_id=2) for n in (1, 3)]
     batches.append(collate_labelled([[5], [6]], [1, 1], pad_id=0, eos_id=2))
-    train = replace(TrainConfig(), label_smoothing=0.0)
-    figures = mean_figures(classification_objective(Constant(1.0, 0.0), train), batches, CPU)
+    network = Constant(1.0, 0.0)
+    figures = label_figures(("a", "b"), said_of_labels((network(*batch.inputs), batch.labels) for batch in batches))
     assert figures["accuracy"] == pytest.approx(4 / 6)
     right, wrong = (-torch.tensor([1.0, 0.0]).log_softmax(0)).tolist()
     assert figures["loss"] == pytest.approx((4 * right + 2 * wrong) / 6)
@@ -53,5 +51,5 @@ def test_a_mean_over_batches_of_different_sizes() -> None:
 
 def test_forecasts_are_compared_with_what_came_after() -> None:
     batch = WindowBatch(torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 2), torch.zeros(2, 1))
-    figures = mean_figures(forecast_objective(Constant(1.0, 3.0), TrainConfig()), [batch], CPU)
+    figures = mean_figures(said_by(forecast_objective(Constant(1.0, 3.0), TrainConfig()), [batch], CPU))
     assert figures == {"loss": 2.0, "mae": 1.0}

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import torch
+from torch import nn
 
 from sightline.config import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
@@ -23,7 +24,8 @@ from sightline.families.sightline import build_model
 from sightline.training.parallel import ParallelTrainer
 from sightline.training.ranks import Ranks, joined, whole
 from sightline.training.sharded import ShardedTrainer, shard
-from sightline.training.step import translation_objective
+from sightline.training.shares import Mine, Said, Validation, mean
+from sightline.training.step import nll_of, translation_objective
 from sightline.training.trainer import Trainer
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
@@ -72,6 +74,15 @@ class Circle:
         pass
 
 
+def judged_by(network: nn.Module) -> Validation:
+    """By the seven batches, of which ranks have other numbers."""
+
+    def said(mine: Mine) -> Said:
+        return nll_of(network, mine(batches()), MODEL.pad_id, torch.device("cpu"))
+
+    return Validation(said, lambda said: {"loss": mean(said, "nll", "targets"), "batches": float(len(said["nll"]))})
+
+
 def train(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: float = 0.0, **more: Any) -> Trainer:
     """A training by `kind` that has ended."""
     torch.manual_seed(5)
@@ -81,9 +92,9 @@ def train(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: 
     if more.get("shard") and kind is not Trainer:
         replica = deepcopy(network)
         root = shard(network, "float32", torch.device("cpu"), offload=more["shard"] == "offload")
-        kind = partial(ShardedTrainer, *kind.args, root, replica)
+        kind = partial(ShardedTrainer, *kind.args, root, replica, judged_by(replica))
     objective = translation_objective(network, model.pad_id, config.train)
-    others = Circle, lambda: {"loss": 1.0}, lambda *given: None
+    others = Circle, judged_by(network), lambda *given: None
     trainer = kind(network, config, objective, *others, folder, torch.device("cpu"), False)
     trainer.seen = []
     update = trainer._update
@@ -99,10 +110,13 @@ def train(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: 
 
 def told(trainer: Any) -> dict[str, Any]:
     """What a test compares."""
-    log = trainer.folder / "metrics.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    logs = (trainer.folder / name for name in ("metrics.jsonl", "validation.jsonl"))
+    lines, judged = (
+        [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else [] for log in logs
+    )
     return {
         "losses": [line["loss"] for line in lines],
+        "judged": [(line["loss"], line["batches"]) for line in judged],
         "tokens": [round(line["tokens_per_second"] * line["seconds"]) for line in lines],
         "parameters": {name: whole(value).tolist() for name, value in trainer.model.named_parameters()},
         "average": {name: whole(value).tolist() for name, value in trainer.average.items()},
@@ -112,7 +126,7 @@ def told(trainer: Any) -> dict[str, Any]:
 
 
 def parallel(ranks: Ranks) -> Any:
-    return partial(ParallelTrainer, ranks, None, None)
+    return partial(ParallelTrainer, ranks)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ def alone(folder: Path, case: str) -> dict[str, Any]:
 def assert_close(ours: dict[str, Any], theirs: dict[str, Any], accuracy: float) -> None:
     """Losses and all parameters; keys' biases have no gradient but rounding, which Adam divides by eps = 1e-9."""
     assert ours["losses"] == pytest.approx(theirs["losses"], rel=accuracy)
+    [judged], [expected] = ours["judged"], theirs["judged"]
+    assert judged == pytest.approx(expected, rel=accuracy)  # a validation, which is shared
     for what in ("parameters", "average"):
         for name, values in ours[what].items():
             if not name.endswith("k_proj.bias"):

@@ -24,7 +24,8 @@ from sightline.families.sightline import build_model
 from sightline.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock
-from sightline.training.step import batch_loss, real_states, translation_objective, validation_loss
+from sightline.training.shares import Validation, mean
+from sightline.training.step import batch_loss, nll_of, real_states, translation_objective
 from sightline.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -95,7 +96,7 @@ class Run:
             config,
             translation_objective(self.network, model.pad_id, config.train),
             lambda state: Circle(batches, state),
-            judge,
+            Validation(lambda mine: {"figures": [judge()]}, lambda said: said["figures"][0]),
             lambda _parameters, _figures, what: self.exported.append(what),
             folder,
             CPU,
@@ -159,7 +160,8 @@ def test_validation_is_the_mean_over_all_pieces() -> None:
     network = build_model(replace(MODEL, dropout=0.5)).eval()
     expected = sum(loss_of(network, batch, 0.0).nll.item() for batch in BATCHES)
     n_pieces = sum(len(tgt) + 1 for _, tgt in PAIRS)
-    assert validation_loss(network, iter(BATCHES), 0, CPU) == pytest.approx(expected / n_pieces, rel=1e-6)
+    said = nll_of(network, iter(BATCHES), 0, CPU)
+    assert mean(said, "nll", "targets") == pytest.approx(expected / n_pieces, rel=1e-6)
 
 
 # Updates --------------------------------------------------------------------------------------------------------------
