@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from sightline.errors import UserError
@@ -181,6 +182,11 @@ def sum_gradients(state: None, bucket: dist.GradBucket) -> torch.futures.Future[
 def whole(parameter: Tensor) -> Tensor:
     """All of a parameter that ranks share out, to each of them."""
     return parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+
+
+def mesh(device: torch.device) -> DeviceMesh:
+    """All processes in a row, on devices of this kind; torch by itself takes CUDA's wherever there are any."""
+    return init_device_mesh(device.type, (dist.get_world_size(),))
 
 
 def writers() -> Any:

@@ -22,7 +22,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully
 from sightline.training.checkpoint import STATE, Checkpoint, checkpoint_paths, remove_old, step_name
 from sightline.training.loss import Loss
 from sightline.training.parallel import ParallelTrainer, SummedLoss, of_rank
-from sightline.training.ranks import Ranks, whole, writers
+from sightline.training.ranks import Ranks, mesh, whole, writers
 from sightline.training.shares import Said, Validation
 from sightline.training.trainer import CHECKPOINTS, Progress
 
@@ -38,7 +38,9 @@ def shard(network: nn.Module, precision: str, device: torch.device, offload: boo
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     stacks = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
     root = SummedLoss(network if offload else network.to(device), lambda batch: batch)
-    where: dict[str, Any] = {"offload_policy": CPUOffloadPolicy(pin_memory=device.type == "cuda")} if offload else {}
+    where: dict[str, Any] = {"mesh": mesh(device)}
+    if offload:
+        where["offload_policy"] = CPUOffloadPolicy(pin_memory=device.type == "cuda")
     for layer in [layer for stack in stacks for layer in stack]:
         fully_shard(layer, mp_policy=policy if in_half else MixedPrecisionPolicy(), **where)
     fully_shard(root, **where)
