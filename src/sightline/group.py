@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -59,10 +60,10 @@ def _train_as(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: Pa
             if first:
                 job.layout.write_settings(folder, job.config, job.tokenizer, about)
         torch.manual_seed(job.config.train.seed)
-        return run(make_trainer(request, job, about, *_network_and_kind(job, ranks)), request, job)
+        return run(make_trainer(request, job, about, *network_and_kind(job, ranks)), request, job)
 
 
-def _network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
+def network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
     """The network, and the trainer that the setting asks for."""
     network = job.network()
     train = job.config.train
@@ -77,10 +78,9 @@ def _network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
         )
     from sightline.training.sharded import ShardedTrainer, shard
 
-    torch.manual_seed(train.seed)
-    shared = job.network()
-    root = shard(shared, train.precision, ranks.device, offload=train.shard == "offload")
-    return shared, partial(ShardedTrainer, ranks, root, network, job.validation(network, ranks.device))
+    replica = deepcopy(network)
+    root = shard(network, train.precision, ranks.device, offload=train.shard == "offload")
+    return network, partial(ShardedTrainer, ranks, root, replica, job.validation(replica, ranks.device))
 
 
 def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConfig:

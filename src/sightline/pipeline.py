@@ -46,7 +46,7 @@ def train_model(request: TrainRequest) -> str:
     The model directory is `request.out`; from the first validation on it holds the best model so far.
     """
     request = replace(request, init=str(folder_of(request.init)) if request.init else "")
-    config = _config(request)
+    config = run_config(request)
     folder = Path(request.out)
     device_name(request.device)
     _check_writable(folder)
@@ -121,7 +121,7 @@ def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
     return reason
 
 
-def _config(request: TrainRequest) -> RunConfig:
+def run_config(request: TrainRequest) -> RunConfig:
     """The configuration asked for, checked as far as it can be without the data."""
     config = check(_starting(request) if request.init else _fresh(request))
     if request.alignments and config.model.task != "translate":

@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--group", nargs="+", default=[], metavar="MODEL=PATTERN", help=group)
     parser.add_argument("--format", choices=FORMATS, default="markdown", help="of the table (default: %(default)s)")
     output_option(parser)
-    curves = "draw validation BLEU and loss while training, .png or .svg"
+    curves = "draw the figures of validations while training, .png or .svg"
     parser.add_argument("--curves", type=out_file, metavar="FILE", help=curves)
     axis = "what --curves are drawn against (default: %(default)s)"
     parser.add_argument("--axis", choices=["updates", "hours"], default="updates", help=axis)
@@ -55,7 +55,7 @@ def run_results(options: argparse.Namespace) -> None:
 
     if options.curves and Path(options.curves).suffix.lower() not in PICTURES:
         raise UserError(f"--curves {options.curves}: name a .png or .svg file")
-    groups = group_runs(read_runs(options.runs), _patterns(options.group))
+    groups = group_runs(read_runs(options.runs, ["translate"] if options.test else None), _patterns(options.group))
     if options.curves:
         _draw(options, groups)
     table = _scored(options, groups) if options.test else _validated(groups)

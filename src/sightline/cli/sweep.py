@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from sightline.cli.files import output
 from sightline.cli.options import device_option
 from sightline.errors import UserError
+from sightline.tasks.table import TASKS
 
 TABLE, CURVES = "results.md", "curves.svg"
 
@@ -20,7 +22,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("sweep", help="train with several values of settings on Ray, and compare the runs")
     parser.add_argument("recipe", metavar="RECIPE", help="as of `sightline train`")
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help="as of `sightline train`")
-    parser.add_argument("--valid", nargs="+", required=True, metavar="FILE", help="as of `sightline train`")
+    parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help="as of `sightline train`")
+    parser.add_argument("--task", choices=TASKS, default="", help="what to train for (default: the recipe's)")
     out = f"folder to write: a run for each combination of values, {TABLE} and {CURVES}"
     parser.add_argument("--out", required=True, metavar="DIR", help=out)
     setting = "values of a setting, such as train.learning_rate=1e-3,3e-3; of several settings every combination"
@@ -38,15 +41,16 @@ def add(commands: Any) -> None:
 
 def run_sweep(options: argparse.Namespace) -> None:
     """Train, compare, say which is best."""
+    from sightline.checkpoint.hub import folder_of
     from sightline.cluster.sweep import Sweep, sweep, trials_of
-    from sightline.config import apply_settings, load_recipe
+    from sightline.pipeline import TrainRequest, run_config
 
     out, trials = Path(options.out).absolute(), trials_of(options.set)
     if out.exists() and any(out.iterdir()) and not options.resume:
         raise UserError(f"--out {options.out}: is not empty; add --resume to go on with its sweep, or name another")
-    configs = [apply_settings(load_recipe(options.recipe), settings) for settings in trials.values()]
-    if any(config.model.task != "translate" for config in configs):
-        raise UserError("sweep is for translators, whose runs `sightline results` compares")
+    init = str(folder_of(options.init)) if options.init else ""
+    asked = TrainRequest(options.recipe, options.train, options.valid, options.out, init=init, task=options.task)
+    configs = [run_config(replace(asked, settings=settings)) for settings in trials.values()]
     out.mkdir(parents=True, exist_ok=True)
     arguments = {name: [*_arguments(options), "--set", "train.threads=1", *own] for name, own in trials.items()}
     train = configs[0].train
@@ -69,7 +73,8 @@ def _arguments(options: argparse.Namespace) -> list[str]:
     """Of `sightline train`, without the settings and the folder."""
     recipe = str(Path(options.recipe).absolute()) if options.recipe.endswith(".toml") else options.recipe
     files = {"--train": options.train, "--valid": options.valid}
-    said = [word for flag, paths in files.items() for word in (flag, *map(_anywhere, paths))]
+    said = [word for flag, paths in files.items() if paths for word in (flag, *map(_anywhere, paths))]
+    said += ["--task", options.task] if options.task else []
     said += ["--init", _anywhere(options.init)] if options.init else []
     said += ["--special", *options.special] if options.special else []
     return ["--recipe", recipe, *said, "--device", options.device]

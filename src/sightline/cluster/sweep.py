@@ -119,7 +119,7 @@ def _trial(config: Mapping[str, Any]) -> None:
     with Path(f"{folder}.log").open("ab") as log:
         run = subprocess.Popen([*command, "--resume"], stdin=subprocess.PIPE, stdout=log, stderr=log)
         for record in _validations(folder / VALIDATION_LOG, run):
-            tune.report({"loss": record["loss"], "bleu": record.get("bleu", 0.0), "updates": record["step"]})
+            tune.report({"loss": record["loss"], "updates": record["step"]})
         if run.wait():
             raise RuntimeError(f"{name}: sightline train ended with {run.returncode}; see {log.name}")
 

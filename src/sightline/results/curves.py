@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -10,9 +11,10 @@ from sightline.figures import Figure, Panel, Series
 from sightline.results.runs import Group, Run
 from sightline.results.table import Cell, ResultsColumn, ResultsTable, Row
 from sightline.statistics import Estimate
+from sightline.tasks.table import TASKS
 from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, read_log
 
-FIGURES = {"bleu": ("BLEU", "validation BLEU"), "loss": ("loss", "validation loss, nats a piece")}
+NAMES = {"bleu": "BLEU", "macro_f1": "macro F1", "f1": "F1", "exact_match": "exact match", "mrr": "MRR", "wer": "WER"}
 AXES = {"updates": "updates", "hours": "hours of training, validations among them"}
 
 
@@ -33,10 +35,10 @@ def learning_curves(groups: Sequence[Group], axis: str) -> Figure:
     """
     points = {group.name: [read_points(run) for run in group.runs] for group in groups}
     panels = []
-    for key, (title, label) in FIGURES.items():
+    for key in _measured(groups):
         lines = [line for name, runs in points.items() if (line := _line(name, runs, key, axis)).x]
         if lines:
-            panels.append(Panel(title, AXES[axis], label, lines, log_x=False))
+            panels.append(Panel(NAMES.get(key, key), AXES[axis], _label(key, groups), lines, log_x=False))
     return Figure("learning-curves", "", "", panels)
 
 
@@ -48,17 +50,30 @@ def read_points(run: Run) -> list[Point]:
 
 def validation_table(groups: Sequence[Group]) -> ResultsTable:
     """What each system's best models score in validation, and after how many updates and hours training ended."""
-    best = [ResultsColumn("validation", "BLEU"), ResultsColumn("validation", "loss", digits=4)]
+    keys = _measured(groups)
+    best = [ResultsColumn("validation", NAMES.get(key, key), digits=2 if key == "bleu" else 4) for key in keys]
     columns = [*best, ResultsColumn("", "updates", digits=0), ResultsColumn("", "hours")]
-    return ResultsTable(columns, [Row(group.name, len(group.runs), _best_cells(group)) for group in groups])
+    return ResultsTable(columns, [Row(group.name, len(group.runs), _best_cells(group, keys)) for group in groups])
 
 
-def _best_cells(group: Group) -> list[Cell | None]:
+def _measured(groups: Sequence[Group]) -> list[str]:
+    """What the tasks of the runs are judged by, the loss last."""
+    tasks = dict.fromkeys(run.config.model.task for group in groups for run in group.runs)
+    return [*dict.fromkeys(chain.from_iterable(TASKS[task].metrics for task in tasks)), "loss"]
+
+
+def _label(key: str, groups: Sequence[Group]) -> str:
+    """Of an axis; a translator's loss has a unit that is known."""
+    translators = all(run.config.model.task == "translate" for group in groups for run in group.runs)
+    return f"validation {NAMES.get(key, key)}{', nats a piece' if key == 'loss' and translators else ''}"
+
+
+def _best_cells(group: Group, keys: Sequence[str]) -> list[Cell | None]:
     validations = [_validations(run) for run in group.runs]
     best = [([record for record in own if record.get("best")] or own)[-1] for own in validations]
     last = [own[-1] for own in validations]
     columns: list[list[float]] = [
-        *([_figures(record)[key] for record in best if key in _figures(record)] for key in FIGURES),
+        *([_figures(record)[key] for record in best if key in _figures(record)] for key in keys),
         [float(record["step"]) for record in last],
         [_hours(run, record) for run, record in zip(group.runs, last, strict=True)],
     ]
@@ -73,7 +88,7 @@ def _validations(run: Run) -> list[dict[str, Any]]:
 
 
 def _figures(record: Mapping[str, Any]) -> dict[str, float]:
-    return {key: float(record[key]) for key in FIGURES if isinstance(record.get(key), int | float)}
+    return {key: float(value) for key, value in record.items() if isinstance(value, int | float)}
 
 
 def _hours(run: Run, record: Mapping[str, Any]) -> float:

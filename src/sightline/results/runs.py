@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.trained import settings_for
+from sightline.checkpoint.trained import RUN, read_run, settings_for
 from sightline.config import RunConfig
 from sightline.errors import UserError
 
@@ -42,11 +42,14 @@ class Group:
     runs: Sequence[Run]
 
 
-def read_runs(paths: Sequence[str]) -> list[Run]:
+def read_runs(paths: Sequence[str], tasks: Sequence[str] | None = None) -> list[Run]:
     """Runs by the names of their folders, or by their paths where those are the same.
 
+    Args:
+        tasks: what they were trained for; None = anything.
+
     Raises:
-        UserError: one is no translation model, or named twice.
+        UserError: one is no folder of a run, was trained for another task, or is named twice.
     """
     folders = [Path(path).resolve() for path in paths]
     for number, folder in enumerate(folders):
@@ -54,7 +57,12 @@ def read_runs(paths: Sequence[str]) -> list[Run]:
             raise UserError(f"{paths[number]}: is named twice")
     counts = Counter(folder.name for folder in folders)
     names = [folder.name if counts[folder.name] == 1 else path for path, folder in zip(paths, folders, strict=True)]
-    return [Run(Path(path), name, *settings_for(["translate"], path)) for path, name in zip(paths, names, strict=True)]
+    return [Run(Path(path), name, *_settings(path, tasks)) for path, name in zip(paths, names, strict=True)]
+
+
+def _settings(path: str, tasks: Sequence[str] | None) -> tuple[RunConfig, dict[str, Any]]:
+    """Where any task will do, also those of a run whose model lies in a family's layout."""
+    return settings_for(tasks, path) if tasks or not Path(path, RUN).is_file() else read_run(Path(path))
 
 
 def group_runs(runs: Sequence[Run], patterns: Mapping[str, str]) -> list[Group]:
