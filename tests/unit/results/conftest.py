@@ -19,10 +19,16 @@ def make_run(tmp_path: Path) -> MakeRun:
     """Makes the folder of a run with a configuration and a log of validations."""
 
     def make(
-        name: str, seed: int = 1, d_model: int = 16, corpus: str = "c", log: Sequence[dict[str, Any]] = (), **train: Any
+        name: str,
+        seed: int = 1,
+        d_model: int = 16,
+        corpus: str = "c",
+        log: Sequence[dict[str, Any]] = (),
+        task: str = "translate",
+        **train: Any,
     ) -> Run:
         folder = tmp_path / name
-        config = RunConfig(model=ModelConfig(d_model=d_model), train=TrainConfig(seed=seed, **train))
+        config = RunConfig(model=ModelConfig(d_model=d_model, task=task), train=TrainConfig(seed=seed, **train))
         write_settings(folder, config, None, {"corpus": {"key": corpus}, "init": ""})
         (folder / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), encoding="utf-8")
         return read_runs([str(folder)])[0]

@@ -64,6 +64,16 @@ def test_a_run_without_bleu_has_no_line_there(make_run: Any) -> None:
     assert validation_table(group_runs(runs, {})).rows[1].cells[0] is None
 
 
+def test_runs_of_other_tasks_have_their_own_figures(make_run: Any) -> None:
+    lines = [{"step": n, "what": f"step {n}", "loss": 1.0 / n, "accuracy": n / 3, "best": True} for n in (1, 2)]
+    groups = group_runs([make_run("a", log=lines, task="mlm")], {})
+    table = validation_table(groups)
+    assert [column.metric for column in table.columns] == ["accuracy", "loss", "updates", "hours"]
+    assert [cell.mean for cell in table.rows[0].cells if cell] == [2 / 3, 0.5, 2, 0]
+    accuracy, loss = learning_curves(groups, "updates").panels
+    assert (accuracy.title, accuracy.y_label, loss.y_label) == ("accuracy", "validation accuracy", "validation loss")
+
+
 def test_a_run_without_validation_is_refused(make_run: Any) -> None:
     with pytest.raises(UserError, match=r"has no validation\.jsonl yet"):
         learning_curves(group_runs([make_run("a")], {}), "updates")
