@@ -99,6 +99,7 @@ GRAPH: dict[str, frozenset[str]] = {
             "training",
             "api",
             "__version__",
+            "tasks.table",
         }
     ),
     "model_card": frozenset({"config", "tasks.table"}),
@@ -138,9 +139,11 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.xlnet": frozenset({"config", "generation"}),
     "tasks.permutation_modelling": frozenset({"config", "checkpoint", "data", "generation", "relatives", "training"}),
     "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
-    "tasks.published": frozenset({"config", "checkpoint", "data", "evaluate", "generation", "network"}),
+    "tasks.published": frozenset(
+        {"config", "checkpoint", "data", "evaluate", "generation", "network", "training.shares"}
+    ),
     "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
-    "tasks.adapting": frozenset({"config", "checkpoint", "families.table", "network"}),
+    "tasks.adapting": frozenset({"config", "checkpoint", "families.table", "network", "training.shares"}),
     "tasks.heads": frozenset({"checkpoint", "families.registry", "generation", "network", "relatives"}),
     "tasks.labelling": frozenset({"config", "checkpoint", "data", "generation", "network", "relatives", "training"}),
     "tasks.answering": frozenset(
@@ -149,7 +152,9 @@ GRAPH: dict[str, frozenset[str]] = {
     "tasks.embedding": frozenset(
         {"config", "checkpoint", "data", "evaluate.retrieval", "generation", "network", "training"}
     ),
-    "tasks.tagging": frozenset({"config", "checkpoint", "data", "evaluate.entities", "generation", "network"}),
+    "tasks.tagging": frozenset(
+        {"config", "checkpoint", "data", "evaluate.entities", "generation", "network", "training.shares"}
+    ),
     "tasks.pictures": frozenset(
         {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "generation", "network", "training"}
     ),
