@@ -162,6 +162,8 @@ def test_one_that_begins_here_learns(cli: Cli, folder: Path, tmp_path: Path) -> 
     said = cli("caption", out, *(folder / f"{name}.png" for name in COLOURS))
     assert said.out.splitlines() == [f"A {name} field." for name in COLOURS]
     begun, after = (load_file(path / "model.safetensors") for path in (out / "vit-gpt2-begun", out))
+    places = [key for key in begun if key.endswith(("position_embeddings", "cls_token"))]
+    assert len(places) == 2 and all(0.01 < begun[key].std() < 0.03 for key in places)  # not all alike
     assert {key for key in begun if torch.equal(begun[key], after[key])} == {POOLER, POOLER.replace("weight", "bias")}
     refused = cli(*from_nothing(folder, "model.positions=rotary"), "--out", tmp_path / "two")
     assert "model.positions = rotary: patches have learned positions" in refused.complaint
