@@ -44,19 +44,17 @@ class Optimizer:
 def make_optimizer(model: nn.Module, train: TrainConfig) -> Optimizer:
     """Adam(W) over all parameters, in one fused kernel; with `train.optimizer` "muon", Muon on the hidden matrices.
 
-    Muon (https://kellerjordan.github.io/posts/muon) orthogonalises the momentum of a matrix. Its update is scaled to
-    the size of AdamW's (arXiv:2502.16982, section 2.2), so that both take one learning rate.
+    See `muon.py`, which is imported by who asks for it.
     """
     if train.optimizer == "adam":
         return Optimizer(_adam(model.parameters(), train))
-    if not hasattr(torch.optim, "Muon"):
-        raise UserError(f"train.optimizer = muon needs torch 2.9 or newer, this is {torch.__version__}")
+    from sightline.training.muon import Muon
+
     hidden = hidden_matrices(model)
     if not hidden:
         raise UserError("train.optimizer = muon: this network has no linear layers between its layers; use adam")
-    muon = torch.optim.Muon(hidden, lr=0.0, weight_decay=train.weight_decay, adjust_lr_fn="match_rms_adamw")
     chosen = set(hidden)
-    return Optimizer(muon, _adam([p for p in model.parameters() if p not in chosen], train))
+    return Optimizer(Muon(hidden, train.weight_decay), _adam([p for p in model.parameters() if p not in chosen], train))
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:

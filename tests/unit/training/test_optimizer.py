@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from sightline.config import ModelConfig, TrainConfig
-from sightline.errors import UserError
 from sightline.families.sightline import build_model
+from sightline.training.muon import Muon
 from sightline.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer
 
 TRAIN = TrainConfig()
@@ -57,10 +57,8 @@ def test_weight_decay_is_decoupled_and_of_matrices_alone() -> None:
 
 
 MUON = replace(TRAIN, optimizer="muon")
-needs_muon = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9 has no Muon")
 
 
-@needs_muon
 def test_muon_moves_along_the_nearest_orthogonal_matrix_and_adam_moves_the_rest() -> None:
     """By the singular value decomposition; Muon's iteration leaves singular values between 0.5 and 1.5."""
     model = nn.Sequential(nn.Linear(8, 6))
@@ -76,7 +74,6 @@ def test_muon_moves_along_the_nearest_orthogonal_matrix_and_adam_moves_the_rest(
     torch.testing.assert_close((bias - model[0].bias).abs(), torch.full_like(bias, 0.1))  # Adam's first step
 
 
-@needs_muon
 def test_muon_takes_the_hidden_matrices_of_the_transformer() -> None:
     """Six of an encoder's layer, ten of a decoder's; neither embeddings nor the matrix to the vocabulary."""
     config = ModelConfig(vocab_size=9, d_model=8, d_ff=8, n_heads=2, n_encoder_layers=2, n_decoder_layers=3)
@@ -88,17 +85,28 @@ def test_muon_takes_the_hidden_matrices_of_the_transformer() -> None:
         assert len(make_optimizer(model, MUON).parts) == 2
 
 
-def test_muon_is_refused_where_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch.optim, "Muon", raising=False)
-    with pytest.raises(UserError, match=r"muon needs torch 2\.9"):
-        make_optimizer(network(), MUON)
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9 has no Muon")
+@pytest.mark.parametrize("shape", [(8, 6), (6, 8), (7, 7)])
+def test_muon_is_that_of_torch_but_for_its_bfloat16(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten updates. Told to stay in the numbers it is given, torch's has the same matrices to the last digits."""
+    monkeypatch.setattr(Tensor, "bfloat16", lambda tensor: tensor)
+    start = torch.randn(shape, dtype=torch.float64)
+    ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
+    parts = [Muon([ours], 0.1), torch.optim.Muon([theirs], weight_decay=0.1, adjust_lr_fn="match_rms_adamw")]
+    for _ in range(10):
+        for matrix, part in zip((ours, theirs), parts, strict=True):
+            part.param_groups[0]["lr"] = 0.1
+            matrix.grad = matrix.detach() ** 3 - start
+            part.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    assert (ours - start).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(
     ("train", "kinds"),
     [
         (TRAIN, {"exp_avg", "exp_avg_sq", "step"}),
-        pytest.param(MUON, {"exp_avg", "exp_avg_sq", "step", "momentum_buffer"}, marks=needs_muon),
+        (MUON, {"exp_avg", "exp_avg_sq", "step", "momentum_buffer"}),
     ],
     ids=["adam", "muon"],
 )
