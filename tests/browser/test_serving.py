@@ -35,10 +35,12 @@ def url(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         begun = json.loads(process.stderr.readline())
-        Thread(target=process.stderr.read, daemon=True).start()  # or its pipe would fill
+        reader = Thread(target=process.stderr.read, daemon=True)  # or its pipe would fill
+        reader.start()
         yield begun["url"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+        reader.join(30)
 
 
 @pytest.fixture

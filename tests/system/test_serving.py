@@ -77,12 +77,15 @@ class Server:
 def serving(*arguments: Any, program: Sequence[str] = ("-m", "sightline"), port: int = 0) -> Iterator[Server]:
     command = [sys.executable, *program, "serve", *map(str, arguments), "--port", str(port), "--device", "cpu"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        server = None
         try:
             assert process.stderr
-            begun = json.loads(process.stderr.readline())
-            yield Server(process, begun["url"])
+            server = Server(process, json.loads(process.stderr.readline())["url"])
+            yield server
         finally:
             process.kill()
+            if server:
+                server.reader.join(PATIENCE)  # or its pipe is closed while it is read
 
 
 @pytest.fixture(scope="module")
