@@ -21,7 +21,7 @@ from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.imported import copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from sightline.checkpoint.published import file_shapes, open_tensors
-from sightline.checkpoint.trained import write_json
+from sightline.checkpoint.trained import write_file, write_json
 from sightline.checkpoint.vocabulary import SETTINGS, read_vocabulary
 from sightline.errors import UserError
 
@@ -66,7 +66,7 @@ def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mappin
         key: tensor.clone() if key in others else _grown(tensor, size, new_size, origins)
         for key, tensor in open_tensors(folder).items()
     }
-    save_file(tensors, draft / WEIGHTS, {"format": "pt"})
+    write_file(draft / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
     write_json(draft / CONFIG, grown)
     _ = read_folder(draft)
 

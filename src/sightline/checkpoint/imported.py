@@ -19,6 +19,7 @@ from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
 from sightline.checkpoint.modules import module_files
 from sightline.checkpoint.precision import dtype_for, refuse_quantised, widest
 from sightline.checkpoint.published import ReadCheckpoint, open_tensors, read_checkpoint
+from sightline.checkpoint.trained import write_file
 from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 from sightline.checkpoint.vocabulary import read_vocabulary
 from sightline.errors import UserError
@@ -54,7 +55,7 @@ def write_imported(folder: Path, model: Folder) -> None:
     tensors = {
         name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
     }
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
     copy_companions(model.path, folder)
     values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.about}
     (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

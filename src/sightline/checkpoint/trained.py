@@ -198,11 +198,18 @@ def _nearest(folder: Path) -> str:
 
 
 def write_file(path: Path, writer: Callable[[Path], Any]) -> None:
-    """A file of a model directory as `writer` makes it, replaced in one step."""
+    """A file of a model directory as `writer` makes it, replaced in one step.
+
+    Who may read it is as for any new file: safetensors (0.8) would keep weights from all but their owner, and a server
+    that runs as somebody else could not open the model.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with writing(path, SafetensorError):
+            draft.touch()
+            mode = draft.stat().st_mode
             writer(draft)
+            draft.chmod(mode)
             os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)

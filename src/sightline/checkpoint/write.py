@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sightline.checkpoint.layout import CONFIG, WEIGHTS
+from sightline.checkpoint.trained import write_file
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
 from sightline.network.axes import NetworkConfig
@@ -28,7 +29,7 @@ def write_checkpoint(folder: Path, network: nn.Module, config: NetworkConfig, hf
 
 def write_files(folder: Path, tensors: Mapping[str, Tensor], hf_config: Mapping[str, Any]) -> None:
     """The two files of the layout: tensors by the keys of the file, and what is said about them."""
-    save_file(dict(tensors), folder / WEIGHTS, metadata={"format": "pt"})
+    write_file(folder / WEIGHTS, lambda path: save_file(dict(tensors), path, {"format": "pt"}))
     text = json.dumps(dict(hf_config), indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(text, encoding="utf-8")
 

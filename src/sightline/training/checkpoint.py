@@ -54,6 +54,7 @@ def _write(folder: Path, target: Path, draft: Path, checkpoint: Checkpoint) -> N
     sums = {name: _sha256(draft / name) for name in (MODEL, TRAINING)} | {STATE: _state_sum(checkpoint.state)}
     (draft / STATE).write_text(json.dumps({**checkpoint.state, "sha256": sums}, indent=1), encoding="utf-8")
     for name in (MODEL, TRAINING, STATE):
+        (draft / name).chmod((draft / STATE).stat().st_mode)  # safetensors (0.8) keeps files from all but their owner
         _sync(draft / name)
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)

@@ -17,6 +17,7 @@ from sightline.checkpoint import trained as module
 from sightline.checkpoint.beside import read_shortlist, write_shortlist
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.trained import write_settings, write_weights
+from sightline.checkpoint.write import write_files
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
@@ -62,6 +63,16 @@ def test_what_is_written_is_read(folder: Path) -> None:
     expected = parameters_of(network())
     assert all(torch.equal(value, expected[name]) for name, value in parameters_of(read.network).items())
     assert translate(read.network, read.tokenizer, read.config.decode) == translate(network(), TOKENIZER, CONFIG.decode)
+
+
+def test_who_may_read_one_file_may_read_all(folder: Path) -> None:
+    """A server that runs as somebody else, too; replaced files and those of the Hugging Face layout as well."""
+    write_weights(folder, parameters_of(network()), "# A model\n")
+    (folder.parent / "hf").mkdir()
+    write_files(folder.parent / "hf", {"a": torch.zeros(2)}, {})
+    files = [path for path in folder.parent.glob("*/*") if path.is_file()]
+    assert len(files) == 7
+    assert {path.stat().st_mode for path in files} == {(folder / "config.json").stat().st_mode}
 
 
 def test_a_moved_directory_is_the_same_model(folder: Path, tmp_path: Path) -> None:

@@ -48,6 +48,12 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert sorted(file.name for file in path.iterdir()) == ["model.safetensors", "state.json", "training.safetensors"]
 
 
+def test_who_may_read_one_file_may_read_all(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    path = save_checkpoint(tmp_path, make(1))
+    assert {file.stat().st_mode for file in path.iterdir()} == {(tmp_path / "other").stat().st_mode}
+
+
 def test_a_step_saved_twice_is_replaced(tmp_path: Path) -> None:
     save(tmp_path, 5)
     checkpoint = make(5)
