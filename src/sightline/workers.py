@@ -6,24 +6,18 @@ batches side by side in threads and has no need of this. Order and text are thos
 """
 
 import os
-import signal
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import chain, islice
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sightline.decode.engine import usable_cores
 from sightline.decode.translator import Translation
-from sightline.errors import UserError
+from sightline.processes import in_order, processes
 
 CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
-Chunk = TypeVar("Chunk")
-Result = TypeVar("Result")
 
 
 def translate_in_processes(
@@ -47,18 +41,12 @@ def translate_in_processes(
     model = (str(folders),) if isinstance(folders, str | Path) else tuple(map(str, folders))
     stream = iter(lines)
     chunks = iter(lambda: list(islice(stream, chunk_lines)), [])
-    with ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (threads,)) as pool:
+    with processes(workers, "a translating process", _prepare, threads) as submit:
 
-        def submit(chunk: list[str]) -> Future[list[Translation]]:
-            return pool.submit(_translate, model, device, chunk, prefix, dict(overrides or {}))
+        def translate(chunk: list[str]) -> Future[list[Translation]]:
+            return submit(_translate, model, device, chunk, prefix, dict(overrides or {}))
 
-        try:
-            yield from in_order(chunks, submit, lambda: 2 * workers)
-        except BrokenProcessPool:
-            why = "a translating process was ended from outside, perhaps for lack of memory"
-            raise UserError(f"{why}: use fewer of them (--workers 1)") from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+        yield from in_order(chunks, translate, lambda: 2 * workers)
 
 
 def worth_sharing(lines: Iterable[str]) -> tuple[int, Iterator[str]]:
@@ -68,25 +56,11 @@ def worth_sharing(lines: Iterable[str]) -> tuple[int, Iterator[str]]:
     return usable_cores() if len(head) == 2 * CHUNK_LINES else 1, chain(head, stream)
 
 
-def in_order(
-    chunks: Iterable[Chunk], submit: Callable[[Chunk], Future[list[Result]]], at_once: Callable[[], int]
-) -> Iterator[Result]:
-    """The results of chunk after chunk, whoever is ready first; at most so many are on their way."""
-    pending: deque[Future[list[Result]]] = deque()
-    for chunk in chunks:
-        pending.append(submit(chunk))
-        while len(pending) >= at_once():
-            yield from pending.popleft().result()
-    while pending:
-        yield from pending.popleft().result()
-
-
 _models: dict[tuple[tuple[str, ...], str], Any] = {}  # of this process
 
 
 def _prepare(threads: int) -> None:
-    """A process of the pool leaves Ctrl-C to the one that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A process of the pool computes with so many threads."""
     os.environ["OMP_NUM_THREADS"] = str(threads)  # for the engine, and for torch if it is loaded later
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)

@@ -71,6 +71,7 @@ ELSEWHERE = (  # whoever trains and uses a translator of ours as recipes have it
     "sightline.tasks.labelling",
     "sightline.tasks.language_modelling",
     "sightline.tasks.pictures",
+    "sightline.processes",
     "sightline.workers",
     "sightline.tasks.published",
     "sightline.tasks.resuming",

@@ -18,7 +18,7 @@ from sightline.cluster.actors import Actors
 from sightline.cluster.shards import Read, Shards
 from sightline.decode.translator import Translation
 from sightline.evaluate.score import SCORED_TOGETHER, PairScore
-from sightline.workers import in_order
+from sightline.processes import in_order
 
 PER_PROCESS = 4  # chunks on their way, done and not asked for yet among them
 SAY_EVERY = 30.0  # seconds
