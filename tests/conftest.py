@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
+from shapes import check_calls, next_test
 
-install_import_hook("sightline", "beartype.beartype")  # before anything imports sightline
+check_calls()  # before anything imports sightline
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 torch.set_num_threads(1)  # a sum over several threads has no fixed order
@@ -21,6 +21,11 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)  # on e
 settings.load_profile("repeatable")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    next_test()
 
 
 @pytest.fixture(scope="session", autouse=True)

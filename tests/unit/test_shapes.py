@@ -1,0 +1,32 @@
+"""That types and shapes are checked while tests run (`tests/shapes.py`), and in which calls."""
+
+from collections.abc import Callable
+
+import pytest
+import shapes
+import torch
+
+from sightline.network.positions import in_order
+
+Function = Callable[[int], None]
+
+
+def test_the_package_is_checked() -> None:
+    with pytest.raises(Exception, match=r"Shaped|Int\[Tensor"):
+        in_order(torch.ones(2, 3))
+
+
+def test_the_first_calls_of_a_test_and_some_more_are_checked() -> None:
+    checked: list[int] = []
+
+    def noting(function: Function) -> Function:
+        return lambda call: checked.append(call)
+
+    noted = shapes.sometimes(lambda: noting)()(lambda call: None)
+    for call in range(1, 101):
+        noted(call)
+    first = [*range(1, shapes.CALLS + 1)]
+    assert checked == [*first, 16, 32, 64]
+    shapes.next_test()
+    noted(1)
+    assert checked == [*first, 16, 32, 64, 1]
