@@ -103,7 +103,8 @@ def _evaluate_options(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     multi30k = "add the tokenised, lowercased BLEU of the Multi30k literature; LANG is the target language"
     parser.add_argument("--multi30k", metavar="LANG", help=multi30k)
-    parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU (default: %(default)s)")
+    tokenize = "sacreBLEU's tokenizer for BLEU (default: 13a; zh or char for references without spaces between words)"
+    parser.add_argument("--tokenize", default="", metavar="NAME", help=tokenize)
     metric = "of BLEU, chrF++, TER, and for summaries in English ROUGE-1, ROUGE-2, ROUGE-L (default: BLEU chrF++ TER)"
     parser.add_argument("--metric", nargs="+", default=["BLEU", "chrF++", "TER"], metavar="NAME", help=metric)
     tune = "search validation data (never a test set) with several values of a setting, and say the best"

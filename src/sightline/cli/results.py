@@ -32,7 +32,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--metric", nargs="+", default=["BLEU", "chrF++"], metavar="METRIC", help=metric)
     multi30k = "add the tokenised, lowercased BLEU of the Multi30k literature; LANG is the target language"
     parser.add_argument("--multi30k", default="", metavar="LANG", help=multi30k)
-    parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU (default: %(default)s)")
+    tokenize = "sacreBLEU's tokenizer for BLEU (default: 13a; zh or char for references without spaces between words)"
+    parser.add_argument("--tokenize", default="", metavar="NAME", help=tokenize)
     baseline = "model of the table that the others are compared with, by paired bootstrap"
     parser.add_argument("--baseline", default="", metavar="MODEL", help=baseline)
     group = "runs that are one model, such as tiny='tiny-*' (default: those that differ in nothing but the seed)"
@@ -92,8 +93,9 @@ def _scored(options: argparse.Namespace, groups: "list[Group]") -> "ResultsTable
     from sightline.results.table import check_baseline, score_table
 
     check_baseline(options.baseline, groups)
-    chosen = measures(options.metric, options.tokenize, multi30k=options.multi30k)
     tests = _test_sets(options.test)
+    references = [line for test in tests for stream in test.references for line in stream]
+    chosen = measures(options.metric, options.tokenize, multi30k=options.multi30k, references=references)
     kept = {
         run.name: Hypotheses(run, options.device, decode_overrides(options, run.config.decode), _say)
         for group in groups

@@ -22,11 +22,13 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from sightline.errors import UserError, unknown
+from sightline.evaluate.spacing import bleu_tokenizer
 
 References = Sequence[str] | Sequence[Sequence[str]]
 
 METRICS = ("BLEU", "chrF++", "TER")
 ROUGE = ("ROUGE-1", "ROUGE-2", "ROUGE-L")  # of summaries
+EAST_ASIAN = ("zh", "ja-mecab", "char")  # tokenizers of text in which TER, too, has to look for words
 TOKENIZER_PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}  # those of others: sentencepiece
 MULTI30K = "BLEU (Multi30k: tokenized, lowercased)"
 
@@ -94,12 +96,16 @@ class Measure:
 
 
 def measures(
-    metrics: Sequence[str] = METRICS, tokenize: str = "13a", lowercase: bool = False, multi30k: str = ""
+    metrics: Sequence[str] = METRICS,
+    tokenize: str = "",
+    lowercase: bool = False,
+    multi30k: str = "",
+    references: References = (),
 ) -> list[Measure]:
     """The metrics that `metrics` names (TER is much the slowest), and the Multi30k figure of a target language.
 
-    `tokenize` names sacreBLEU's BLEU tokenizer ("13a"; "ja-mecab", "zh" ... where words are not spaced); `lowercase`
-    concerns BLEU and chrF++ only (TER ignores case by its definition).
+    `tokenize` names sacreBLEU's BLEU tokenizer; "" is the one for text as `references` are (`spacing.py`).
+    `lowercase` concerns BLEU and chrF++ only (TER ignores case by its definition).
 
     The Multi30k figure prepares both sides as the data set's own `*.lc.norm.tok.*` files (lower case, Moses'
     normalize-punctuation, Moses' tokenizer; github.com/multi30k/dataset, scripts/task1-tokenize.sh) and scores them
@@ -107,12 +113,13 @@ def measures(
     "de" or "fr". Of the data set's own tokenised test files all German lines come out identical, and all French ones
     but one.
     """
+    tokenize = tokenize or bleu_tokenizer([line for stream in _streams(references) for line in stream])
     if tokenize not in BLEU.TOKENIZERS:
         raise unknown("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)
     makers: dict[str, Callable[[], Any]] = {
         "BLEU": lambda: _bleu(tokenize, lowercase),
         "chrF++": lambda: CHRF(word_order=2, lowercase=lowercase),
-        "TER": lambda: TER(),
+        "TER": lambda: TER(normalized=tokenize in EAST_ASIAN, asian_support=tokenize in EAST_ASIAN),
         **{name: partial(_rouge, name) for name in ROUGE},
     }
     for name in metrics:
@@ -147,7 +154,7 @@ def corpus_scores(
     hypotheses: Sequence[str],
     references: References,
     metrics: Sequence[str] = METRICS,
-    tokenize: str = "13a",
+    tokenize: str = "",
     lowercase: bool = False,
     multi30k: str = "",
 ) -> dict[str, Score]:
@@ -160,17 +167,17 @@ def corpus_scores(
     >>> [(score.name, round(score.score, 1)) for score in scores.values()]
     [('BLEU', 100.0), ('chrF++', 100.0), ('TER', 0.0)]
     """
-    chosen = measures(metrics, tokenize, lowercase, multi30k)
+    chosen = measures(metrics, tokenize, lowercase, multi30k, references)
     return {measure.name: measure.score(measure.statistics(hypotheses, references)) for measure in chosen}
 
 
-def bleu_signature() -> str:
-    """The signature of `corpus_scores`' BLEU with one reference.
+def bleu_signature(references: Sequence[str] = (".",)) -> str:
+    """The signature of `corpus_scores`' BLEU with one reference for each line.
 
     >>> bleu_signature().split("|version")[0]
     'nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp'
     """
-    return corpus_scores(["."], ["."], metrics=["BLEU"])["BLEU"].signature
+    return corpus_scores(references, references, metrics=["BLEU"])["BLEU"].signature
 
 
 def as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]]:
@@ -182,7 +189,7 @@ def _reference_streams(hypotheses: Sequence[str], references: References) -> lis
     """References as a list of lists, after a check that every list pairs up with the hypotheses."""
     if not hypotheses:
         raise UserError("nothing to evaluate: there are no hypotheses")
-    streams = [list(stream) for stream in ([references] if _is_text(references) else references)]
+    streams = _streams(references)
     for number, stream in enumerate(streams, start=1):
         if len(stream) != len(hypotheses):
             which = f"reference {number} has" if len(streams) > 1 else "the reference has"
@@ -191,6 +198,10 @@ def _reference_streams(hypotheses: Sequence[str], references: References) -> lis
                 "line n of one must belong to line n of the other"
             )
     return streams
+
+
+def _streams(references: References) -> list[list[str]]:
+    return [list(stream) for stream in ([references] if _is_text(references) else references)]
 
 
 def _is_text(references: References) -> TypeGuard[Sequence[str]]:

@@ -47,7 +47,7 @@ def evaluate_model(
     references: Sequence[Sequence[str]],
     other: Translates | None = None,
     multi30k: str | None = None,
-    tokenize: str = "13a",
+    tokenize: str = "",
     overrides: Mapping[str, Any] | None = None,
     metrics: Sequence[str] = METRICS,
 ) -> TranslationReport:
@@ -56,7 +56,8 @@ def evaluate_model(
     `other` is compared by paired bootstrap; `multi30k` is the target language whose tokenised, lowercased figure is
     wanted beside `metrics`.
     """
-    measures(metrics, tokenize, multi30k=multi30k or "")  # what they lack is said before anything is translated
+    # What they lack is said before anything is translated.
+    measures(metrics, tokenize, multi30k=multi30k or "", references=references)
     settings = dict(overrides or {})
     others = hypotheses_of(other, sources, settings) if other else None
     decoding = model.settings(**{name: value for name, value in settings.items() if name != "glossary"})
@@ -74,7 +75,7 @@ def evaluate_text(
     references: Sequence[Sequence[str]],
     others: Sequence[str] | None = None,
     multi30k: str | None = None,
-    tokenize: str = "13a",
+    tokenize: str = "",
     decoding: Any = None,
     metrics: Sequence[str] = METRICS,
 ) -> TranslationReport:

@@ -58,7 +58,7 @@ def paired_bootstrap(
     metrics: Sequence[str] = METRICS,
     n_samples: int = SAMPLES,
     seed: int = SEED,
-    tokenize: str = "13a",
+    tokenize: str = "",
     lowercase: bool = False,
     multi30k: str = "",
 ) -> dict[str, Comparison]:
@@ -71,7 +71,7 @@ def paired_bootstrap(
     if n_samples < 1 or seed < 1:
         raise UserError(f"n_samples and seed must be at least 1, not {n_samples} and {seed}")
     comparisons = {}
-    for measure in measures(metrics, tokenize, lowercase, multi30k):
+    for measure in measures(metrics, tokenize, lowercase, multi30k, references):
         a, b = (measure.statistics(hypotheses, references) for hypotheses in (hypotheses_a, hypotheses_b))
         scores = [measure.score(a).score], [measure.score(b).score]
         samples = [resampled(measure, a, n_samples, seed)], [resampled(measure, b, n_samples, seed)]

@@ -71,7 +71,7 @@ def tune_length_penalty(
     model: Translates,
     sources: Sequence[str],
     references: Sequence[Sequence[str]],
-    tokenize: str = "13a",
+    tokenize: str = "",
     overrides: Mapping[str, Any] | None = None,
 ) -> Tuning:
     """Translate `sources` with several length penalties and score each against the references.

@@ -22,7 +22,6 @@ from sightline.data.prepared import learn_tokenizer, spool
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
-from sightline.evaluate.bleu import bleu_signature
 from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.pairs import HeadVerbs
@@ -59,8 +58,7 @@ def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> Den
     tokenizer = _tokenizer(request, config, folder, train)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "texts")
     config, about = completed(request, config, folder, tokenizer), {"corpus": {**corpus, **held_out(parts)}}
-    signature = bleu_signature()
-    return DenoisingJob(config, tokenizer, about, prepared, validating, None, "", None, signature, request.show)
+    return DenoisingJob(config, tokenizer, about, prepared, validating, None, "", None, request.show)
 
 
 def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Corpus]) -> Tokenizer:

@@ -19,7 +19,6 @@ from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.corpus import Pair
-from sightline.evaluate.bleu import bleu_signature
 from sightline.generation.models import RewritingModel
 from sightline.network.more_dropout import without
 from sightline.tasks.comparing import before_and_after, written
@@ -64,7 +63,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
         "settings": RUN,
     }
     return PublishedJob(
-        config, tokenizer, about, prepared, validating, None, request.init, None, bleu_signature(), request.show,
+        config, tokenizer, about, prepared, validating, None, request.init, None, request.show,
         SameLayout(model), model=model,
     )  # fmt: skip
 

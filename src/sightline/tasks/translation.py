@@ -57,13 +57,21 @@ class TranslationJob:
     start: Folder | None  # whose weights come first
     origin: str  # its path
     links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
-    signature: str = ""
     show: bool = False  # progress of a validation
     layout: FolderLayout = OURS
 
     @property
     def chance(self) -> float:
         return math.log(self.config.model.vocab_size)
+
+    @property
+    def signature(self) -> str:
+        return bleu_signature([tgt for _, tgt in self.searched_pairs] or ["."])
+
+    @property
+    def searched_pairs(self) -> list[Pair]:
+        """The first `train.validate_bleu` sources of the validation set to search with, and their references."""
+        return [self.searched(row) for row in range(min(len(self.valid), self.config.train.validate_bleu))]
 
     def network(self) -> nn.Module:
         network = build_network(self.config.model)
@@ -116,7 +124,7 @@ class TranslationJob:
     def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
         train, pad_id = self.config.train, self.tokenizer.pad_id
-        pairs = [self.searched(row) for row in range(min(len(self.valid), train.validate_bleu))]
+        pairs = self.searched_pairs
         assert isinstance(network, EncoderDecoder)
 
         def watched(batches: Iterable[Batch], done: Callable[[int], Any]) -> Iterator[Batch]:
@@ -171,10 +179,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
         links, corpus["key"] = links_to_learn(request, config, files, prepared, corpus["key"])
     config = completed(request, config, folder, tokenizer)
     about = {"corpus": {**corpus, **held}}
-    signature = bleu_signature()
-    return TranslationJob(
-        config, tokenizer, about, prepared, validating, start, request.init, links, signature, request.show
-    )
+    return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, request.show)
 
 
 def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus], Sequence[Corpus], dict[str, Any]]:

@@ -21,10 +21,12 @@ from sightline.evaluate.bleu import (
     Length,
     Score,
     as_json,
+    bleu_signature,
     corpus_scores,
 )
 from sightline.evaluate.report import evaluate_model
 from sightline.evaluate.significance import compare, comparison_as_json, paired_bootstrap
+from sightline.evaluate.spacing import bleu_tokenizer
 
 REFERENCES = [
     "The cat sat on the mat .",
@@ -167,6 +169,34 @@ def test_multi30k_figure_ignores_case_and_spacing_of_punctuation() -> None:
     assert "Multi30k" in score.name and "tokenized, lowercased" in score.name
     for step in ("tok:none", "smooth:none", "prep:lc+norm+tok", "moses:de", "sacremoses:"):
         assert step in score.signature
+
+
+@pytest.mark.parametrize(
+    ("references", "tokenizer"),
+    [
+        (["犬が走っている。", "Python のバグ報告は docs@python.org 宛になります。"], "char"),
+        (["犬 が 走っ て いる 。", "これ は 本 です 。"], "13a"),  # cut into words, as KyTea does
+        (["一只狗在跑。", "The dog 跑。"], "zh"),
+        (["一只狗在跑步 カ", "一只狗在跑步,一只狗在跑步,一只狗在跑步,一只狗在跑步"], "zh"),  # a name in Japanese
+        (["སྤྱང་ཁུ་རྒྱུག", "ຫມາແລ່ນ", "ခွေးပြေးသည်", "ឆ្កែកំពុងរត់"], "char"),
+        (["The character 犬 is a dog."], "13a"),
+        (["개가 달린다.", "Собака бежит.", "كلب يجري"], "13a"),
+        ([], "13a"),
+        (["", "7"], "13a"),
+    ],
+)
+def test_text_without_spaces_between_words_is_measured_by_its_letters(references: list[str], tokenizer: str) -> None:
+    assert bleu_tokenizer(references) == tokenizer
+
+
+def test_letters_count_in_bleu_and_ter() -> None:
+    """Of one letter of nine: 13a and tercom see one wrong word, and nothing that is right."""
+    scores = corpus_scores(["一只狗在公园里跑。"], ["一只猫在公园里跑。"])
+    assert scores["BLEU"].score > 50 and scores["TER"].score == pytest.approx(100 / 9)
+    assert "tok:zh" in scores["BLEU"].signature and "asian:yes" in scores["TER"].signature
+    asked = corpus_scores(["一只狗在公园里跑。"], ["一只猫在公园里跑。"], tokenize="13a")
+    assert asked["TER"].score == 100 and "tok:13a" in asked["BLEU"].signature
+    assert "tok:zh" in bleu_signature(["一只猫在公园里跑。"]) and "tok:13a" in bleu_signature()
 
 
 def test_multi30k_figure_is_not_smoothed() -> None:
