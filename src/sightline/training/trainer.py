@@ -54,6 +54,7 @@ class Progress:
     skipped: int = 0  # updates skipped for a loss or gradient that was not finite
     skipped_in_a_row: int = 0
     best: float | None = None  # best validation figure, lower is better
+    best_loss: float = 0.0  # the loss that came with it: of equal figures the one with less is better
     validations_since_best: int = 0
     validation_due: bool = False  # that of this step was put off: the run was asked to end meanwhile
     elapsed: float = 0.0  # seconds of training, validations among them, in all sessions together
@@ -287,10 +288,11 @@ class Trainer:
         figures = self.validation.figures(self._said())
         rises = metric in figures.keys() - {"loss", "wer"}  # of the others less is better
         value = -figures[metric] if rises else figures.get(metric, figures["loss"])
-        beaten = figures["loss"] < self._chance if progress.best is None else value < progress.best
+        loss = figures["loss"]
+        beaten = loss < self._chance if progress.best is None else (value, loss) < (progress.best, progress.best_loss)
         better = math.isfinite(value) and beaten
         if better:
-            progress.best = value
+            progress.best, progress.best_loss = value, loss
         verdict = "best so far" if better else "no better than guessing" if progress.best is None else ""
         if better or (progress.best is None and math.isfinite(value)):
             self.export(self._parameters(), figures, what if better else f"{what}, {verdict}")

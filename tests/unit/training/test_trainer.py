@@ -420,6 +420,19 @@ def test_higher_bleu_is_better(tmp_path: Path) -> None:
     assert run.exported == ["step 1", "step 4"]
 
 
+def test_of_equal_figures_the_one_with_less_loss_is_better(tmp_path: Path) -> None:
+    """Early in a run all have a BLEU of 0, and of few labels as many are right again and again."""
+    judged = iter([(0.0, 7.0), (0.0, 6.0), (0.0, 6.5), (0.0, 6.0), (1.0, 9.0), (1.0, 8.0)])
+
+    def judge() -> Figures:
+        bleu, loss = next(judged)
+        return {"loss": loss, "bleu": bleu}
+
+    run = Run(tmp_path, validate=judge, validate_every=1, max_steps=6, best_metric="bleu")
+    run.trainer.run()
+    assert run.exported == ["step 1", "step 2", "step 5", "step 6"]
+
+
 def test_patience_ends_the_run_with_a_checkpoint(tmp_path: Path) -> None:
     run = Run(tmp_path, validate=figures(3.0, 2.0, 2.5, 2.5), validate_every=3, patience=2, max_steps=100)
     assert run.trainer.run() == "patience"
