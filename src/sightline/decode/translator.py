@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sightline.config import DecodeConfig, RunConfig, check, from_dict
+from sightline.data.scripts import running
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, Look, OwnSearch, SpecialIds, with_room
@@ -227,7 +228,7 @@ class Translator:
         """One translation from one hypothesis per part."""
         texts = (one_line(self.tokenizer.decode(h.tokens)) for h in hypotheses)
         return Translation(
-            text=" ".join(text for text in texts if text),
+            text=running(texts),
             score=sum(h.score for h in hypotheses) / len(hypotheses),
             log_prob=sum(h.log_prob for h in hypotheses),
             pieces=[piece for h in hypotheses for piece in self.tokenizer.pieces(h.tokens)],

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Sequence
 
-# Scripts that are written without.
-SOUTH_ASIAN = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\uaa60-\uaa7f"  # Thai, Lao, Tibetan, Burmese, Khmer
-KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
-HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-ANY = f"[{SOUTH_ASIAN}{KANA}{HAN}]"
+from sightline.data.scripts import HAN, UNSPACED
+
+TIBETAN = "\u0f00-\u0fff"  # which marks where a syllable ends, not a word
+RUN_ON = f"[{UNSPACED}{TIBETAN}]"
 
 
 def bleu_tokenizer(references: Sequence[str]) -> str:
@@ -22,9 +21,8 @@ def bleu_tokenizer(references: Sequence[str]) -> str:
     ['char', '13a', 'zh', 'char', '13a']
     """
     text = "\n".join(references)
-    south_asian, kana, han = (len(re.findall(f"[{script}]", text)) for script in (SOUTH_ASIAN, KANA, HAN))
-    run_on = south_asian + kana + han
-    letters, spaces = len(re.findall(r"[^\W\d_]", text)), len(re.findall(f"(?<={ANY})[ \u3000](?={ANY})", text))
-    if 4 * run_on < letters or 6 * spaces > run_on or not run_on:
+    blank = f"(?<={RUN_ON})[ \u3000](?={RUN_ON})"
+    run_on, han, letters, blanks = (len(re.findall(what, text)) for what in (RUN_ON, f"[{HAN}]", r"[^\W\d_]", blank))
+    if 4 * run_on < letters or 6 * blanks > run_on or not run_on:
         return "13a"
-    return "zh" if 20 * (south_asian + kana) < run_on else "char"
+    return "zh" if 20 * han > 19 * run_on else "char"

@@ -27,7 +27,7 @@ from sightline.localisation.carrying import (
 from sightline.localisation.doubts import doubts
 from sightline.localisation.placeholders import adds_codes, chooses, with_codes
 from sightline.localisation.sentences import CutSentence, sentences
-from sightline.localisation.unit import Document, Parts, Unit, UnitState, joined, plain
+from sightline.localisation.unit import Document, Parts, Unit, UnitState, joined, plain, words
 
 PLACED = "placeholders put beside words by alignment"
 STRIPPED = "markup lost"
@@ -152,7 +152,8 @@ def _put_together(number: int, unit: Unit, before: str, cut: Sequence[CutSentenc
     if not cut:
         return Filled(number, unit, (), doubts=(CHOOSING,) if chooses(unit.source) else ())
     carried = [next(done) if sentence.parts else _Carried((), 0.0, 0) for sentence in cut]
-    texts = [piece for one, sentence in zip(carried, cut, strict=True) for piece in (*one.parts, sentence.behind)]
+    pairs = zip(carried, cut, strict=True)
+    texts = [piece for one, sentence in pairs for piece in (*one.parts, sentence.behind_translation(words(one.parts)))]
     target = joined([before, *texts])
     found = dict.fromkeys(one.doubt for one in carried if one.doubt)
     if LEFT in found:

@@ -6,10 +6,11 @@ that are too long for a model (`decode.translator.split_text`).
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sightline.data.scripts import blank_after
 from sightline.errors import UserError
-from sightline.localisation.unit import Code, Parts, joined
+from sightline.localisation.unit import Code, Parts, joined, words
 
 HOLDER = 0xF0000  # private characters that stand for codes while a text is cut
 BLANK = re.compile(r"\s")  # one of several bytes between an initial and its full stop makes sentencex 1.0 panic
@@ -21,7 +22,13 @@ class CutSentence:
     """One to translate, and what is between it and the next."""
 
     parts: Parts
-    behind: str
+    behind: str  # blanks, line ends
+    goes_on: bool = False  # whether the next one stands in the same line
+
+    def behind_translation(self, text: str) -> str:
+        """What stands behind `text` in its place: Chinese and Japanese have no blank there, other languages have."""
+        same = blank_after(words(self.parts)) == blank_after(text)
+        return self.behind if same or not (text and self.goes_on) else blank_after(text)
 
 
 def sentences(parts: Parts, language: str) -> tuple[str, list[CutSentence]]:
@@ -39,12 +46,13 @@ def sentences(parts: Parts, language: str) -> tuple[str, list[CutSentence]]:
         if number % 2:
             found.append(CutSentence((), line))
             continue
-        at = 0
+        at, first = 0, len(found)
         for cut in segment(language or "en", BLANK.sub(" ", line)) if line else ():
             piece = line[at : at + len(cut)]
             at += len(cut)
             body = piece.rstrip()
             found.append(CutSentence(_with(codes, body), piece[len(body) :]))
+        found[first:-1] = [replace(one, goes_on=True) for one in found[first:-1]]
     return text[:start], found
 
 

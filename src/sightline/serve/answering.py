@@ -61,7 +61,8 @@ class Taken:
 
     def _with(self, texts: Iterable[str]) -> str:
         written = iter(texts)
-        return self.before + "".join((next(written) if one.parts else "") + one.behind for one in self.cut)
+        pairs = [(one, next(written) if one.parts else "") for one in self.cut]
+        return self.before + "".join(text + one.behind_translation(text) for one, text in pairs)
 
 
 def take_apart(text: str, language: str) -> Taken:

@@ -102,6 +102,11 @@ def test_long_lines_are_translated_in_parts_and_nothing_is_lost(translator, mode
     assert t.parts > 1 and len(t.pieces) == len(t.token_log_probs)
 
 
+def test_there_are_no_blanks_between_parts_in_japanese(translator):
+    [t] = translator.translate(["日本語です。" * 100], max_source_length=64, beam_size=1)
+    assert t.parts > 1 and t.text == "日本語です。" * 100
+
+
 def test_parts_follow_sentences_and_keep_their_language_token(translator, model, tokenizer):
     text = "<2de> Two men are talking . The dog sees the men ."
     limit = len(tokenizer.encode(text))  # one too few for all of it and the end mark

@@ -43,3 +43,12 @@ def test_a_sentence_without_codes_gets_none() -> None:
     for marks in (True, False):
         assert filled("100 files", {"100 files": "100%s"}, marks).doubts == (LEFT,)
         assert plain(filled("100% of us", {"100% of us": "100 % von uns"}, marks).target) == "100 % von uns"
+
+
+def test_between_sentences_stands_what_the_language_has_there() -> None:
+    english = {"它跑。": "It runs.", "它停 ⓵。": "It stops ⓵."}
+    assert plain(filled("它跑。它停 %s。", english).target) == "It runs. It stops %s."
+    assert (
+        plain(filled("It runs. It stops %s.", {"It runs.": "它跑。", "It stops ⓵.": "它停 ⓵。"}).target)
+        == "它跑。它停 %s。"
+    )

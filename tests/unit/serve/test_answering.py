@@ -123,6 +123,19 @@ def test_sentences(text: str, language: str, sentences: list[str]) -> None:
     assert take_apart(text, language).sentences == sentences
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "whole"),
+    [
+        ("它跑。它停。\n\n它", {"它跑。": "It runs.", "它停。": "It stops.", "它": "It"}, "It runs. It stops.\n\nIt"),
+        ("It runs. It stops. ", {"It runs.": "它跑。", "It stops.": "它停。"}, "它跑。它停。 "),
+        ("它跑。它停。", {"它跑。": "走る。", "它停。": "止まる。"}, "走る。止まる。"),
+        ("One.  Two.", {"One.": "Eins.", "Two.": "Zwei."}, "Eins.  Zwei."),
+    ],
+)
+def test_between_sentences_stands_what_the_language_has_there(text: str, said: dict[str, str], whole: str) -> None:
+    assert told(said.__getitem__, lambda offer, _: translated(offer, [text], Wish("en", "de")))[0].text == whole
+
+
 @pytest.mark.parametrize("part", ["<", "A. ", "a.\n", "。", "\"'", "\r", " \n"])
 def test_no_text_takes_long(part: str) -> None:
     started = time.process_time()
