@@ -101,15 +101,23 @@ def test_a_bad_recipe_file_is_named(
     assert hint in err
 
 
-@pytest.mark.parametrize("arguments", [["forecast", "bert", "a"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["forecast", "bert", "a"], ["pack", "bert"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "config", ['{"model_type": "bert"}', '{"format": 1, "family": {"family": "bert", "encoder": {}}}']
+)
 def test_a_command_for_our_own_models_says_so_of_a_checkpoint(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    config: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """As it was published, and as `import` writes it."""
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         Path(name).write_text("a b\nc d\n", encoding="utf-8")
     Path("bert").mkdir()
-    Path("bert/config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    Path("bert/config.json").write_text(config, encoding="utf-8")
     assert cli.main(arguments) == 2
     assert "bert: is a checkpoint of a family (bert), and this needs a model that `sightline train` made" in (
         capsys.readouterr().err

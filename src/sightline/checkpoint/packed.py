@@ -2,10 +2,10 @@
 
 A first translation does not wait for reading and packing, and processes share what the system has read once. The file
 holds what `native.network.PackedMemory` gave out, one part behind the other, as numbers alone: the addresses at the
-beginning of a layer are made anew in each process. It belongs to one file of weights, by size and time of last change
-as `make` has it, and to the sources that put it together. Where either is another it is left out with a warning: what
-translates is always what `model.safetensors` says. It is replaced in one step; who writes over it in place ends the
-processes that have it mapped. Not here: packing itself (`native`).
+beginning of a layer are made anew in each process. It belongs to one file of weights, by size, time of last change
+and what is not packed of them, to one network in one kind of numbers, and to the sources that put it together. Where
+any is another it is left out with a warning: what translates is always what `model.safetensors` says. It is replaced
+in one step; who writes over it in place ends the processes that have it mapped. Not here: packing itself (`native`).
 """
 
 import json
@@ -24,15 +24,17 @@ from numpy.typing import NDArray
 from sightline.checkpoint.compiled import compiled, fits, is_for_library
 from sightline.checkpoint.trained import PACKED, read_weights, settings_for, write_file
 from sightline.checkpoint.weights import WeightsFile
+from sightline.config import ModelConfig
 from sightline.errors import UserError
 from sightline.native.arrays import Floats
 from sightline.native.build import FOLDER, version
-from sightline.native.library import Linear
+from sightline.native.library import REBUILD, Linear, library
 from sightline.native.network import NUMBERS, REGISTER, PackedMemory
 
 HELD = ("_proj.weight", "_proj.bias", "tokens.weight", "head.output.weight")  # ends of the names of what is packed
 ORDERED_BY = (FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
 HEADER = 4096  # bytes before the layers: JSON and blanks
+SECOND = 10**9  # nanoseconds
 ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the beginning of a layer that hold them
 
 
@@ -113,12 +115,14 @@ def pack(folder: str | Path, compute: str = "") -> Path:
     if compute not in NUMBERS:
         raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
     weights = read_weights(folder)
+    if library() is None:
+        raise UserError(f"{folder}: is packed by the compiled library, which is not here or switched off: {REBUILD}")
     if not (is_for_library(config.model) and fits(config.model, weights.shapes)):
         raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
     memory = Collected()
     compiled(config.model, weights, compute, memory)
     parts = list(memory.written())
-    about = {"weights": weights.stamp, "sources": sources(), "bytes": HEADER + sum(map(len, parts))}
+    about = {"of": made_of(config.model, weights, compute), "bytes": HEADER + sum(map(len, parts))}
 
     def write(draft: Path) -> None:
         with draft.open("wb") as file:
@@ -129,29 +133,43 @@ def pack(folder: str | Path, compute: str = "") -> Path:
     return path
 
 
-def read_packed(path: Path, weights: WeightsFile, compute: str) -> tuple[Any, ...]:
+def read_packed(path: Path, config: ModelConfig, weights: WeightsFile, compute: str) -> tuple[Any, ...]:
     """What `compiled` is told beside the configuration: parameters, `compute`, and the memory that has the layers.
 
     Raises:
-        UserError: the file is no packed file, or is too short.
+        UserError: the file is no packed file, is too short, or cannot be read.
     """
-    with path.open("rb") as file:
-        content = file.read(HEADER)
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if content else b""
+    try:
+        with path.open("rb") as file:
+            content = file.read(HEADER)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if content else b""
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable, or delete it") from None
     try:
         about = json.loads(content)
-        made_of, size = [about["weights"], about["sources"]], about["bytes"]
-    except (ValueError, KeyError, TypeError):
+        of, size = about["of"], about["bytes"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise damaged(path, "has no header") from None
-    if made_of != [list(weights.stamp), sources()]:
-        anew = f"`sightline pack {path.parent} --compute {compute}` makes it anew"
-        warnings.warn(
-            f"{path}: was packed of other weights or by another version and is left out; {anew}", stacklevel=2
-        )
+    if of != made_of(config, weights, compute):
+        what = "of other weights, of ones with another date (`cp -a` keeps it), or by another version"
+        warnings.warn(f"{path}: was packed {what}, and is left out; {made_anew(path)}", stacklevel=2)
         return weights, compute
     if size != len(mapped):
         raise damaged(path, f"has {len(mapped):,} bytes, not {size:,}")
     return Unread(weights), compute, Mapped(path, np.frombuffer(mapped, np.uint8)[HEADER:])
+
+
+def made_of(config: ModelConfig, weights: WeightsFile, compute: str) -> list[Any]:
+    """What a packed file is of, and its reader has.
+
+    The time is in seconds, for archives and images of containers keep no parts of one; within one the weights that are
+    not packed tell a training from the next: norms, which every update changes, and little else.
+    """
+    size, changed = weights.stamp
+    sum_of = zlib.crc32(repr(config).encode())
+    for name in sorted(weights):
+        sum_of = sum_of if name.endswith(HELD) else zlib.crc32(weights[name].tobytes(), sum_of)
+    return [compute, size, changed // SECOND, sum_of, sources()]
 
 
 @cache
@@ -162,4 +180,9 @@ def sources() -> int:
 
 def damaged(path: Path, why: str) -> UserError:
     """The message for a file that is not what `pack` wrote."""
-    return UserError(f"{path}: damaged, for it {why}; delete it, or make it anew with `sightline pack {path.parent}`")
+    return UserError(f"{path}: damaged, for it {why}; delete it, or {made_anew(path)}")
+
+
+def made_anew(path: Path) -> str:
+    """How to have a packed file as it should be."""
+    return f"`sightline pack {path.parent} --compute {path.suffix[1:]}` makes it anew"

@@ -77,7 +77,7 @@ class Trained:
             return weights, compute
         from sightline.checkpoint.packed import read_packed
 
-        return read_packed(path, weights, compute)
+        return read_packed(path, self._config, weights, compute)
 
     def _build(self) -> None:
         from sightline.architectures import build_network, build_pooled, with_parameters  # brings torch
@@ -118,12 +118,12 @@ def write_decoding(folder: Path, decode: DecodeConfig, edit: Callable[[str], str
 def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration of a model directory, and what else its config.json says."""
     tables = read_json(folder / CONFIG)
-    if {"family", "model_type"} & tables.keys():
-        family = tables.get("family") or tables["model_type"]
-        raise UserError(
-            f"{folder}: is a checkpoint of a family ({family}), and this needs a model that `sightline train` made; "
-            "such a folder is for whatever else its network can do: `sightline info` says what that is"
-        )
+    match tables:
+        case {"family": {"family": family}} | {"model_type": family}:  # imported, or as it was published
+            raise UserError(
+                f"{folder}: is a checkpoint of a family ({family}), and this needs a model that `sightline train` "
+                "made; such a folder is for whatever else its network can do: `sightline info` says what that is"
+            )
     config, about = _settings_of(folder / CONFIG, tables)
     if (folder / GENERATION).is_file():
         config = from_dict({"decode": read_json(folder / GENERATION)}, str(folder / GENERATION), config)
@@ -204,15 +204,15 @@ def write_file(path: Path, writer: Callable[[Path], Any]) -> None:
     that runs as somebody else could not open the model.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with writing(path, SafetensorError):
+    with writing(path, SafetensorError):
+        try:
             draft.touch()
             mode = draft.stat().st_mode
             writer(draft)
             draft.chmod(mode)
             os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -75,10 +75,57 @@ def test_what_was_packed_of_other_weights_is_left_out(tmp_path: Path) -> None:
     pack(folder, "int8")
     negative = {name: -value for name, value in parameters_of(network(SMALL)).items()}
     write_weights(folder, negative, "# Another\n")
-    with pytest.warns(UserWarning, match=r"packed of other weights .*`sightline pack .*model --compute int8`"):
+    with pytest.warns(UserWarning, match=r"packed of other weights, .*`sightline pack .*model --compute int8`"):
         found = translated(folder)
     (folder / "packed.int8").unlink()
     assert translated(folder) == found
+
+
+def test_weights_of_the_same_size_and_date_are_told_apart(tmp_path: Path) -> None:
+    """As where two trainings end within a second, or a tool gives all files one date."""
+    folder, other = (
+        write(tmp_path / "model"),
+        {name: value + 1 for name, value in parameters_of(network(SMALL)).items()},
+    )
+    date = (folder / WEIGHTS).stat().st_mtime_ns
+    pack(folder, "int8")
+    write_weights(folder, other, "# Another\n")
+    os.utime(folder / WEIGHTS, ns=(date, date))
+    with pytest.warns(UserWarning, match="packed of other weights"):
+        translated(folder)
+
+
+def test_a_copy_that_keeps_the_second_of_the_date_keeps_the_packed_file(tmp_path: Path, read: list[str]) -> None:
+    """As `tar` and images of containers do; one of another date is left out."""
+    folder = write(tmp_path / "model")
+    pack(folder, "int8")
+    date = (folder / WEIGHTS).stat().st_mtime_ns // 10**9 * 10**9
+    os.utime(folder / WEIGHTS, ns=(date, date))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wanted = translated(folder)
+    os.utime(folder / WEIGHTS, ns=(date - 1, date - 1))
+    with pytest.warns(UserWarning, match="of ones with another date"):
+        assert translated(folder) == wanted
+
+
+def test_a_file_under_the_name_of_other_numbers_is_left_out(tmp_path: Path) -> None:
+    folder = write(tmp_path / "model")
+    wanted = translated(folder)
+    pack(folder, "float32").rename(folder / "packed.int8")
+    with pytest.warns(UserWarning, match="`sightline pack .*model --compute int8`"):
+        assert translated(folder) == wanted
+
+
+def test_a_file_of_a_network_of_other_settings_is_left_out(tmp_path: Path) -> None:
+    """The same weights in another order: those of queries and keys by pairs."""
+    folder = write(tmp_path / "model")
+    pack(folder, "int8")
+    date = (folder / WEIGHTS).stat().st_mtime_ns
+    write(folder, replace(SMALL, positions="rotary"))
+    os.utime(folder / WEIGHTS, ns=(date, date))
+    with pytest.warns(UserWarning, match="packed of other weights"):
+        translated(folder)
 
 
 def test_what_another_version_packed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +143,9 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, length: int) -> None:
     folder = write(tmp_path / "model")
     path = pack(folder, "int8")
     os.truncate(path, length if length >= 0 else path.stat().st_size + length)
-    with pytest.raises(UserError, match=r"packed\.int8: damaged, for it has .*; delete it, or make it anew"):
+    with pytest.raises(
+        UserError, match=r"packed\.int8: damaged, for it has .*; delete it, or `.* --compute int8` makes"
+    ):
         translated(folder)
 
 
@@ -108,6 +157,33 @@ def test_a_file_that_says_it_is_whole_is_not_believed(tmp_path: Path) -> None:
     path.write_bytes(json.dumps(header).encode().ljust(HEADER) + content[HEADER:-64])
     with pytest.raises(UserError, match="is too short"):
         translated(folder)
+
+
+def test_a_header_without_an_end_is_none(tmp_path: Path) -> None:
+    folder = write(tmp_path / "model")
+    pack(folder, "int8").write_bytes(b"[" * HEADER)
+    with pytest.raises(UserError, match=r"packed\.int8: damaged, for it has no header"):
+        translated(folder)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not what a command was about to write."""
+    folder = write(tmp_path / "model")
+    pack(folder, "int8")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(packed.mmap, "mmap", refuse)
+    with pytest.raises(UserError, match=r"packed\.int8: cannot be read \(Permission denied\); make it readable"):
+        translated(folder)
+
+
+def test_without_the_library_nothing_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "model")
+    monkeypatch.setattr(packed, "library", lambda: None)
+    with pytest.raises(UserError, match=r"model: is packed by the compiled library, which is not here .*build\.py"):
+        pack(folder)
 
 
 def test_networks_for_torch_are_not_packed(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The model directory: whole, movable, pointing nowhere, and every misfit of it one line that names the file."""
 
+import errno
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -115,6 +117,18 @@ def test_a_generation_config_changed_by_hand_counts(folder: Path) -> None:
     path = folder / "generation_config.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"beam_size": 2', '"beam_size": 3'), encoding="utf-8")
     assert read_folder(folder, tasks=("translate",)).config.decode == replace(CONFIG.decode, beam_size=3)
+
+
+def test_a_file_system_that_is_only_read_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There even what is not there cannot be removed."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(UserError, match=r"config\.json: cannot be written \(Read-only file system\); see to it"):
+        module.write_json(folder / "config.json", {})
 
 
 def test_a_crash_while_writing_leaves_the_model_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
