@@ -1,5 +1,6 @@
 """The command line as such: one line for a mistake, the nearest valid name, help at once, output that is whole."""
 
+import errno
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,6 +125,21 @@ def test_a_command_for_our_own_models_says_so_of_a_checkpoint(
         capsys.readouterr().err
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "bert"]
+
+
+def test_output_on_a_file_system_that_is_only_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There even what is not there cannot be removed."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with (
+        pytest.raises(UserError, match=r"-o .*out: cannot be written \(Read-only file system\); see to it"),
+        output(str(tmp_path / "out")),
+    ):
+        raise AssertionError("there is nothing to write into")
 
 
 @pytest.mark.parametrize("command", ["translate", "classify", "embed"])

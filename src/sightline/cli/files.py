@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from sightline.errors import UserError
+from sightline.errors import UserError, writing
 
 Item = TypeVar("Item")
 
@@ -46,16 +46,15 @@ def output(path: str) -> Iterator[TextIO]:
     special = target.exists() and not target.is_file()  # a device or a pipe is written to, never replaced
     target = target if special else target.resolve()
     draft = target if special else target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-        if not special:
-            draft.replace(target)
-    except OSError as error:
-        raise UserError(f"-o {path}: cannot be written ({error.strerror})") from None
-    finally:
-        if not special:
-            draft.unlink(missing_ok=True)
+    with writing(f"-o {path}"):
+        try:
+            with draft.open("w", encoding="utf-8", newline="\n") as file:
+                yield file
+            if not special:
+                draft.replace(target)
+        finally:
+            if not special:
+                draft.unlink(missing_ok=True)
 
 
 def progress(items: Iterable[Item], *paths: str) -> Iterable[Item]:

@@ -61,6 +61,7 @@ class Exported:
     network: Transformer
     tokenizer: Tokenizer
     config: ModelConfig
+    decode: DecodeConfig  # how it searches, as it says
     origin: str  # where it was read
 
     @property
@@ -129,7 +130,7 @@ def exported_of(folder: Folder) -> Exported:
         raise UserError(f"{folder.path}: was trained to {config.task}, and only models that translate are exported")
     if not isinstance(folder.network, Transformer):
         raise UserError(f"{folder.path}: is a {config.architecture} model; only Transformers are exported")
-    return Exported(folder.network, folder.tokenizer, config, str(folder.path))
+    return Exported(folder.network, folder.tokenizer, config, folder.config.decode, str(folder.path))
 
 
 def refuse(exported: Exportable, target: str, *reasons: tuple[bool, str]) -> None:

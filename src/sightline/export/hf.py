@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from sightline.checkpoint.write import config_to_hf, file_tensors, write_files
-from sightline.config import DecodeConfig
 from sightline.errors import UserError
 from sightline.export.exported import LENGTH, POSITIONS, Exported, has_uneven_heads, position_table, refuse
 from sightline.families.sightline import axes
@@ -63,11 +62,11 @@ def check(exported: Exported) -> None:
         raise UserError(f"--to hf needs transformers to check what it wrote: {INSTALL}") from None
 
 
-def write(exported: Exported, folder: Path, decode: DecodeConfig, example: str) -> None:
+def write(exported: Exported, folder: Path, example: str) -> None:
     """Everything `from_pretrained` reads, and a page on how to use it."""
     check(exported)
     write_files(folder, hf_tensors(exported), hf_config(exported))
-    _write_json(folder / "generation_config.json", _generation_config(exported, decode))
+    _write_json(folder / "generation_config.json", _generation_config(exported))
     _write_tokenizer(exported, folder)
     text = USE.format(architecture=_architecture(exported), example=example)
     (folder / "README.md").write_text(text, encoding="utf-8")
@@ -129,9 +128,9 @@ def hf_config(exported: Exported) -> dict[str, Any]:
     }
 
 
-def _generation_config(exported: Exported, decode: DecodeConfig) -> dict[str, Any]:
-    """How to search by default. Their length penalty has another formula (length ** alpha), so beams may differ."""
-    t = exported.tokenizer
+def _generation_config(exported: Exported) -> dict[str, Any]:
+    """As the model searches. Their length penalty has another formula (length ** alpha), so beams may differ."""
+    t, decode = exported.tokenizer, exported.decode
     return {
         "pad_token_id": t.pad_id,
         "bos_token_id": t.bos_id,
@@ -185,7 +184,8 @@ def greedy(exported: Exported, folder: Path, texts: Sequence[str]) -> list[list[
     found = [row[mask.bool()].tolist() for row, mask in zip(batch.input_ids, batch.attention_mask, strict=True)]
     assert found == wanted, "transformers segments otherwise"
     with torch.inference_mode():
-        options = {"num_beams": 1, "do_sample": False, "length_penalty": 1.0, "max_new_tokens": LENGTH}
+        plain = {"num_beams": 1, "do_sample": False, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
+        options = {**plain, "max_new_tokens": LENGTH}
         rows = model.eval().generate(**batch, **options)
     return [until(row, tokenizer.eos_token_id) for row in rows[:, 1:].tolist()]
 

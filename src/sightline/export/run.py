@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.folder import read_folder
-from sightline.config import DecodeConfig, RunConfig
-from sightline.errors import UserError, unknown
+from sightline.config import RunConfig
+from sightline.errors import UserError, unknown, writing
 from sightline.export import ctranslate2, family, hf, onnx
 from sightline.export.exported import LENGTH, Exportable, exported_of
 from sightline.export.web import page
@@ -65,10 +65,11 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
 
 def _in_its_place(out: Path, write: Callable[[Path], str]) -> str:
     """What `write` leaves in the folder "export" of a temporary one becomes `out`, once all went well."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
-        report = write(Path(temporary))
-        (Path(temporary) / "export").rename(out)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
+            report = write(Path(temporary))
+            (Path(temporary) / "export").rename(out)
     return report
 
 
@@ -97,7 +98,7 @@ def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: boo
 def _writer(exported: Any, to: str, int8: bool, text: str) -> Callable[[Path], None]:
     example = text[:EXAMPLE_CHARACTERS].replace("\\", "").replace('"', "")
     if to == "hf":
-        return lambda folder: hf.write(exported, folder, DecodeConfig(), example)
+        return lambda folder: hf.write(exported, folder, example)
     return lambda folder: FORMATS[to].write(exported, folder, int8, example)
 
 

@@ -1,5 +1,6 @@
 """What is exported, in the libraries it is for: the same logits, the same translations, the use its page shows."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ from torch import Tensor
 
 import sightline
 from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.trained import write_decoding
+from sightline.config import DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import SpecialIds
 from sightline.decode.steps import pad_sources
@@ -83,6 +86,15 @@ def test_hf_generates_as_long_as_the_model_may(make_model: MakeModel, tmp_path: 
     settings = model.generation_config
     assert (settings.num_beams, settings.max_new_tokens, settings.decoder_start_token_id) == (4, 146, 1)
     assert settings.suppress_tokens == [0, 1, 3] and settings.forced_eos_token_id is None
+
+
+def test_hf_searches_as_the_model_does(make_model: MakeModel, tmp_path: Path) -> None:
+    """What `evaluate --tune --save` has found goes along."""
+    path = make_model()
+    write_decoding(path, DecodeConfig(beam_size=3, length_penalty=1.2, no_repeat_ngram=5), str)
+    export_model(path, "hf", tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "generation_config.json").read_text(encoding="utf-8"))
+    assert [found[name] for name in ("num_beams", "length_penalty", "no_repeat_ngram_size")] == [3, 1.2, 5]
 
 
 MORE = {

@@ -74,6 +74,12 @@ def test_int8_may_differ_and_says_how_often(
     assert (tmp_path / "out" / "file").read_text().startswith("True")
 
 
+def test_a_place_where_nothing_can_be_written_is_one_line(make_model: MakeModel, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"out: cannot be written \(.*\); see to it that this folder can be"):
+        export_model(make_model(), "ctranslate2", tmp_path / "file" / "out")
+
+
 def test_mistakes_are_one_line(make_model: MakeModel, tmp_path: Path) -> None:
     model = make_model()
     for arguments, message in [
