@@ -142,6 +142,13 @@ def test_output_on_a_file_system_that_is_only_read_is_one_line(tmp_path: Path, m
         raise AssertionError("there is nothing to write into")
 
 
+def test_tune_needs_no_settings_and_general_pairs_are_one() -> None:
+    tune = ["tune", "m", "--train", "a.tsv", "--out", "x"]
+    assert cli.parse(tune).set == []
+    options = cli.parse([*tune, "--general", "b.tsv", "--set", "train.seed=2"])
+    assert options.set == ["data.mix=b.tsv", "train.seed=2"] and cli.parse(tune).set == []
+
+
 @pytest.mark.parametrize("command", ["translate", "classify", "embed"])
 @pytest.mark.parametrize("text", ["A dog runs.", "dog", "a " * 3000])
 def test_a_text_in_the_place_of_a_file_is_told_the_way(command: str, text: str) -> None:

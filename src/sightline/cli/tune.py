@@ -14,6 +14,6 @@ def add(commands: Any) -> None:
     parser.add_argument("init", metavar="MODEL", help=f"{TRANSLATES}: what to start from")
     general = "a file of general pairs to put between your own, against forgetting: short for --set data.mix=FILE"
     mix = "data.mix={}".format
-    parser.add_argument("--general", dest="set", action="append", type=mix, metavar="FILE", help=general)
+    parser.add_argument("--general", dest="set", action="append", default=[], type=mix, metavar="FILE", help=general)
     run_options(parser, TASKS["translate"].files)
     parser.set_defaults(recipe="", valid=["10%"])
