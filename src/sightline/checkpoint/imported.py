@@ -5,7 +5,6 @@ Ours is `config.json` with the axes (`family`) beside the configuration the netw
 modules as they were.
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
 from sightline.checkpoint.modules import module_files
 from sightline.checkpoint.precision import dtype_for, refuse_quantised, widest
 from sightline.checkpoint.published import ReadCheckpoint, open_tensors, read_checkpoint
-from sightline.checkpoint.trained import write_file
+from sightline.checkpoint.trained import write_file, write_json
 from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 from sightline.checkpoint.vocabulary import read_vocabulary
 from sightline.errors import UserError
@@ -58,7 +57,7 @@ def write_imported(folder: Path, model: Folder) -> None:
     write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
     copy_companions(model.path, folder)
     values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.about}
-    (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / CONFIG, values)
 
 
 def copy_companions(path: Path, folder: Path) -> None:
