@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import tee
 
 from sightline.data.corpus import Pair
+from sightline.data.scripts import words
 from sightline.decode.translator import Translation
 
 OFTEN = 4  # times that a stretch of words stands in a row where a search has found no end
@@ -36,7 +37,7 @@ def back_translate(
     for line, found in zip(behind, translate(ahead), strict=True):
         if not found.text:
             left_out[EMPTY] += 1
-        elif repeats_itself(found.pieces) and not repeats_itself(line.split()):
+        elif repeats_itself(found.pieces) and not repeats_itself(words(line)):
             left_out[REPEATING] += 1
         else:
             yield (f"{tag} {found.text}" if tag else found.text), line

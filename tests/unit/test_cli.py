@@ -142,11 +142,14 @@ def test_output_on_a_file_system_that_is_only_read_is_one_line(tmp_path: Path, m
         raise AssertionError("there is nothing to write into")
 
 
-def test_tune_needs_no_settings_and_general_pairs_are_one() -> None:
-    tune = ["tune", "m", "--train", "a.tsv", "--out", "x"]
-    assert cli.parse(tune).set == []
-    options = cli.parse([*tune, "--general", "b.tsv", "--set", "train.seed=2"])
-    assert options.set == ["data.mix=b.tsv", "train.seed=2"] and cli.parse(tune).set == []
+def test_tune_needs_no_settings_and_general_pairs_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: list[list[str]] = []
+    monkeypatch.setattr("sightline.cli.tune.run_train", lambda options: settings.append(options.set))
+    general = ["--general", "b.tsv", "--set", "train.seed=2", "--general", "c.en", "c.de"]
+    for more in ([], general, []):
+        options = cli.parse(["tune", "m", "--train", "a.tsv", "--out", "x", *more])
+        options.run(options)
+    assert settings == [[], ["train.seed=2", "data.mix=b.tsv,c.en,c.de"], []]
 
 
 @pytest.mark.parametrize("command", ["translate", "classify", "embed"])

@@ -8,6 +8,24 @@ KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 UNSPACED = SOUTH_ASIAN + KANA + HAN
 _UNSPACED_SENTENCE = re.compile(f"[{KANA}{HAN}\u3000-\u303f\uff01-\uff60]$")  # ends so: CJK punctuation, full width
+_WORD = re.compile(f"[{UNSPACED}]|[^\\s{UNSPACED}]+")
+
+
+def words(text: str) -> list[str]:
+    """What blanks separate; a letter of a script without them is a word of its own.
+
+    >>> words("Two dogs, 二犬")
+    ['Two', 'dogs,', '二', '犬']
+    """
+    return _WORD.findall(text)
+
+
+def letters(text: str) -> float:
+    """How many characters a text would have in an alphabet: 3 for one of Chinese, 1.5 for one of Japanese kana.
+
+    By least squares 2.8 and 1.4 in Tatoeba's Japanese, 3.4 and 1.5 in Python's documentation, beside English.
+    """
+    return len(text) + 2 * len(re.findall(f"[{HAN}]", text)) + 0.5 * len(re.findall(f"[{KANA}]", text))
 
 
 def blank_after(sentence: str) -> str:

@@ -6,11 +6,12 @@ Thresholds are for telling the few that are wrong, not for judging the many.
 import re
 
 from sightline.backtranslation import repeats_itself
+from sightline.data.scripts import letters, words
 from sightline.localisation.carrying import uncoded
 from sightline.localisation.unit import Parts
 
-SHORTEST, LONGEST = 0.4, 2.5  # characters of a translation to one of its source
-FEW = 20  # characters; lengths of texts below say nothing
+SHORTEST, LONGEST = 0.4, 2.5  # letters of a translation to one of its source, by `scripts.letters`
+FEW = 20  # letters; lengths of texts below say nothing
 UNSURE = -1.5  # natural log-probability of a piece, on average
 NUMBER = re.compile(r"\d+")
 
@@ -27,12 +28,13 @@ def doubts(source: Parts, target: Parts, log_prob: float) -> tuple[str, ...]:
     ('other numbers',)
     """
     src, tgt = uncoded(source), uncoded(target)
-    ratio = len(tgt) / max(1, len(src))
+    n_src, n_tgt = letters(src), letters(tgt)
+    ratio = n_tgt / max(1, n_src)
     found = {
-        SHORT: len(src) >= FEW and ratio < SHORTEST,
-        LONG: len(tgt) >= FEW and ratio > LONGEST,
-        REPEATS: repeats_itself(tgt.split()) and not repeats_itself(src.split()),
-        COPIED: len(src.split()) > 2 and src.lower() == tgt.lower(),
+        SHORT: n_src >= FEW and ratio < SHORTEST,
+        LONG: n_tgt >= FEW and ratio > LONGEST,
+        REPEATS: repeats_itself(words(tgt)) and not repeats_itself(words(src)),
+        COPIED: len(words(src)) > 2 and src.lower() == tgt.lower(),
         NUMBERS: sorted(NUMBER.findall(src)) != sorted(NUMBER.findall(tgt)),
         IMPROBABLE: log_prob < UNSURE,
     }

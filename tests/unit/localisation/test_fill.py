@@ -52,3 +52,20 @@ def test_between_sentences_stands_what_the_language_has_there() -> None:
         plain(filled("It runs. It stops %s.", {"It runs.": "它跑。", "It stops ⓵.": "它停 ⓵。"}).target)
         == "它跑。它停 %s。"
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "doubts"),
+    [
+        ("The file could not be opened for writing.", "无法打开文件写入。", ()),
+        ("The file could not be opened for writing.", "ファイルを書き込み用に開けませんでした。", ()),
+        ("无法打开文件写入。", "The file could not be opened for writing.", ()),
+        ("The file could not be opened for writing.", "无法。", ("much shorter than its source",)),
+        ("无法打开。", "The file could not be opened for writing, nor for reading.", ("much longer than its source",)),
+        ("The file is opened now", "文件打开打开打开打开打开", ("repeats itself",)),
+        ("无法打开文件", "无法打开文件", ("the same as its source",)),
+        ("哈哈哈哈", "Hahaha", ()),
+    ],
+)
+def test_doubts_of_text_without_blanks(source: str, target: str, doubts: tuple[str, ...]) -> None:
+    assert filled(source, {source: target}).doubts == doubts
