@@ -6,7 +6,7 @@ what a file becomes (`image.py`), and what is learnt from it (`sightline.tasks.p
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.data.batching import EndlessStream, Rows
-from sightline.data.epochs import walk_epochs
+from sightline.data.batching import Rows
+from sightline.data.epochs import ReadWhenDue
 from sightline.data.image import Preprocessing, check_image, open_image, pixels
 from sightline.data.labelled import read_labelled
 from sightline.data.unpadded import Unpadded
@@ -150,7 +150,7 @@ class PictureBatch(Unpadded):
 
 
 @dataclass(frozen=True)
-class PictureSet:
+class PictureSet(ReadWhenDue[PictureBatch]):
     """Pictures as a network reads them."""
 
     pictures: Sequence[Picture]
@@ -163,32 +163,9 @@ class PictureSet:
         return len(self.pictures)
 
     def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> PictureBatch:
-        """The batch of some pictures; those of an epoch before the first as they are."""
         read = [self._pixels(int(row), None if epoch < 0 else (seed, epoch, int(row))) for row in rows]
         classes = [self.labels.index(self.pictures[int(row)].label) for row in rows]
         return PictureBatch(torch.stack(read), torch.tensor(classes), self.n_patches)
 
     def _pixels(self, row: int, drawn: tuple[int, int, int] | None) -> Float[Tensor, "3 height width"]:
         return changed_pixels(self.pictures[row], self.how, self.augmentation, drawn)
-
-    def plan(self, rows: int, seed: int, epoch: int) -> list[Rows]:
-        """The batches of an epoch, in an order drawn from (seed, epoch)."""
-        order = np.random.default_rng([seed, epoch]).permutation(len(self))
-        return [order[at : at + rows] for at in range(0, len(order), rows)]
-
-    def stream(
-        self, rows: int, seed: int, state: Mapping[str, int] | None, pin: bool = False
-    ) -> EndlessStream[PictureBatch]:
-        """Training batches without end, from `state` on."""
-
-        def plan(epoch: int) -> list[tuple[int, Rows]]:
-            return [(epoch, part) for part in self.plan(rows, seed, epoch)]
-
-        return EndlessStream(
-            lambda start: walk_epochs(plan, lambda part: self.load(part[1], seed, part[0]), start), state, pin=pin
-        )
-
-    def in_order(self, rows: int) -> Iterator[Rows]:
-        """Those of the batches that have all pictures once, in their order."""
-        for at in range(0, len(self), rows):
-            yield np.arange(at, min(at + rows, len(self)))

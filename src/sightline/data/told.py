@@ -4,18 +4,17 @@ Files are read when their batch comes, so memory does not grow with them. Not he
 with captions (`captions.py`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from sightline.data.batch import OnDevices
-from sightline.data.batching import EndlessStream, Rows
-from sightline.data.epochs import walk_epochs
+from sightline.data.batching import Rows
+from sightline.data.epochs import ReadWhenDue
 
 NOT_PREDICTED = -100  # in `tgt_out`: padding, and what an output is given to begin with
 Drawn = tuple[int, int, int]  # seed, epoch and number: what is drawn for an input in training hangs on nothing else
@@ -64,7 +63,7 @@ def collate_told(
 
 
 @dataclass(frozen=True)
-class ToldCorpus:
+class ToldCorpus(ReadWhenDue[ToldBatch]):
     """Sounds or pictures with ids of what is told of each."""
 
     tokens: tuple[list[int], ...]  # of each text, without marks
@@ -79,23 +78,5 @@ class ToldCorpus:
         raise NotImplementedError
 
     def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> ToldBatch:
-        """The batch of some inputs; those of an epoch before the first as they are."""
         read = [self.values(row, None if epoch < 0 else (seed, epoch, row)) for row in rows.tolist()]
         return collate_told(read, [self.tokens[row] for row in rows.tolist()], self.beginning, self.end)
-
-    def stream(self, size: int, seed: int, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
-        """Training batches of `size` inputs without end, from `state` on, in an order drawn from (seed, epoch)."""
-
-        def plan(epoch: int) -> list[tuple[int, Rows]]:
-            order = np.random.default_rng([seed, epoch]).permutation(len(self))
-            return [(epoch, order[at : at + size]) for at in range(0, len(order), size)]
-
-        def load(part: tuple[int, Rows]) -> ToldBatch:
-            return self.load(part[1], seed, part[0])
-
-        return EndlessStream(lambda start: walk_epochs(plan, load, start), state, prefetch=2, pin=pin)
-
-    def in_order(self, size: int) -> Iterator[Rows]:
-        """Those of the batches that have everything once."""
-        for at in range(0, len(self), size):
-            yield np.arange(at, min(at + size, len(self)))
