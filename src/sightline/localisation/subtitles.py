@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape, unescape
 
+from sightline.data.scripts import HAN, KANA, running
 from sightline.errors import UserError
 from sightline.localisation.passages import Characters, Passages, TextPassage
 from sightline.localisation.unit import Code, Parts, joined
@@ -18,6 +19,9 @@ TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?$")
 TAG = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<]|<)+")
+CLOSING = "\u3001\u3002\u300d\u300f\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # of Chinese and Japanese
+SMALL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー"  # of Japanese, which begin no line
+INSIDE = re.compile(f"(?<=[{HAN}{KANA}{CLOSING}])(?=[{HAN}{KANA}])(?![{SMALL}])")  # where words are not apart
 SPEAKS = ("-", "\u2013", "\u2014")
 ASIDE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
 LineSpans = list[tuple[int, int]]  # first and last character of each
@@ -80,7 +84,7 @@ def _voices(text: str, lines: LineSpans) -> Iterator[LineSpans]:
 def _passage(text: str, lines: LineSpans, is_vtt: bool) -> TextPassage:
     start, end = lines[0][0], lines[-1][1]
     between = text[lines[0][1] : lines[1][0]] if len(lines) > 1 else ""
-    pieces = TAG.split(" ".join(text[slice(*span)].strip() for span in lines))
+    pieces = TAG.split(running(text[slice(*span)].strip() for span in lines))
     source = joined([Code(p, inline=True) if i % 2 else unescape(p) if is_vtt else p for i, p in enumerate(pieces)])
     return TextPassage(start, end, source, lambda parts: between.join(_wrapped(_written(parts, is_vtt), len(lines))))
 
@@ -92,19 +96,19 @@ def _written(parts: Parts, is_vtt: bool) -> str:
 
 
 def _wrapped(text: str, many: int) -> list[str]:
-    """A text in at most so many lines, none longer than need be; one without blanks stays whole.
+    """A text in at most so many lines, none longer than need be, cut at blanks and between Chinese characters.
 
     No line but the first begins with a dash, as if somebody else spoke.
 
-    >>> _wrapped("a dog runs and a cat sleeps", 2)
-    ['a dog runs and', 'a cat sleeps']
+    >>> _wrapped("a dog runs and a cat sleeps", 2), _wrapped("一只狗在跑。一只猫在睡。", 2)
+    (['a dog runs and', 'a cat sleeps'], ['一只狗在跑。', '一只猫在睡。'])
     """
-    words = WORD.findall(text)
+    words = [(" " * (not n), piece) for word in WORD.findall(text) for n, piece in enumerate(INSIDE.split(word))]
     for width in range(max(1, len(text) // many), len(text) + 1):
         lines = [""]
-        for word in words:
-            fits = len(lines[-1]) + len(word) < width or not lines[-1] or word.startswith(SPEAKS)
-            lines = [*lines[:-1], f"{lines[-1]} {word}".strip()] if fits else [*lines, word]
+        for blank, word in words:
+            fits = len(lines[-1] + blank + word) <= width or not lines[-1] or word.startswith(SPEAKS)
+            lines = [*lines[:-1], f"{lines[-1]}{blank}{word}".strip()] if fits else [*lines, word]
         if len(lines) <= many:
             return lines
     return [text]

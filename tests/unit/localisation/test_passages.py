@@ -249,7 +249,17 @@ def test_a_cue_gets_as_many_lines_as_it_had() -> None:
     found = changed("a.srt", SUBTITLES, lambda unit: ("Ein Hund rennt und eine Katze schl\u00e4ft dabei",))
     assert "00:00:02,500\nEin Hund rennt und eine\nKatze schl\u00e4ft dabei\n\n2\n" in found
     assert "X1:1 X2:2\nEin Hund rennt und eine Katze schl\u00e4ft dabei\nEin Hund" in found
+    found = changed("a.srt", SUBTITLES, lambda unit: ("一只狗在跑。一只猫在Python里睡。",))
+    assert "00:00:02,500\n一只狗在跑。一只猫\n在Python里睡。\n\n2\n" in found
     assert changed("a.vtt", VTT, lambda unit: ("a <b> & c",)).count("a &lt;b&gt;\n&amp; c") == 1
+
+
+def test_lines_of_a_cue_in_japanese_are_one_text_without_a_blank() -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\n犬が走って\n猫が寝ている。\n"
+    assert [plain(unit.source) for unit in open_units("a.srt", text)] == ["犬が走って猫が寝ている。"]
+    assert "\n犬は走っ\nています\n" in changed("a.srt", text, lambda unit: ("犬は走っています",))
+    found = changed("a.srt", text, lambda unit: ("犬だったっけ。",))
+    assert "\n犬だっ\nたっけ。\n" in found  # and not "犬だった" and "っけ。": no line begins with a small letter
 
 
 @pytest.mark.parametrize(
