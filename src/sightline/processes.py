@@ -34,10 +34,7 @@ def processes(workers: int, what: str, begin: Callable[..., None], *arguments: o
         def submit(function: Callable[..., Result], *given: object) -> Future[Result]:
             try:
                 return pool.submit(function, *given)
-            except (
-                OSError,
-                ValueError,
-            ) as error:  # one may begin here, while the pipes are being closed
+            except (OSError, ValueError) as error:  # one begins here, while the pipes are being closed
                 raise BrokenProcessPool from error
 
         try:

@@ -171,13 +171,13 @@ def corpus_scores(
     return {measure.name: measure.score(measure.statistics(hypotheses, references)) for measure in chosen}
 
 
-def bleu_signature(references: Sequence[str] = (".",)) -> str:
+def bleu_signature(references: Sequence[str] = ()) -> str:
     """The signature of `corpus_scores`' BLEU with one reference for each line.
 
     >>> bleu_signature().split("|version")[0]
     'nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp'
     """
-    return corpus_scores(references, references, metrics=["BLEU"])["BLEU"].signature
+    return corpus_scores(["."], ["."], ["BLEU"], bleu_tokenizer(references))["BLEU"].signature
 
 
 def as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]]:

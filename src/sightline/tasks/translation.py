@@ -66,7 +66,7 @@ class TranslationJob:
 
     @property
     def signature(self) -> str:
-        return bleu_signature([tgt for _, tgt in self.searched_pairs] or ["."])
+        return bleu_signature([tgt for _, tgt in self.searched_pairs])
 
     @property
     def searched_pairs(self) -> list[Pair]:
