@@ -345,3 +345,21 @@ def test_an_output_file_may_be_a_link_or_a_pipe(tmp_path: Path) -> None:
 def test_an_output_file_must_be_possible(tmp_path: Path, name: str, cause: str) -> None:
     with pytest.raises(UserError, match=cause), output(str(tmp_path / name)):
         pytest.fail("nothing may be written")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP is what torch has on Linux")
+@pytest.mark.parametrize(
+    ("said", "spins"), [({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")]
+)
+def test_threads_of_torch_wait_for_each_other_only_briefly(said: dict[str, str], spins: str) -> None:
+    started = "from sightline.cli import main; main(['info', 'absent']); import torch"
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", started],
+        env=environment | said | {"OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+    )
+    assert f"GOMP_SPINCOUNT = '{spins}'" in ran.stderr

@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     warnings.formatwarning = one_line
+    wait_briefly(os.environ)
     flags: dict[str, str] = {}
     try:
         options = parse([argument for argument in arguments if argument != "--debug"] or ["--help"])
@@ -97,6 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def wait_briefly(environment: MutableMapping[str, str]) -> None:
+    """Have torch's threads wait for each other in a loop for a fraction of a millisecond only, then asleep.
+
+    GNU's OpenMP, which torch's builds for Linux use, loops 300,000 times otherwise. Where another program has one of
+    the cores, the thread waited for does not run meanwhile: two threads are slower than one. Read when torch is
+    loaded; where the user has said how threads wait, it is left at that.
+    https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
+    """
+    if "OMP_WAIT_POLICY" not in environment:
+        environment.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def one_line(warning: Warning | str, *where: Any) -> str:
