@@ -104,7 +104,8 @@ def measures(
 ) -> list[Measure]:
     """The metrics that `metrics` names (TER is much the slowest), and the Multi30k figure of a target language.
 
-    `tokenize` names sacreBLEU's BLEU tokenizer; "" is the one for text as `references` are (`spacing.py`).
+    `tokenize` names sacreBLEU's BLEU tokenizer; "" is the one for text as `references` are (`spacing.py`). With "char"
+    TER is of letters, too: Thai and others, which sacreBLEU leaves whole, are put apart; the signature says so.
     `lowercase` concerns BLEU and chrF++ only (TER ignores case by its definition).
 
     The Multi30k figure prepares both sides as the data set's own `*.lc.norm.tok.*` files (lower case, Moses'
@@ -126,6 +127,10 @@ def measures(
         if name not in makers:
             raise unknown("metric", name, makers)
     chosen = [Measure(name, makers[name]()) for name in metrics]
+    if tokenize == "char":
+        from sightline.evaluate.letters import of_letters  # which few languages need
+
+        chosen = [of_letters(measure, references) for measure in chosen]
     if multi30k:
         chosen.append(Measure(MULTI30K, BLEU(tokenize="none", smooth_method="none", force=True), *_moses(multi30k)))
     return chosen

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.ter import TER
 
 from sightline.config import DecodeConfig
 from sightline.errors import UserError
@@ -197,6 +198,19 @@ def test_letters_count_in_bleu_and_ter() -> None:
     asked = corpus_scores(["一只狗在公园里跑。"], ["一只猫在公园里跑。"], tokenize="13a")
     assert asked["TER"].score == 100 and "tok:13a" in asked["BLEU"].signature
     assert "tok:zh" in bleu_signature(["一只猫在公园里跑。"]) and "tok:13a" in bleu_signature()
+
+
+@pytest.mark.parametrize("reference", ["สุนัขวิ่ง", "ຫມາແລ່ນ", "ခွေးပြေးသည်", "ឆ្កែកំពុងរត់", "སྤྱང་ཁུ་རྒྱུག"])
+def test_ter_is_of_letters_that_sacrebleu_leaves_whole(reference: str) -> None:
+    """sacreBLEU's own TER cuts Chinese and Japanese alone: Thai with one wrong letter was 100 % wrong."""
+    hypothesis = reference[:-1] + reference[0]
+    own = TER(normalized=True, asian_support=True)
+    ter = corpus_scores([hypothesis], [reference], ["TER"])["TER"]
+    assert ter.score == own.corpus_score([" ".join(hypothesis)], [[" ".join(reference)]]).score
+    assert 0 < ter.score < 50 and ter.signature.endswith("|letters:apart")
+    compared = paired_bootstrap([hypothesis], [reference], [reference], ["TER"], n_samples=10)["TER"]
+    assert compared.a.score == ter.score and "letters:apart" in compared.signature
+    assert "apart" not in corpus_scores(["犬が走る"], ["犬が走る"], ["TER"])["TER"].signature
 
 
 def test_multi30k_figure_is_not_smoothed() -> None:
