@@ -12,18 +12,18 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from sightline.data.marks import marks
+
 SentenceKeys = NDArray[np.uint64]
 
 ASCII_OTHERS = bytes(code for code in range(128) if not chr(code).isalnum())
-LAST_MARK = 0x1FFFF  # behind it are variation selectors alone, and no planes with letters that have marks
 EMPTY = 0  # the key of a text without any character but blanks
 
 
 @cache
 def _other() -> re.Pattern[str]:
-    """What is neither letter nor digit nor a mark on one (vowels of Hindi and Thai are marks)."""
-    marks = (chr(code) for code in range(LAST_MARK + 1) if unicodedata.category(chr(code))[0] == "M")
-    return re.compile(f"[^\\w{''.join(marks)}]+")
+    """What is neither letter nor digit nor a mark on one."""
+    return re.compile(f"[^\\w{marks()}]+")
 
 
 def folded(text: str) -> str:

@@ -5,7 +5,6 @@ where it is not the first, and its first piece says what it is. A sentence longe
 parts, cut before a word. Not here: files (`sightline.data.tagged`), training (`sightline.tasks.tagging`).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from sightline.data.batching import cut_padded
 from sightline.data.labelled import MarkedTexts, collate_marked
+from sightline.data.marks import word_pattern
 from sightline.data.tagged import TaggedWords, check_tags, read_tagged
 from sightline.errors import UserError
 from sightline.evaluate.entities import TagReport, entities, tag_report
@@ -25,7 +25,7 @@ from sightline.generation.label import BATCH_TOKENS, class_names
 from sightline.generation.models import ReadingModel
 from sightline.generation.reading import TextReader
 
-WORD = re.compile(r"\w+(?:[-.'\u2019]\w+)*|[^\w\s]")  # of a text that nobody has cut: punctuation stands for itself
+JOINTS = "-.'\u2019"  # which may stand inside a word of a text that nobody has cut
 VANISHED = "?"  # read in the place of a word of which a vocabulary leaves nothing
 
 
@@ -182,9 +182,11 @@ def _cut(given: str | Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
 
     >>> _cut("U.S. firms, 2."), _cut(["New York", "is"])
     (('U.S. firms, 2.', [(0, 3), (3, 4), (5, 10), (10, 11), (12, 13), (13, 14)]), ('New York is', [(0, 8), (9, 11)]))
+    >>> _cut("हिन्दी, 北京")
+    ('हिन्दी, 北京', [(0, 6), (6, 7), (8, 9), (9, 10)])
     """
     if isinstance(given, str):
-        return given, [word.span() for word in WORD.finditer(given)]
+        return given, [word.span() for word in word_pattern(JOINTS).finditer(given)]
     ends = np.cumsum([len(word) + 1 for word in given]).tolist()
     return " ".join(given), [(end - 1 - len(word), end - 1) for word, end in zip(given, ends, strict=True)]
 

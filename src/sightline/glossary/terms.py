@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from sightline.data.marks import marks, word_pattern
 from sightline.data.scripts import UNSPACED
 from sightline.errors import UserError
-
-WORD = re.compile(rf"[{UNSPACED}]|(?:(?![{UNSPACED}])\w)+|[^\w\s]")
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Term:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """Of the source."""
-        return tuple(WORD.findall(self.source))
+        return tuple(word_pattern().findall(self.source))
 
     @property
     def is_kept(self) -> bool:
@@ -73,7 +72,7 @@ class Glossary:
         >>> [match.term.target for match in glossary.matches("It is a Hot dog, no dog; IT.")]
         ['Hotdog', 'Hund', 'EDV']
         """
-        words = list(WORD.finditer(text))
+        words = list(word_pattern().finditer(text))
         found = sorted(self._found(words), key=lambda one: (one[0] - one[1], one[0]))
         taken: set[int] = set()
         chosen = []
@@ -111,7 +110,7 @@ def holds(text: str, target: str) -> bool:
     >>> holds("zwei Hunde", "Hund"), holds("ein Schäferhund", "hund")
     (True, False)
     """
-    begins = r"(?<!\w)" if target[:1].isalnum() and not re.match(rf"[{UNSPACED}]", target) else ""
+    begins = rf"(?<![\w{marks()}])" if target[:1].isalnum() and not re.match(rf"[{UNSPACED}]", target) else ""
     return re.search(begins + r"\s+".join(map(re.escape, target.split())), text) is not None
 
 

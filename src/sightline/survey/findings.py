@@ -1,7 +1,6 @@
 """What is wrong with sets of pairs: from what was counted, and from a second walk with what the first one learnt."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from jaxtyping import Float, Int64
 
 from sightline.config import DataConfig
 from sightline.data.corpus import Pair
+from sightline.data.marks import word_pattern
 from sightline.data.prepared import chunks, fault
 from sightline.data.sentences import EMPTY, SentenceKeys
 from sightline.data.tokenizer import Tokenizer
@@ -21,7 +21,6 @@ UNEVEN = 3.0  # times longer or shorter than usual is one side of a pair that is
 SHORT = 20  # characters; between shorter texts such ratios are common
 CLEARLY = 6.0  # log-odds of a text's words from which its language is told
 FREQUENT = 5  # times must a word of the sample stand there to count
-WORD = re.compile(r"[^\W\d_\u2e80-\uffff]+|[\u2e80-\uffff]")
 DROPPED = "training drops them"
 EMPTY_SIDE = "one side is empty"  # as `prepared.fault` says it
 
@@ -194,7 +193,7 @@ def words(text: str) -> list[str]:
     >>> words("Ein Hund, 2 犬")
     ['ein', 'hund', '犬']
     """
-    return WORD.findall(text.lower())
+    return [word for word in word_pattern().findall(text.lower()) if word[0].isalpha()]
 
 
 class _Languages:

@@ -28,6 +28,7 @@ def found(text: str, *terms: tuple[str, str]) -> list[tuple[str, str]]:
         ("two  words\there", [("two words here", "drei")], [("two  words\there", "drei")]),
         ("C++ and C#", [("C++", "C++"), ("C", "Do")], [("C++", "C++"), ("C", "Do")]),
         ("我喜歡機器翻譯。", [("機器翻譯", "machine translation")], [("機器翻譯", "machine translation")]),
+        ("हिन्दी में", [("हि", "x"), ("न", "y"), ("में", "in")], [("में", "in")]),  # vowels are marks
         ("nothing", [], []),
     ],
 )
