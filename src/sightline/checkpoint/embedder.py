@@ -1,6 +1,5 @@
 """The folder of sentence-transformers: a network's own, and the modules that make one vector of its states."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from sightline.checkpoint.modules import LIBRARY, MODULES, READING
 from sightline.checkpoint.published import unread_tensors
-from sightline.checkpoint.trained import write_json, write_text
+from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 
@@ -37,7 +36,7 @@ class EmbedderLayout(SameLayout):
             (folder / str(part["path"])).mkdir(exist_ok=True)
         write_json(folder / "1_Pooling" / "config.json", pooling)
         write_json(folder / READING[0], {"max_seq_length": self.longest, "do_lower_case": False})
-        write_text(folder / MODULES, json.dumps(MEAN, indent=2))
+        write_json(folder / MODULES, MEAN)
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """With a pooler that was there, which no vector needs and `transformers` looks for."""

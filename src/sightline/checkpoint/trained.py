@@ -217,16 +217,14 @@ def write_file(path: Path, writer: Callable[[Path], Any]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """A file of a model directory, replaced in one step; `UserError` where it cannot be written."""
-    try:
+    with writing(path):
         path.parent.mkdir(exist_ok=True)
-        write_file(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+    write_file(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """The same for an object."""
-    write_file(path, lambda draft: draft.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8"))
+def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
+    """The same for an object or a list; letters of all scripts as they are."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def noted(path: Path, about: Mapping[str, Any], name: str, kind: type) -> Any:

@@ -1,6 +1,5 @@
 """Write a network back into the Hugging Face layout, through the table it was read with."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sightline.checkpoint.layout import CONFIG, WEIGHTS
-from sightline.checkpoint.trained import write_file
+from sightline.checkpoint.trained import write_file, write_json
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
 from sightline.network.axes import NetworkConfig
@@ -30,8 +29,7 @@ def write_checkpoint(folder: Path, network: nn.Module, config: NetworkConfig, hf
 def write_files(folder: Path, tensors: Mapping[str, Tensor], hf_config: Mapping[str, Any]) -> None:
     """The two files of the layout: tensors by the keys of the file, and what is said about them."""
     write_file(folder / WEIGHTS, lambda path: save_file(dict(tensors), path, {"format": "pt"}))
-    text = json.dumps(dict(hf_config), indent=2, ensure_ascii=False) + "\n"
-    (folder / CONFIG).write_text(text, encoding="utf-8")
+    write_json(folder / CONFIG, hf_config)
 
 
 def file_tensors(parameters: Mapping[str, Tensor], config: NetworkConfig) -> dict[str, Tensor]:

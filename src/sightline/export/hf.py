@@ -7,7 +7,6 @@ residual stream alike, so they are written in another order here, and the functi
 Not here: what their files and tensors are called, which is in the tables they are read with (`families`).
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ import tokenizers
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.write import config_to_hf, file_tensors, write_files
 from sightline.errors import UserError
 from sightline.export.exported import LENGTH, POSITIONS, Exported, has_uneven_heads, position_table, refuse
@@ -66,7 +66,7 @@ def write(exported: Exported, folder: Path, example: str) -> None:
     """Everything `from_pretrained` reads, and a page on how to use it."""
     check(exported)
     write_files(folder, hf_tensors(exported), hf_config(exported))
-    _write_json(folder / "generation_config.json", _generation_config(exported))
+    write_json(folder / "generation_config.json", _generation_config(exported))
     _write_tokenizer(exported, folder)
     text = USE.format(architecture=_architecture(exported), example=example)
     (folder / "README.md").write_text(text, encoding="utf-8")
@@ -163,11 +163,7 @@ def _write_tokenizer(exported: Exported, folder: Path) -> None:
         "model_max_length": POSITIONS,
         "model_input_names": ["input_ids", "attention_mask"],
     }
-    _write_json(folder / "tokenizer_config.json", settings)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / "tokenizer_config.json", settings)
 
 
 def greedy(exported: Exported, folder: Path, texts: Sequence[str]) -> list[list[int]]:
