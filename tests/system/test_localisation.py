@@ -59,7 +59,11 @@ def trained(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
 def test_what_was_learnt_from_is_reported(trained: tuple[Path, str]) -> None:
     assert "1 untranslated" in trained[1]
     assert "with placeholders or tags" in trained[1]
-    assert json.loads((trained[0] / "config.json").read_text())["languages"] == "en-fr"  # for `sightline serve`
+    about = json.loads((trained[0] / "config.json").read_text())
+    assert about["languages"] == "en-fr"  # for `sightline serve`
+    assert (about["corpus"]["train"], about["corpus"]["valid"]) == (["memory"], ["valid.po"])  # no names of the cache
+    card = (trained[0] / "README.md").read_text()
+    assert "memory" in card and "memory-" not in card and "valid.po" in card
 
 
 def test_untranslated_entries_are_filled_with_every_placeholder(

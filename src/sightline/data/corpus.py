@@ -22,11 +22,23 @@ from typing import IO, Any
 from sightline.errors import UserError
 
 Pair = tuple[str, str]
+RawLines = Callable[[str], Iterator[bytes]]  # reads a file: `read_raw_lines`, or what does more with each line
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 STANDARD_INPUT = "-"
 HF_PREFIX = "hf:"
+
+
+class CachedCopy(str):
+    """The path of a file in the cache that was made of others; messages and reports call it by their names."""
+
+    names: tuple[str, ...]
+
+    def __new__(cls, path: str, names: Sequence[str] = ()) -> "CachedCopy":
+        made = super().__new__(cls, path)
+        made.names = tuple(names)
+        return made
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,12 @@ def read_pairs(corpora: Sequence[Corpus]) -> Iterator[Pair]:
         UserError: a file is missing, malformed or not aligned; raised when the reading gets there.
     """
     for corpus in corpora:
-        yield from pair_reader(corpus)(*corpus.paths)
+        yield from read_corpus(corpus)
+
+
+def read_corpus(corpus: Corpus, raw: "RawLines | None" = None) -> Iterator[Pair]:
+    """The pairs of one corpus; lines of files come from `raw`, by default `read_raw_lines`."""
+    return pair_reader(corpus)(*corpus.paths, **({"raw": raw} if raw else {}))
 
 
 def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
@@ -115,10 +132,11 @@ def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
     return read_jsonl if path.removesuffix(".gz").endswith(".jsonl") else read_tsv
 
 
-def read_aligned(src_path: str, tgt_path: str) -> Iterator[Pair]:
+def read_aligned(src_path: str, tgt_path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
     """Pairs of two files whose lines correspond; different line counts are an error that states both."""
     src_count = tgt_count = 0
-    for src, tgt in zip_longest(read_lines(src_path, allow_empty=True), read_lines(tgt_path, allow_empty=True)):
+    sides = (read_lines(path, allow_empty=True, raw=raw) for path in (src_path, tgt_path))
+    for src, tgt in zip_longest(*sides):
         src_count += src is not None
         tgt_count += tgt is not None
         if src is not None and tgt is not None:
@@ -142,23 +160,23 @@ def misaligned(src_path: str, src_count: int, tgt_path: str, tgt_count: int) -> 
     )
 
 
-def read_texts(path: str) -> Iterator[Pair]:
+def read_texts(path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
     """Every line of a file as a pair with itself."""
-    return ((line, line) for line in read_lines(path))
+    return ((line, line) for line in read_lines(path, raw=raw))
 
 
-def read_tsv(path: str) -> Iterator[Pair]:
+def read_tsv(path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
     """Pairs of a tab-separated file: source TAB target, no quoting, further columns ignored."""
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, raw=raw), start=1):
         columns = line.split("\t", maxsplit=2)
         if len(columns) < 2:
             raise UserError(f"{display_name(path)}: line {number} has no tab; write 'source TAB target' on every line")
         yield columns[0], columns[1]
 
 
-def read_jsonl(path: str) -> Iterator[Pair]:
+def read_jsonl(path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
     """Pairs of a JSON-lines file: one `{"src": "...", "tgt": "..."}` a line, further keys ignored."""
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, raw=raw), start=1):
         location = f"{display_name(path)}: line {number}"
         record = json_object(line, location, '{"src": "...", "tgt": "..."}')
         yield text_field(record, "src", location), text_field(record, "tgt", location)
@@ -187,20 +205,20 @@ def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
     return value
 
 
-def read_lines(path: str, allow_empty: bool = False) -> Iterator[str]:
+def read_lines(path: str, allow_empty: bool = False, raw: "RawLines | None" = None) -> Iterator[str]:
     """The lines of a UTF-8 file, without their line ends; `-` is standard input, gzip is recognised.
 
     A line ends at a line feed; one carriage return before it is removed (CRLF), and so is a byte-order mark
-    at the start of the file. The last line needs no line feed.
+    at the start of the file. The last line needs no line feed. The bytes come from `raw`, by default `read_raw_lines`.
 
     Raises:
         UserError: the file is missing, a folder, unreadable, empty (unless `allow_empty`), not UTF-8, or a
             broken `.gz`; raised when the reading gets there.
     """
     offset = number = 0
-    for number, raw in enumerate(read_raw_lines(path), start=1):
-        yield decode_line(raw, path, number, offset)
-        offset += len(raw)
+    for number, line in enumerate((raw or read_raw_lines)(path), start=1):
+        yield decode_line(line, path, number, offset)
+        offset += len(line)
     if number == 0 and not allow_empty:
         raise empty(path)
 
@@ -281,4 +299,15 @@ def nearest_file(path: str) -> str:
 
 def display_name(path: str) -> str:
     """How messages call a path."""
-    return "standard input" if path == STANDARD_INPUT else path
+    return " + ".join(names_of(path))
+
+
+def names_of(path: str) -> tuple[str, ...]:
+    """The names that the user gave of what a path holds.
+
+    >>> names_of("a.tsv"), names_of(CachedCopy("/cache/memory-3f.tsv", ["a.po", "b.tmx"]))
+    (('a.tsv',), ('a.po', 'b.tmx'))
+    """
+    if isinstance(path, CachedCopy):
+        return path.names
+    return ("standard input" if path == STANDARD_INPUT else path,)

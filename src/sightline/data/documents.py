@@ -10,12 +10,13 @@ gives the same pieces as for the whole, and so does GPT-2's. One that puts a bla
 before every stretch. Not here: blocks and batches (`blocks`).
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial as partial_of
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -26,8 +27,10 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tqdm import tqdm
 
 from sightline.config import DataConfig
-from sightline.data.corpus import HF_PREFIX, display_name, json_object, read_lines, read_raw_lines, text_field
-from sightline.data.prepared import META, cache, digest, mapped, partial, partial_folder, spooled
+from sightline.data.cache import cache, partial, partial_folder
+from sightline.data.content import Content, content_of, digest
+from sightline.data.corpus import HF_PREFIX, RawLines, display_name, json_object, read_lines, text_field
+from sightline.data.prepared import META, mapped, spooled
 from sightline.data.tokenizer import (
     SPECIALS,
     UNK,
@@ -91,23 +94,30 @@ class PreparedText:
 
 def read_documents(paths: Sequence[str]) -> Iterator[Stretch]:
     """The documents of files in stretches; `UserError` for a file that holds none."""
-    for path in paths:
-        empty = True
-        for stretch in _read(path):
-            empty = False
-            yield stretch
-        if empty:
-            raise UserError(f"{display_name(path)}: is empty; a language model learns from text")
+    return chain.from_iterable(map(_read, paths))
 
 
-def _read(path: str) -> Iterator[Stretch]:
+def _read(path: str, raw: RawLines | None = None) -> Iterator[Stretch]:
+    empty = True
+    for stretch in _stretches_of(path, raw):
+        empty = False
+        yield stretch
+    if empty:
+        raise UserError(f"{display_name(path)}: is empty; a language model learns from text")
+
+
+def _stretches_of(path: str, raw: RawLines | None) -> Iterator[Stretch]:
+    _check_path(path)
+    if not path.removesuffix(".gz").endswith(".jsonl"):
+        yield from stretches(read_lines(path, allow_empty=True, raw=raw))
+        return
+    for number, line in enumerate(read_lines(path, allow_empty=True, raw=raw), start=1):
+        yield from stretches(_document(line, f"{display_name(path)}: line {number}").split("\n"))
+
+
+def _check_path(path: str) -> None:
     if path.startswith(HF_PREFIX):
         raise UserError(f"{path}: a language model reads files: text, or .jsonl with a document a line")
-    if not path.removesuffix(".gz").endswith(".jsonl"):
-        yield from stretches(read_lines(path, allow_empty=True))
-        return
-    for number, line in enumerate(read_lines(path, allow_empty=True), start=1):
-        yield from stretches(_document(line, f"{display_name(path)}: line {number}").split("\n"))
 
 
 def _document(line: str, location: str) -> str:
@@ -161,11 +171,12 @@ def learn_pieces(
     """Learn pieces, or the characters, of documents; the same files and settings give the cached tokenizer."""
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special, [*marks]]
     with cache(cache_dir) as folder:
-        hashes = [_content(path)[0] for path in paths]
+        found = [*map(_content, paths)]
+        hashes = [_key(known) for known in found]
         name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, 'documents', settings, hashes)}.json"
         with suppress(UserError):  # absent or damaged
             return Tokenizer.load(name)
-        learnt = learn((part.text for part in read_documents(paths)), config, special, marks)
+        learnt = learn((part.text for part in _unchanged(found)), config, special, marks)
         with partial(folder, name.name) as draft:
             learnt.save(draft)
             draft.replace(name)
@@ -218,15 +229,14 @@ def prepare_documents(
         UserError: a file is bad or empty, or a token is none that the network knows; then nothing is written.
     """
     with cache(cache_dir) as folder:
-        found = [_content(path) for path in paths]
+        found = [*map(_content, paths)]
         marks = [*cutter.before], [*cutter.behind], cutter.vocab_size
-        name = digest(
-            FORMAT, tokenizers.__version__, "documents", cutter.fingerprint, *marks, [sha for sha, _ in found]
-        )
+        hashes = [_key(known) for known in found]
+        name = digest(FORMAT, tokenizers.__version__, "documents", cutter.fingerprint, *marks, hashes)
         target = folder / name
         if not _intact(target):
             shutil.rmtree(target, ignore_errors=True)
-            _build(target, paths, cutter, sum(size for _, size in found), progress)
+            _build(target, found, cutter, progress)
         meta = json.loads((target / META).read_text(encoding="utf-8"))
         return PreparedText(mapped(target / TOKENS, KIND), meta["documents"], meta["characters"], name)
 
@@ -237,31 +247,38 @@ def spooled_files(paths: Sequence[str], cache_dir: Path | None = None) -> list[s
         return [spooled(path, folder) for path in paths]
 
 
-def _content(path: str) -> tuple[str, int]:
-    """A hash of a file with what its name says of it, and its size in bytes."""
-    sha, size = hashlib.sha256(), 0
-    for line in () if path.startswith(HF_PREFIX) else read_raw_lines(path):
-        sha.update(line)
-        size += len(line)
-    return f"{sha.hexdigest()}{'.jsonl' * path.removesuffix('.gz').endswith('.jsonl')}", size
+def _content(path: str) -> Content:
+    """What a file holds; `UserError` where it is none that a language model reads."""
+    _check_path(path)
+    return content_of([path])
 
 
-def _build(target: Path, paths: Sequence[str], cutter: Cutter, size: int, progress: bool) -> None:
+def _key(known: Content) -> str:
+    """A hash of a file with what its name says of it."""
+    return known.hashes[0] + ".jsonl" * known.paths[0].removesuffix(".gz").endswith(".jsonl")
+
+
+def _unchanged(files: Iterable[Content]) -> Iterator[Stretch]:
+    """The documents of files, which must still hold what is known of them."""
+    return chain.from_iterable(known.read(partial_of(_read, known.paths[0])) for known in files)
+
+
+def _build(target: Path, files: Sequence[Content], cutter: Cutter, progress: bool) -> None:
     """Write the row beside `target`, then give it that name in one step."""
-    shown = None if progress else True  # None: on a terminal only
-    with partial_folder(target) as draft:
+    shown, size = None if progress else True, sum(known.size for known in files)  # None: on a terminal only
+    with partial_folder(target, _intact) as draft:
         with (
             open(draft / TOKENS, "wb") as file,
             tqdm(total=size, desc="tokenising", unit="B", unit_scale=True, disable=shown) as bar,
         ):
-            counts = _write(file, paths, cutter, bar)
+            counts = _write(file, files, cutter, bar)
         (draft / META).write_text(json.dumps(counts), encoding="utf-8")
 
 
-def _write(file: IO[bytes], paths: Sequence[str], cutter: Cutter, bar: tqdm) -> dict[str, int]:
+def _write(file: IO[bytes], files: Sequence[Content], cutter: Cutter, bar: tqdm) -> dict[str, int]:
     """Append the tokens of all documents; how many there are of what."""
     counts = {"tokens": 0, "documents": 0, "characters": 0}
-    for parts in _together(read_documents(paths)):
+    for parts in _together(_unchanged(files)):
         for part, ids in zip(parts, cutter.encode_batch([one.text for one in parts]), strict=True):
             before, behind = cutter.before if part.first else (), cutter.behind if part.last else ()
             row = np.array([*before, *ids, *behind], KIND)

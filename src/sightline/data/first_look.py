@@ -81,12 +81,13 @@ def _check_text(path: str, head: bytes) -> None:
         kind, mend = "XML or HTML", "write its texts to a .tsv file, source TAB target"
         if b"<tmx" in head:
             kind, mend = "TMX, a translation memory in XML", "give it the ending .tmx"
-        raise UserError(f"{path}: is {kind}, not one sentence a line; {mend}")
+        raise UserError(f"{display_name(path)}: is {kind}, not one sentence a line; {mend}")
     kinds = [kind for start, kind in FORMATS.items() if head.startswith(start)]
     if len(head) - len(head.translate(None, CONTROLS)) > len(head) / 20 and not head.startswith(UTF16):
         kinds.append("binary")
     if kinds:
-        raise UserError(f"{path}: is {kinds[0]}, no text; unpack or convert it to plain text, one sentence a line")
+        mend = "unpack or convert it to plain text, one sentence a line"
+        raise UserError(f"{display_name(path)}: is {kinds[0]}, no text; {mend}")
 
 
 def parse_pairs(option: str, paths: Sequence[str]) -> list[Corpus]:

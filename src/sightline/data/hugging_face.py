@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
+from sightline.data.content import changed
 from sightline.data.corpus import HF_PREFIX, Pair, text_field
 from sightline.errors import UserError, unknown
 
@@ -81,6 +82,9 @@ def copied(spec: str, folder: Path) -> Path:
 
     Every `EVERY` pairs the position is kept (`IterableDataset.state_dict`), so that a copy that was killed goes on
     there. What is written is a function of the dataset, so nothing is lost if two processes write the same file.
+
+    Raises:
+        UserError: the dataset cannot be read, or its files have changed meanwhile; then nothing is kept.
     """
     name, options = parse_hf_spec(spec)
     dataset, version = open_dataset(name, options)
@@ -100,6 +104,10 @@ def copied(spec: str, folder: Path) -> Path:
             if number % EVERY == 0:
                 _keep(position, file, {"rows": number, "bytes": file.tell(), "state": dataset.state_dict()})
         file.truncate()
+    if open_dataset(name, options)[1] != version:  # the rows may be some of before and some of after
+        begun.unlink()
+        position.unlink(missing_ok=True)
+        raise changed([spec])
     begun.replace(whole)
     position.unlink(missing_ok=True)
     return whole

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sightline.data.batch import OnDevices, Tokens, pad
 from sightline.data.batching import Rows, plan_batches
-from sightline.data.corpus import HF_PREFIX, Corpus, display_name, read_lines
+from sightline.data.corpus import HF_PREFIX, Corpus, RawLines, display_name, read_lines
 from sightline.data.prepared import PreparedCorpus
 from sightline.data.side import Side
 from sightline.errors import UserError, unknown
@@ -65,18 +65,18 @@ def labelled_corpora(paths: Sequence[str]) -> list[Corpus]:
     return [Corpus((path,)) for path in paths]
 
 
-def read_labelled(path: str) -> Iterator[tuple[str, str]]:
+def read_labelled(path: str, raw: RawLines | None = None) -> Iterator[tuple[str, str]]:
     """Texts and labels of a file, as `read_examples`."""
-    return ((texts[0], label) for texts, label in read_examples(path, 1))
+    return ((texts[0], label) for texts, label in read_examples(path, 1, raw))
 
 
-def read_examples(path: str, n_texts: int) -> Iterator[tuple[tuple[str, ...], str]]:
+def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Iterator[tuple[tuple[str, ...], str]]:
     """The text or the two texts of each line, and their label; blanks around a label are no part of it.
 
     Raises:
         UserError: a line has no tab, too many or too few, or an empty label; or what `read_lines` raises.
     """
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, raw=raw), start=1):
         *texts, label = line.split("\t")
         location = f"{display_name(path)}: line {number}"
         if len(texts) != n_texts:

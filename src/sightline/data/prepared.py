@@ -2,17 +2,14 @@
 
 `prepare` reads the pairs, drops what no model should be trained on, and writes token ids and texts into flat
 arrays under a name made from their content, so that the next run with the same input starts at once and
-memory does not grow with the corpus. Everything in the cache (`$SIGHTLINE_CACHE`, else `~/.cache/sightline`)
-can be deleted at any time. Not here: reading files (`corpus.py`), grouping pairs (`batching.py`).
+memory does not grow with the corpus. Not here: reading files (`corpus.py`), where the cache is (`cache.py`), grouping
+pairs (`batching.py`).
 """
 
-import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -25,19 +22,20 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sightline.config import DataConfig
+from sightline.data.cache import cache, partial, partial_folder
+from sightline.data.content import Content, HashedLines, content, digest
 from sightline.data.corpus import (
     HF_PREFIX,
     STANDARD_INPUT,
+    CachedCopy,
     Corpus,
     Pair,
-    misaligned,
-    pair_reader,
-    read_pairs,
-    read_raw_lines,
+    display_name,
+    read_corpus,
 )
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
-from sightline.errors import FULL, UserError
+from sightline.errors import UserError
 
 Item = TypeVar("Item")
 Packed = tuple[bytes, NDArray[np.int32]]  # rows of a column, one behind the other, and their lengths
@@ -115,13 +113,14 @@ def learn_tokenizer(
     """
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
     with cache(cache_dir) as folder:
-        corpora = spool(corpora, folder)
-        hashes, _ = content(corpora)
+        contents = content(corpora := spool(corpora, folder))
+        hashes = [one.key for one in contents]
         sides = ["src"] if sources_only else []
         name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
         with suppress(UserError):  # absent or damaged
             return Tokenizer.load(name)
-        texts = (side for pair in read_pairs(corpora) for side in pair[: 1 if sources_only else 2])
+        pairs = chain.from_iterable(map(unchanged, corpora, contents))
+        texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
         learnt = Tokenizer.learn(texts, config, special)
         with partial(folder, name.name) as draft:
             learnt.save(draft)
@@ -149,8 +148,8 @@ def prepare(
         UserError: a file is bad, or nothing is left; then nothing is written.
     """
     with cache(cache_dir) as folder:
-        corpora = spool(corpora, folder)
-        hashes, n_pairs = content(corpora)
+        contents = content(corpora := spool(corpora, folder))
+        hashes, n_pairs = [one.key for one in contents], sum(one.lines[0] for one in contents)
         limits = config if clean else None
         cleaning = [config.max_length, config.max_length_ratio] if clean else []
         target = folder / digest(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
@@ -159,16 +158,27 @@ def prepare(
             shown = None if progress else True  # None: on a terminal only
             with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar:
                 share = workers if isinstance(tokenizer, Tokenizer) else 1  # others hold functions
-                build(target, corpora, tokenizer, limits, bar, min(share, n_pairs // ENOUGH))
+                build(target, corpora, contents, tokenizer, limits, bar, min(share, n_pairs // ENOUGH))
         return open_prepared(target)
 
 
 def build(
-    target: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm, workers: int = 1
+    target: Path,
+    corpora: Sequence[Corpus],
+    contents: Sequence[Content],
+    tokenizer: Side,
+    limits: DataConfig | None,
+    bar: tqdm,
+    workers: int = 1,
 ) -> None:
-    """Write a prepared corpus beside `target`, then give it that name in one step."""
-    with partial_folder(target) as folder:
-        kept, dropped = write_columns(folder, corpora, tokenizer, limits, bar, workers)
+    """Write a prepared corpus, then give it the name `target` in one step.
+
+    Raises:
+        UserError: a file no longer holds what it held when it was hashed, or no pair is left; then nothing is written.
+    """
+    with partial_folder(target, intact) as folder:
+        pairs = list(map(unchanged, corpora, contents))
+        kept, dropped = write_columns(folder, pairs, tokenizer, limits, bar, workers)
         if not any(kept):
             raise nothing_left(corpora, dropped)
         sizes = {name: (folder / name).stat().st_size for name in file_names()}
@@ -176,8 +186,18 @@ def build(
         (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
 
+def unchanged(corpus: Corpus, known: Content) -> Iterator[Pair]:
+    """The pairs of a corpus, which must still hold what is `known` of it."""
+    return known.read(lambda raw: read_corpus(corpus, raw))
+
+
 def write_columns(
-    folder: Path, corpora: Sequence[Corpus], tokenizer: Side, limits: DataConfig | None, bar: tqdm, workers: int
+    folder: Path,
+    corpora: Sequence[Iterator[Pair]],
+    tokenizer: Side,
+    limits: DataConfig | None,
+    bar: tqdm,
+    workers: int,
 ) -> tuple[list[int], dict[str, int]]:
     """Tokenise in chunks, append what is kept; returns the pairs kept of each corpus and those dropped, by reason."""
     kept, dropped = [0] * len(corpora), Counter[str]()
@@ -188,8 +208,8 @@ def write_columns(
             from sightline.data.packers import packers  # which a corpus of few pairs does without
 
             share_out = files.enter_context(packers(workers, tokenizer, limits))
-        for i, corpus in enumerate(corpora):
-            read = chunks(read_pairs([corpus]))
+        for i, pairs in enumerate(corpora):
+            read = chunks(pairs)
             results = share_out(read) if share_out else (pack(chunk, tokenizer, limits) for chunk in read)
             for packed, faults in results:
                 for column, rows in zip(columns, packed, strict=bool(packed)):
@@ -320,34 +340,6 @@ def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.memmap(path, dtype, mode="r").view(np.ndarray)
 
 
-def content(corpora: Sequence[Corpus]) -> tuple[list[str], int]:
-    """A hash per corpus and the number of pairs, in one pass; misaligned files are found here."""
-    seen = [file_content(corpus) for corpus in corpora]
-    return [sha for sha, _ in seen], sum(count for _, count in seen)
-
-
-def file_content(corpus: Corpus) -> tuple[str, int]:
-    """Hash and number of pairs of a corpus in files."""
-    hashes, counts = zip(*map(hash_lines, map(read_raw_lines, corpus.paths)), strict=True)
-    if counts[0] != counts[-1]:
-        raise misaligned(corpus.paths[0], counts[0], corpus.paths[-1], counts[-1])
-    return digest(pair_reader(corpus).__name__, hashes), counts[0]
-
-
-def hash_lines(lines: Iterable[bytes]) -> tuple[str, int]:
-    """SHA-256 and number of lines."""
-    sha, count = hashlib.sha256(), 0
-    for line in lines:
-        sha.update(line)
-        count += 1
-    return sha.hexdigest(), count
-
-
-def digest(*parts: Any) -> str:
-    """A short name for anything JSON can hold."""
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
 def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corpus]:
     """The same corpora, but what can be read only once (standard input, pipes) or is streamed (datasets) is copied to
     the cache first.
@@ -363,61 +355,15 @@ def spooled(path: str, folder: Path) -> str:
     if path.startswith(HF_PREFIX):
         from sightline.data.hugging_face import copied
 
-        return str(copied(path, folder))
+        return CachedCopy(str(copied(path, folder)), [path])
     if path != STANDARD_INPUT and not Path(path).is_fifo():
         return path
     ending = ".tsv" if path == STANDARD_INPUT else "".join(Path(path).suffixes).removesuffix(".gz")
-    origin = "standard-input" if path == STANDARD_INPUT else "pipe"  # a message about the copy names its file
+    origin, lines = "standard-input" if path == STANDARD_INPUT else "pipe", HashedLines()
     with partial(folder, "spool") as draft:
-        sha = hashlib.sha256()
         with draft.open("wb") as copy:
-            for line in read_raw_lines(path):
-                copy.write(line)
-                sha.update(line)
-        return str(draft.replace(folder / f"{origin}-{sha.hexdigest()[:16]}{ending}"))
-
-
-@contextmanager
-def partial(folder: Path, name: str) -> Iterator[Path]:
-    """Where to write a file of the cache before it gets its name; what is left there is removed."""
-    draft = folder / f".partial-{os.getpid()}-{name}"
-    try:
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def partial_folder(target: Path) -> Iterator[Path]:
-    """A folder beside `target` to write into, which gets that name in one step once all has gone well."""
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent, ignore_cleanup_errors=True) as draft:
-        yield Path(draft)
-        try:
-            os.rename(draft, target)
-        except OSError:
-            if not target.exists():  # else another process was faster with the same content
-                raise
-
-
-def cache_folder(folder: Path | None) -> Path:
-    """Where the cache is: as given, else `$SIGHTLINE_CACHE`, else `~/.cache/sightline`."""
-    return folder or Path(os.environ.get("SIGHTLINE_CACHE") or Path.home() / ".cache" / "sightline")
-
-
-@contextmanager
-def cache(folder: Path | None) -> Iterator[Path]:
-    """The cache folder, made if need be.
-
-    Raises:
-        UserError: something in it cannot be written or read.
-    """
-    where = cache_folder(folder)
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-        yield where
-    except OSError as error:
-        reason = error.strerror or error
-        room = "free some space there or " if error.errno in FULL else ""
-        raise UserError(
-            f"{where}: the cache cannot be used ({reason}); {room}set SIGHTLINE_CACHE to another folder"
-        ) from error
+            copy.writelines(lines(path))
+        copied_to = folder / f"{origin}-{lines.hashes[0][:16]}{ending}"
+        if not copied_to.exists():  # else it has this content, and may be another user's
+            draft.replace(copied_to)
+        return CachedCopy(str(copied_to), [display_name(path)])

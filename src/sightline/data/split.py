@@ -21,14 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sightline.data.amount import Amount
-from sightline.data.corpus import STANDARD_INPUT, Corpus, Pair, display_name, read_pairs
+from sightline.data.cache import cache, partial_folder
+from sightline.data.content import Content, content, digest
+from sightline.data.corpus import STANDARD_INPUT, CachedCopy, Corpus, Pair, display_name, names_of, read_corpus
 from sightline.data.labelled import read_labelled
-from sightline.data.prepared import META, cache, content, digest, partial_folder, spool
+from sightline.data.prepared import META, spool
 from sightline.data.sentences import EMPTY, SentenceKeys, mixed, pair_keys, sentence_key
 from sightline.errors import UserError
 
 Labels = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Known = tuple[Corpus, Content]  # a corpus, and what it held when it was hashed
 
 FORMAT = 2  # raise it when the same files are split another way
 LARGE = 10  # a group of more than this part of what is wanted is taken only if smaller ones do not do
@@ -57,21 +60,27 @@ def split(corpora: Sequence[Corpus], amount: Amount, labelled: bool = False, cac
     if once:
         raise UserError(f"--valid {amount.text}: {display_name(once[0])} can be read only once; write it to a file")
     with cache(cache_dir) as folder:
-        corpora = spool(corpora, folder)
-        hashes, _ = content(corpora)
+        contents = content(corpora := spool(corpora, folder))
         wanted = [amount.share, amount.pairs, labelled]
-        target = folder / f"split-{digest(FORMAT, wanted, hashes)}"
+        target = folder / f"split-{digest(FORMAT, wanted, [one.key for one in contents])}"
         ending = ".tsv" if labelled else ".jsonl"
         parts = [target / f"{name}{ending}" for name in (*(f"train-{i + 1}" for i in range(len(corpora))), "valid")]
-        if not all(path.is_file() for path in (*parts, target / META)):
+        names = [path.name for path in parts]
+        if not _is_whole(target, names):
             shutil.rmtree(target, ignore_errors=True)
-            _write(target, corpora, amount, labelled, [path.name for path in parts])
+            _write(target, list(zip(corpora, contents, strict=True)), amount, labelled, names)
         counts = json.loads((target / META).read_text(encoding="utf-8"))
-        *train, valid = (Corpus((str(path),)) for path in parts)
+        origins = [[name for path in corpus.paths for name in names_of(path)] for corpus in corpora]
+        origins.append([f"{amount.text} of {', '.join(map(str, corpora))}"])
+        *train, valid = (Corpus((CachedCopy(str(path), of),)) for path, of in zip(parts, origins, strict=True))
         return Split([corpus for corpus in train if Path(*corpus.paths).stat().st_size], valid, **counts)
 
 
-def _write(target: Path, corpora: Sequence[Corpus], amount: Amount, labelled: bool, names: Sequence[str]) -> None:
+def _is_whole(target: Path, names: Sequence[str]) -> bool:
+    return all((target / name).is_file() for name in (*names, META))
+
+
+def _write(target: Path, corpora: Sequence[Known], amount: Amount, labelled: bool, names: Sequence[str]) -> None:
     """Both parts, beside `target` until they are complete."""
     valid, dropped = _choose(corpora, amount, labelled)
     if not valid.any():
@@ -81,7 +90,7 @@ def _write(target: Path, corpora: Sequence[Corpus], amount: Amount, labelled: bo
             f"--valid {amount.text}: every pair shares a sentence with those taken, so that none is left to train on; "
             "take fewer, or name files to validate on"
         )
-    with partial_folder(target) as draft:
+    with partial_folder(target, lambda folder: _is_whole(folder, names)) as draft:
         with ExitStack() as files:
             parts = [files.enter_context(open(draft / name, "w", encoding="utf-8", newline="")) for name in names]
             write = _labelled_line if labelled else _json_line
@@ -93,8 +102,13 @@ def _write(target: Path, corpora: Sequence[Corpus], amount: Amount, labelled: bo
         (draft / META).write_text(json.dumps(counts), encoding="utf-8")
 
 
-def _read(corpora: Sequence[Corpus], labelled: bool) -> Iterator[Pair]:
-    return chain.from_iterable(read_labelled(c.paths[0]) for c in corpora) if labelled else read_pairs(corpora)
+def _read(corpora: Sequence[Known], labelled: bool) -> Iterator[Pair]:
+    """The pairs, of files that must still hold what is known of them."""
+    return chain.from_iterable(_read_one(corpus, known, labelled) for corpus, known in corpora)
+
+
+def _read_one(corpus: Corpus, known: Content, labelled: bool) -> Iterator[Pair]:
+    return known.read(lambda raw: read_labelled(corpus.paths[0], raw) if labelled else read_corpus(corpus, raw))
 
 
 def _json_line(pair: Pair) -> str:
@@ -106,7 +120,7 @@ def _labelled_line(pair: Pair) -> str:
     return f"{pair[0]}\t{pair[1]}\n"
 
 
-def _choose(corpora: Sequence[Corpus], amount: Amount, labelled: bool) -> tuple[Flags, Flags]:
+def _choose(corpora: Sequence[Known], amount: Amount, labelled: bool) -> tuple[Flags, Flags]:
     """Which pairs of the files are taken, and which are dropped."""
     src, tgt, labels = array("Q"), array("Q"), array("q")
     known: dict[str, int] = {}

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from sightline.data.prepared import PreparedCorpus, cache_folder, intact, open_prepared
+from sightline.data.cache import cache_folder
+from sightline.data.prepared import PreparedCorpus, intact, open_prepared
 
 FITTING = range(8, 25)  # pieces, end mark included: enough to see something, few enough to see it at once
 KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sightline.data.corpus import Pair
-from sightline.data.prepared import cache, digest, partial
+from sightline.data.cache import cache, partial
+from sightline.data.content import digest
+from sightline.data.corpus import CachedCopy, Pair
 from sightline.errors import UserError
 from sightline.localisation import MEMORIES, is_memory
 from sightline.localisation.carrying import MARK, marked_pair
@@ -99,7 +100,12 @@ def as_tsv(paths: Sequence[str], languages: Sequence[str] = ("", "")) -> tuple[l
             return list(paths), report
         what = report if report.units else "no file of " + ", ".join(MEMORIES)
         raise UserError(f"{' '.join(paths)}: holds no pair to learn from ({what})")
-    with cache(None) as folder, partial(folder, "memory") as draft:
-        draft.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-        made = str(draft.replace(folder / f"memory-{digest(pairs)[:16]}.tsv"))
-    return [made, *(file for file in files if not is_memory(file))], report
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
+    with cache(None) as folder:
+        made = folder / f"memory-{digest(pairs)[:16]}.tsv"
+        if not (made.is_file() and made.stat().st_size == len(text)):  # else it has this content
+            with partial(folder, made.name) as draft:
+                draft.write_bytes(text)
+                draft.replace(made)
+    named = [path for path in paths if is_memory(path)]
+    return [CachedCopy(str(made), named), *(file for file in files if not is_memory(file))], report

@@ -23,9 +23,10 @@ from torch.nn import functional as F
 from sightline.config import RunConfig
 from sightline.data.batch import Batch
 from sightline.data.batching import Pairs
+from sightline.data.content import digest
 from sightline.data.corpus import Corpus, Pair
 from sightline.data.links import links_of_corpus, words_of_pieces
-from sightline.data.prepared import Column, PreparedCorpus, digest
+from sightline.data.prepared import Column, PreparedCorpus
 from sightline.data.side import Side
 from sightline.errors import UserError
 from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention

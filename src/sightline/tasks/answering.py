@@ -22,8 +22,8 @@ from torch.nn import functional as F
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
+from sightline.data.content import digest
 from sightline.data.labelled import LabelledBatch, ReadTexts, parted
-from sightline.data.prepared import digest
 from sightline.data.questions import Question, read_questions
 from sightline.errors import UserError
 from sightline.evaluate.answers import answer_report

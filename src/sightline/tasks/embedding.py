@@ -24,8 +24,8 @@ from sightline.checkpoint.embedder import EmbedderLayout
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
+from sightline.data.content import digest
 from sightline.data.labelled import parted
-from sightline.data.prepared import digest
 from sightline.data.related import RelatedBatch, RelatedTexts, Texts, read_related
 from sightline.data.side import Side
 from sightline.errors import UserError

@@ -14,7 +14,7 @@ from sightline.checkpoint.trained import TOKENIZER
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batch import Stream
-from sightline.data.corpus import Corpus
+from sightline.data.corpus import Corpus, names_of
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
@@ -151,4 +151,4 @@ def check_special(special: Sequence[str], tokenizer: Tokenizer, origin: str) -> 
 
 def file_names(paths: Sequence[str]) -> list[str]:
     """Names, not paths: a model directory points nowhere else."""
-    return [Path(path).name for path in paths]
+    return [Path(name).name for path in paths for name in names_of(path)]

@@ -16,6 +16,7 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
+from sightline.data.content import content, digest
 from sightline.data.corpus import Corpus
 from sightline.data.first_look import has_header
 from sightline.data.labelled import (
@@ -27,7 +28,7 @@ from sightline.data.labelled import (
     read_labelled,
     texts_a_line,
 )
-from sightline.data.prepared import content, digest, spool
+from sightline.data.prepared import spool
 from sightline.errors import UserError
 from sightline.generation.models import ReadingModel
 from sightline.generation.permutation import LabellingXLNet, XLNetModel
@@ -127,4 +128,4 @@ def _read(
 
 
 def _key(corpora: Sequence[Corpus], reader: TextReader) -> str:
-    return digest(reader.side.fingerprint, content(corpora)[0])
+    return digest(reader.side.fingerprint, [one.key for one in content(corpora)])

@@ -18,8 +18,8 @@ from torch import nn
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.data.amount import parse_amount
+from sightline.data.content import digest
 from sightline.data.labelled import parted
-from sightline.data.prepared import digest
 from sightline.data.tagged import IGNORED, ReadTags, TaggedWords, check_tags, count_tags, read_tagged
 from sightline.errors import UserError
 from sightline.evaluate.entities import tag_report

@@ -16,7 +16,7 @@ from sightline.checkpoint.trained import CONFIG, read_run
 from sightline.config import WITH_DECODER, RunConfig, TrainConfig, longest_sequence
 from sightline.data.batch import Batch, Stream
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
-from sightline.data.corpus import Corpus, Pair
+from sightline.data.corpus import Corpus, Pair, display_name
 from sightline.data.first_look import doubts, parse_pairs
 from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer, prepare, spool
 from sightline.data.side import Side
@@ -271,5 +271,5 @@ def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Side, valid
         raise UserError(f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}; {way_out}")
     longest = max(valid.src_lengths.max(), valid.tgt_lengths.max())
     if longest > limit:
-        files = " + ".join(valid_files)
+        files = " + ".join(map(display_name, valid_files))
         raise UserError(f"{files}: a text has {longest} pieces, more than model.max_len = {limit}; {way_out}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,3 +101,26 @@ def test_a_row_that_is_no_pair_is_named(tmp_path: Path) -> None:
     spec = write(tmp_path / "set", "jsonl").replace("tgt=de", "tgt=fr")
     with pytest.raises(UserError, match=r"tgt=fr: row 1 has no \"fr\"; it has 'en', 'de'"):
         hugging_face.copied(spec, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "saved"])
+def test_a_dataset_that_changes_while_it_is_copied_is_not_kept(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, cache = write(tmp_path / "set", kind), tmp_path / "cache"
+    cache.mkdir()
+    read = hugging_face._pairs
+
+    def pairs(*given: Any) -> Iterator[Any]:
+        for number, pair in enumerate(read(*given), start=1):
+            if number == 25:
+                shutil.rmtree(tmp_path / "set")
+                write(tmp_path / "set", kind, [("another", "one"), *PAIRS])
+            yield pair
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hugging_face, "_pairs", pairs)
+        with pytest.raises(UserError, match="changed while it was being read, so nothing of it was kept") as raised:
+            spool([Corpus((spec,))], cache)
+    assert str(raised.value).startswith(f"{spec}: ") and not [*cache.iterdir()]
+    assert list(read_pairs(spool([Corpus((spec,))], cache))) == [("another", "one"), *PAIRS]

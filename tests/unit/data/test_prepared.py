@@ -3,6 +3,7 @@
 import io
 import multiprocessing
 import os
+import pickle
 import sys
 import threading
 from dataclasses import replace
@@ -14,10 +15,14 @@ import pytest
 from sightline.config import DataConfig
 from sightline.data import packers
 from sightline.data import prepared as module
+from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus, parse_corpora
 from sightline.data.prepared import learn_tokenizer, prepare, spool
+from sightline.data.split import split
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
+from sightline.localisation.memory import as_tsv
+from sightline.tasks.job import file_names
 
 CONFIG = DataConfig(vocab_size=280, max_length=20, max_length_ratio=3.0)
 PAIRS = [("A dog.", "Ein Hund."), ("a  \u2028b", "日本\u0085"), ("dog", "Hund"), ("", "leer"), ("x", " \t")]
@@ -216,6 +221,23 @@ def test_standard_input_is_read_once_and_used_twice(cache, monkeypatch):
     tokenizer = learn_tokenizer(corpora, CONFIG, cache_dir=cache)
     corpus = prepare(corpora, tokenizer, CONFIG, cache, progress=False, clean=False)
     assert [corpus.text(row) for row in range(len(corpus))] == PAIRS[:3]
+
+
+def test_copies_in_the_cache_are_called_by_the_names_of_what_was_copied(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nno tab\n")))
+    with pytest.raises(UserError, match=r"^standard input: line 2 has no tab"):
+        prepare(parse_corpora(["-"]), TOKENIZER, CONFIG, cache, progress=False)
+    (tmp_path / "a.tsv").write_text("".join(f"a{i}\t{f'b{i} ' * 99}\n" for i in range(9)), encoding="utf-8")
+    parts = split(parse_corpora([str(tmp_path / "a.tsv")]), parse_amount(["2pairs"]), cache_dir=cache)
+    for corpus, name in ((parts.train[0], f"{tmp_path}/a.tsv"), (parts.valid, f"2pairs of {tmp_path}/a.tsv")):
+        with pytest.raises(UserError, match=f"^{name}: nothing to train on"):
+            prepare([corpus], TOKENIZER, CONFIG, cache, progress=False)
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.po").write_text(f'msgid "{name}"\nmsgstr "x"\n', encoding="utf-8")
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(cache))
+    (made, other), _ = as_tsv([f"{tmp_path}/one.po", "b.tsv", f"{tmp_path}/two.po"])
+    assert made.startswith(str(cache)) and file_names([made, other]) == ["one.po", "two.po", "b.tsv"]
+    assert str(pickle.loads(pickle.dumps(Corpus((made,))))) == f"{tmp_path}/one.po + {tmp_path}/two.po"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -8,7 +8,7 @@ Two builds: `simd` runs wherever WebAssembly has SIMD, `relaxed` is faster where
 import subprocess
 from pathlib import Path
 
-from sightline.data.prepared import cache, cache_folder
+from sightline.data.cache import cache, cache_folder
 from sightline.errors import UserError
 from sightline.native.build import FLAGS, FOLDER, ZIG, version
 

@@ -1,0 +1,190 @@
+"""The cache: shared by users, whole whenever something has a name, free of what killed processes leave behind."""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sightline.config import DataConfig
+from sightline.data.amount import Amount, parse_amount
+from sightline.data.cache import DRAFTS, partial, partial_folder
+from sightline.data.corpus import parse_corpora
+from sightline.data.documents import cutter_of, prepare_documents
+from sightline.data.prepared import learn_tokenizer, prepare
+from sightline.data.split import split
+from sightline.errors import UserError
+from sightline.localisation.memory import as_tsv
+
+CONFIG = DataConfig(vocab_size=280)
+OTHER = DataConfig(vocab_size=270)
+NOBODY = 65534
+PAIRS = [(f"a dog {i}", f"ein Hund {i}") for i in range(40)]
+PO = 'msgid "a dog"\nmsgstr "ein Hund"\n'
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that every user reaches; the folder of a test is its user's alone."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def second_user() -> Iterator[None]:
+    """Inside, the operating system takes this process for another user's, without any groups of its own."""
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setegid(NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+def everything(folder: Path) -> list[str]:
+    """All that a training keeps in the cache of this folder, made or found there; the keys of what there is."""
+    cache, files = folder / "cache", parse_corpora([str(folder / "a.tsv")])
+    tokenizer = learn_tokenizer(files, CONFIG, cache_dir=cache)
+    amount = parse_amount(["5pairs"])
+    assert isinstance(amount, Amount)
+    parts = split(files, amount, cache_dir=cache)
+    keys = [prepare(corpora, tokenizer, CONFIG, cache, progress=False).key for corpora in (files, parts.train)]
+    keys.append(prepare_documents([str(folder / "a.tsv")], cutter_of(tokenizer), cache, progress=False).key)
+    return [*keys, *as_tsv([str(folder / "a.po")])[0]]
+
+
+@pytest.fixture
+def filled(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SIGHTLINE_CACHE", str(shared / "cache"))
+    (shared / "a.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in PAIRS), encoding="utf-8")
+    (shared / "a.po").write_text(PO, encoding="utf-8")
+    return shared
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to become another user")
+def test_a_second_user_finds_what_the_first_one_has_prepared(filled: Path) -> None:
+    with umask(0o022):
+        made = everything(filled)
+    names = sorted(path.name for path in (filled / "cache").iterdir())
+    with second_user():
+        assert everything(filled) == made
+        with pytest.raises(UserError, match=r"cannot be used \(Permission denied: .*set SIGHTLINE_CACHE"):
+            learn_tokenizer(parse_corpora([str(filled / "a.tsv")]), OTHER, cache_dir=filled / "cache")
+    assert sorted(path.name for path in (filled / "cache").iterdir()) == names
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize(("mask", "folder_mode", "file_mode"), [(0o022, 0o755, 0o644), (0o002, 0o775, 0o664)])
+def test_modes_follow_the_umask_and_the_group_the_folder(
+    mask: int, folder_mode: int, file_mode: int, filled: Path
+) -> None:
+    cache = filled / "cache"
+    cache.mkdir()
+    group = NOBODY if os.geteuid() == 0 else os.getegid()
+    os.chown(cache, -1, group)
+    cache.chmod(0o2775)
+    with umask(mask):
+        everything(filled)
+    found = [*cache.rglob("*")]
+    assert {path.stat().st_gid for path in found} == {group}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_dir()} == {0o2000 | folder_mode}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_file()} == {file_mode}
+
+
+WAITING = """
+import sys
+from pathlib import Path
+from sightline.config import DataConfig
+from sightline.data import prepared
+from sightline.data.corpus import Corpus
+from sightline.data.tokenizer import Tokenizer
+
+def pack(*given):
+    print("writing", flush=True)
+    sys.stdin.read(1)
+    return original(*given)
+
+original, prepared.pack = prepared.pack, pack
+config = DataConfig(vocab_size=270)
+tokenizer = Tokenizer.learn(["a dog", "ein Hund"], config)
+print(prepared.prepare([Corpus((sys.argv[1],))], tokenizer, config, Path(sys.argv[2]), progress=False).key)
+"""
+
+
+@contextmanager
+def preparing(path: Path, cache: Path) -> "Iterator[subprocess.Popen[str]]":
+    """Another process that is tokenising, until something is written to its standard input."""
+    command = [sys.executable, "-c", WAITING, str(path), str(cache)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout and other.stdout.readline() == "writing\n"
+            yield other
+        finally:
+            other.kill()
+
+
+def drafts(cache: Path) -> list[str]:
+    return sorted(path.name for path in cache.glob(f"{DRAFTS}*"))
+
+
+def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(filled: Path) -> None:
+    cache = filled / "cache"
+    with preparing(filled / "a.tsv", cache) as killed, preparing(filled / "a.tsv", cache) as living:
+        both = drafts(cache)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert len(both) == 2 and drafts(cache) == both and [*cache.glob(f"{DRAFTS}*/*/src.values")]
+        everything(filled)
+        (left,) = drafts(cache)
+        assert left in both
+        out, _ = living.communicate("x")
+        assert living.returncode == 0 and (cache / out.strip()).is_dir() and drafts(cache) == []
+
+
+def test_a_draft_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    for make in (partial(tmp_path, "name"), partial_folder(tmp_path / "name", Path.is_dir)):
+        with pytest.raises(KeyboardInterrupt), make as draft:
+            raise KeyboardInterrupt(draft)
+        assert [*tmp_path.iterdir()] == []
+
+
+def test_who_is_slower_with_the_same_content_leaves_that_of_the_other(tmp_path: Path) -> None:
+    target = tmp_path / "name"
+    with partial_folder(target, lambda folder: (folder / "whole").exists()) as mine:
+        (mine / "mine").touch()
+        target.mkdir()
+        (target / "whole").touch()
+    assert [path.name for path in target.iterdir()] == ["whole"]
+    with pytest.raises(OSError), partial_folder(target, lambda folder: False):  # whatever the system says
+        pass
+
+
+def test_an_empty_draft_of_a_process_that_had_no_lock_yet_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f"{DRAFTS}empty").mkdir()
+    (tmp_path / f"{DRAFTS}foreign").mkdir()
+    (tmp_path / f"{DRAFTS}foreign" / "file").touch()
+    with partial(tmp_path, "name"):
+        pass
+    assert drafts(tmp_path) == [f"{DRAFTS}foreign"]

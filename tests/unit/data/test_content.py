@@ -1,0 +1,185 @@
+"""Files that change while they are read: nothing made of them is kept, and the error says so in one line."""
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sightline.config import DataConfig
+from sightline.data import documents, prepared, split
+from sightline.data.amount import parse_amount
+from sightline.data.corpus import Corpus, Pair, parse_corpora, read_pairs
+from sightline.data.documents import cutter_of, learn_pieces, prepare_documents
+from sightline.data.prepared import learn_tokenizer, prepare
+from sightline.data.tokenizer import Tokenizer
+from sightline.errors import UserError
+
+CONFIG = DataConfig(vocab_size=280)
+PAIRS = [(f"a dog {i}", f"ein Hund {i}") for i in range(40)]
+OTHERS = [("a cat", "eine Katze"), *PAIRS[1:]]
+TOKENIZER = Tokenizer.learn(["a dog 0123456789", "ein Hund"], CONFIG)
+CHANGED = "changed while it was being read, so nothing of it was kept; run the same command again"
+FORMS = ("tsv", "tsv.gz", "jsonl", "aligned")
+Write = Callable[[Path, bytes], object]
+
+
+def in_place(path: Path, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate()
+
+
+def replaced(path: Path, content: bytes) -> None:
+    draft = path.with_suffix(".new")
+    draft.write_bytes(content)
+    draft.replace(path)
+
+
+CHANGES: dict[str, tuple[list[Pair], Write]] = {
+    "appended": ([*PAIRS, ("one", "more")], in_place),
+    "truncated": (PAIRS[:20], in_place),
+    "rewritten": (OTHERS, in_place),
+    "replaced": (OTHERS, replaced),
+}
+
+
+def corpus(folder: Path, pairs: list[Pair], form: str, write: Write = Path.write_bytes) -> list[Corpus]:
+    """The pairs in files of that form, written, or written over."""
+    if form == "aligned":
+        contents = {f"a.{side}": [pair[i] for pair in pairs] for i, side in enumerate(("en", "de"))}
+    elif form == "jsonl":
+        contents = {"a.jsonl": [f'{{"src": "{src}", "tgt": "{tgt}"}}' for src, tgt in pairs]}
+    else:
+        contents = {f"a.{form}": [f"{src}\t{tgt}" for src, tgt in pairs]}
+    for name, lines in contents.items():
+        data = "".join(f"{line}\n" for line in lines).encode()
+        write(folder / name, gzip.compress(data) if name.endswith(".gz") else data)
+    return parse_corpora([str(folder / name) for name in contents])
+
+
+def once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, action: Callable[[], object]) -> None:
+    """Let `action` happen when the function has been called for the first time."""
+    original, waiting = getattr(module, name), [action]
+
+    def called(*arguments: Any) -> Any:
+        result = original(*arguments)
+        while waiting:
+            waiting.pop()()
+        return result
+
+    monkeypatch.setattr(module, name, called)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_corpus_that_changes_after_it_was_hashed(
+    form: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpora, cache = corpus(tmp_path, PAIRS, form), tmp_path / "cache"
+    pairs, write = CHANGES[change]
+    once(monkeypatch, prepared, "content", lambda: corpus(tmp_path, pairs, form, write))
+    with pytest.raises(UserError, match=CHANGED) as raised:
+        prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
+    assert str(raised.value).startswith(f"{corpora[0]}: ") and not [*cache.iterdir()]
+    again = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
+    assert [again.text(row) for row in range(len(again))] == pairs
+    corpus(tmp_path, PAIRS, form)
+    before = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
+    assert [before.text(row) for row in range(len(before))] == PAIRS
+
+
+LONG = [(f"a dog {i} " * 8, f"ein Hund {i} " * 8) for i in range(4000)]  # more than lies in buffers
+
+
+@pytest.mark.parametrize("form", ["tsv", "tsv.gz", "aligned"])
+@pytest.mark.parametrize("change", ["appended", "truncated", "replaced"])
+def test_a_corpus_that_changes_while_it_is_tokenised(
+    form: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that gets the name of another while that is open changes nothing: the one that was hashed is read on."""
+    monkeypatch.setattr(prepared, "CHUNK", 100)
+    corpora, cache = corpus(tmp_path, LONG, form), tmp_path / "cache"
+    pairs, write = {"appended": [*LONG, *PAIRS], "truncated": LONG[:3000], "replaced": LONG[1:]}[change], in_place
+    write = replaced if change == "replaced" else in_place
+    once(monkeypatch, prepared, "pack", lambda: corpus(tmp_path, pairs, form, write))
+    if change == "replaced":
+        found = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
+        assert [found.text(row) for row in range(len(found))] == LONG
+        return
+    with pytest.raises(UserError, match=CHANGED):
+        prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
+    assert not [*cache.iterdir()]
+
+
+def test_one_of_several_corpora_that_several_processes_tokenise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "ENOUGH", 10)
+    monkeypatch.setattr(prepared, "CHUNK", 10)
+    (tmp_path / "second").mkdir()
+    corpora = [*corpus(tmp_path, PAIRS, "aligned"), *corpus(tmp_path / "second", PAIRS, "tsv.gz")]
+    once(monkeypatch, prepared, "chunks", lambda: corpus(tmp_path / "second", OTHERS, "tsv.gz", replaced))
+    with pytest.raises(UserError, match=CHANGED) as raised:
+        prepare(corpora, TOKENIZER, CONFIG, tmp_path / "cache", progress=False, workers=2)
+    assert str(raised.value).startswith(f"{corpora[1]}: ") and not [*(tmp_path / "cache").iterdir()]
+
+
+def test_a_fault_of_a_file_that_has_not_changed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\nno tab\n", encoding="utf-8")
+    corpora = parse_corpora([str(tmp_path / "a.tsv")])
+    with pytest.raises(UserError, match="line 2 has no tab"):
+        prepare(corpora, TOKENIZER, CONFIG, tmp_path / "cache", progress=False)
+    once(monkeypatch, prepared, "content", lambda: (tmp_path / "a.tsv").write_text("a\tb\nno\n", encoding="utf-8"))
+    with pytest.raises(UserError, match=CHANGED):
+        prepare(corpora, TOKENIZER, CONFIG, tmp_path / "cache", progress=False)
+    once(monkeypatch, prepared, "content", lambda: os.remove(tmp_path / "a.tsv"))
+    with pytest.raises(UserError, match=CHANGED):
+        prepare(corpora, TOKENIZER, CONFIG, tmp_path / "cache", progress=False)
+
+
+@pytest.mark.parametrize("sources_only", [False, True])
+def test_a_tokenizer_is_not_kept_for_what_it_did_not_see(
+    sources_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpora = corpus(tmp_path, PAIRS, "tsv")
+    once(monkeypatch, prepared, "content", lambda: corpus(tmp_path, OTHERS, "tsv", in_place))
+    with pytest.raises(UserError, match=CHANGED):
+        learn_tokenizer(corpora, CONFIG, cache_dir=tmp_path / "cache", sources_only=sources_only)
+    assert not [*(tmp_path / "cache").iterdir()]
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("moment", ["content", "_choose"])
+def test_a_split_is_not_kept(labelled: bool, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpora, amount = corpus(tmp_path, PAIRS, "tsv"), parse_amount(["5pairs"])
+    assert amount
+    once(monkeypatch, split, moment, lambda: corpus(tmp_path, OTHERS, "tsv", replaced))
+    with pytest.raises(UserError, match=CHANGED):
+        split.split(corpora, amount, labelled, tmp_path / "cache")
+    assert not [*(tmp_path / "cache").iterdir()]
+    found = split.split(corpora, amount, labelled, tmp_path / "cache")
+    assert sorted([*read_pairs(found.train), *read_pairs([found.valid])]) == sorted(OTHERS)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz"])
+def test_running_text_that_changes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, cache = tmp_path / name, tmp_path / "cache"
+
+    def write(text: str) -> None:
+        text = f'{{"text": "{text}"}}\n' if name.endswith(".jsonl") else text
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+
+    def tokenise() -> Any:
+        return prepare_documents([str(path)], cutter_of(TOKENIZER), cache, progress=False)
+
+    for work in (tokenise, lambda: learn_pieces([str(path)], CONFIG, cache_dir=cache)):
+        write("a dog")
+        with monkeypatch.context() as patch:
+            once(patch, documents, "_content", lambda: write("a cat, and a dog"))
+            with pytest.raises(UserError, match=CHANGED):
+                work()
+        assert not [*cache.iterdir()]
+    assert tokenise().characters == len("a cat, and a dog")
