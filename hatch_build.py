@@ -47,6 +47,9 @@ class NativeLibrary(BuildHookInterface):
         if failure:
             self.app.display_warning(f"sightline: the compiled library was left out: {failure}")
             return
+        missing = [] if target else NATIVE["left_out"]()
+        if missing:
+            self.app.display_warning(f"sightline: builds left out, unknown to this compiler: {', '.join(missing)}")
         build_data["pure_python"] = False
         if not target:
             build_data["artifacts"].append("/src/sightline/native/_library_*.so")
@@ -57,6 +60,9 @@ class NativeLibrary(BuildHookInterface):
         self._folder = TemporaryDirectory()
         folder, machine = Path(self._folder.name), TARGETS[target].split("-")[0]
         failure = NATIVE["build"](folder, machine, [*NATIVE["ZIG"], "-s", "-target", TARGETS[target]])
+        missing = [] if failure else NATIVE["left_out"](folder, machine)
+        if missing:
+            return f"ziglang cannot compile {', '.join(missing)}, and a wheel must have every build"
         for path in folder.glob("_library_*.so"):
             build_data["force_include"][str(path)] = f"sightline/native/{path.name}"
         return failure

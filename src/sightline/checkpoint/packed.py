@@ -28,7 +28,7 @@ from sightline.config import ModelConfig
 from sightline.errors import UserError
 from sightline.native.arrays import Floats
 from sightline.native.build import FOLDER, version
-from sightline.native.library import REBUILD, Linear, library
+from sightline.native.library import Linear, absence, library
 from sightline.native.network import NUMBERS, REGISTER, PackedMemory
 
 HELD = ("_proj.weight", "_proj.bias", "tokens.weight", "head.output.weight")  # ends of the names of what is packed
@@ -116,7 +116,7 @@ def pack(folder: str | Path, compute: str = "") -> Path:
         raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
     weights = read_weights(folder)
     if library() is None:
-        raise UserError(f"{folder}: is packed by the compiled library, which is not here or switched off: {REBUILD}")
+        raise UserError(f"{folder}: is packed by the compiled library, which {absence()}")
     if not (is_for_library(config.model) and fits(config.model, weights.shapes)):
         raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
     memory = Collected()

@@ -41,11 +41,11 @@ float exponentials(float *x, int n, float most) {
 float maximum(const float *x, int n) {
     f8 most = all8(-INFINITY);
     int i = 0;
-    for (; i + 8 <= n; i += 8) most = max8(most, load8(x + i));
+    for (; i + 8 <= n; i += 8) most = max8(load8(x + i), most); /* in this order a NaN loses and hides no number */
     float parts[8], largest = -INFINITY;
     store8(parts, most);
-    for (int j = 0; j < 8; j++) largest = MAX(largest, parts[j]);
-    for (; i < n; i++) largest = MAX(largest, x[i]);
+    for (int j = 0; j < 8; j++) largest = MAX(parts[j], largest);
+    for (; i < n; i++) largest = MAX(x[i], largest);
     return largest;
 }
 

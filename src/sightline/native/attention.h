@@ -8,6 +8,7 @@
 
 static inline int rounded(int n) { return (n + 7) / 8 * 8; }
 
+/* The largest number of x; what is no number is passed over. -inf where there is none. */
 float maximum(const float *x, int n);
 
 /* x becomes exp(x - most) for numbers up to `most`; their sum. 87 below it and further down it is 0. */

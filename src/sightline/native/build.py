@@ -92,14 +92,14 @@ def version() -> int:
 
 
 def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = None) -> str:
-    """Compile every build into `folder`; why not, or nothing if they are there now. What is not renewed is taken away,
-    and what a build that was killed has left.
+    """Compile every build that the compiler can into `folder`. Returns why it failed, or nothing.
+
+    Libraries are compiled under temporary names and renamed once all are complete: programs find the former ones until
+    then, and keep them if anything fails. `left_out` names the builds that the compiler does not know.
 
     For another kind of machine it takes a `command` that compiles for it.
     """
-    for path in folder.glob("_library*"):
-        if path.suffix == ".so" or time() - path.stat().st_mtime > HOUR:  # or somebody may be building
-            path.unlink(missing_ok=True)
+    _remove_abandoned(folder)
     if not builds(machine):
         return f"there is none for {platform.system()} on {machine or platform.machine()} yet"
     command = command or compiler()
@@ -117,12 +117,35 @@ def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = 
     finally:
         for path in made.values():
             path.unlink(missing_ok=True)
+    for path in folder.glob("_library*.so"):
+        if path not in [library_of(name, folder) for name in made]:  # made from former sources
+            path.unlink(missing_ok=True)
     return ""
 
 
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of a build that was killed; a young one may belong to a build that is running."""
+    for path in folder.glob("_library*"):
+        if path.suffix != ".so" and time() - path.stat().st_mtime > HOUR:
+            path.unlink(missing_ok=True)
+
+
+def left_out(folder: Path = FOLDER, machine: str = "") -> list[str]:
+    """The builds for a kind of machine that are not in `folder`."""
+    return [name for name in builds(machine) if not library_of(name, folder).is_file()]
+
+
 def knows(command: list[str], flags: tuple[str, ...]) -> bool:
-    """Whether a compiler has heard of these instructions: one of before 2018 has not of all, and the others do."""
-    return not asked([*command, *flags, "-fsyntax-only", "-xc", os.devnull]).returncode
+    """Whether a compiler has these instructions; those from before 2018 lack some.
+
+    Compiles an empty file, because `zig cc` fails with `-fsyntax-only` whatever the other flags are.
+    """
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as name:
+        source = Path(name, "empty.c")
+        source.touch()
+        return not asked([*command, *flags, "-c", str(source), "-o", str(source.with_suffix(".o"))]).returncode
 
 
 def asked(call: list[str]) -> Any:
@@ -137,4 +160,6 @@ if __name__ == "__main__":
     failure = build()
     if failure:
         sys.exit(f"the compiled library was not built: {failure}")
+    if left_out():
+        print(f"left out, because the compiler lacks their instructions: {', '.join(left_out())}", file=sys.stderr)
     print(*(path for path in map(library_of, builds()) if path.is_file()), sep="\n")

@@ -5,6 +5,7 @@ Structures repeat those of `attention.h`, `transformer.h` and `search.h`; keep b
 
 import ctypes
 import os
+import platform
 import warnings
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
 from functools import cache
@@ -14,6 +15,7 @@ from sightline.errors import UserError
 from sightline.native.build import ANYWHERE, FOLDER, UNTRIED, builds, library_of, version
 
 REBUILD = f"python {FOLDER / 'build.py'}"
+REMEDY = f"with a C compiler, or after `pip install ziglang`, {REBUILD} makes it"
 SWITCH = "SIGHTLINE_NATIVE"  # in the environment: the build to use, 0 for none
 
 
@@ -177,8 +179,8 @@ def needed() -> ctypes.CDLL:
 def instructions() -> str:
     """The build in use: the best that this processor can run, or the one the environment asks for.
 
-    Nothing where the environment says 0, or where none was built, which a warning says once. A `UserError` for one that
-    cannot be used here.
+    Nothing where the environment says 0, or where none was built for this processor, which a warning says once. A
+    `UserError` for one that cannot be used here.
     """
     wanted = os.environ.get(SWITCH, "")
     if wanted == "0":
@@ -189,10 +191,33 @@ def instructions() -> str:
     if wanted and wanted not in usable:
         why = "this processor or its system lacks it" if usable else f"it is not built: {REBUILD}"
         raise UserError(f"{SWITCH} = {wanted}: {why}")
+    chosen = wanted or next((name for name in usable if name not in (UNTRIED, ANYWHERE)), "")
+    if not chosen and unbuilt():
+        warnings.warn(f"the compiled library {unbuilt()}: torch does its work, more slowly; {REMEDY}", stacklevel=2)
+    return chosen
+
+
+def unbuilt() -> str:
+    """What is missing that could be built for this processor, as it follows "the compiled library"; or nothing."""
     if builds() and not any(library_of(name).is_file() for name in builds()):
-        remedy = f"with a C compiler, or after `pip install ziglang`, {REBUILD} makes it"
-        warnings.warn(f"the compiled library is not here: torch does its work, more slowly; {remedy}", stacklevel=2)
-    return wanted or next((name for name in usable if name not in (UNTRIED, ANYWHERE)), "")
+        return "is not here"
+    if set(usable_builds()) - {UNTRIED, ANYWHERE}:
+        return ""
+    fast = [name for name in runnable_builds() if name not in (UNTRIED, ANYWHERE)]
+    return f"is not built for this processor ({fast[0]})" if fast else ""
+
+
+def absence() -> str:
+    """Why the library computes nothing here, as it follows "the compiled library"."""
+    if os.environ.get(SWITCH) == "0":
+        return f"is switched off by {SWITCH} = 0"
+    if unbuilt():
+        return f"{unbuilt()}: {REMEDY}"
+    if not builds():
+        return f"does not exist for {platform.system()} on {platform.machine()}"
+    if opened(ANYWHERE) is None:
+        return f"does not fit this installation: {REMEDY}"
+    return "needs AVX2, which this processor or its operating system lacks"
 
 
 @cache
@@ -207,9 +232,13 @@ def multiplies_bfloat16() -> bool:
 
 def usable_builds() -> list[str]:
     """The builds that are there and that this processor can run, best first."""
+    return [name for name in runnable_builds() if opened(name)]
+
+
+def runnable_builds() -> list[str]:
+    """The builds that this processor can run, here or not, best first; none where `ANYWHERE`, which knows, is not."""
     asked = opened(ANYWHERE)
-    runs = (lambda name: asked.sightline_runs_here(name.encode())) if asked else (lambda _: False)
-    return [name for name in builds() if runs(name) and opened(name)]
+    return [name for name in builds() if asked and asked.sightline_runs_here(name.encode())]
 
 
 @cache

@@ -47,7 +47,7 @@ INLINE f8 where8(i8 mask, f8 x) { EACH(mask[i] ? x.v[i] : 0) }
 
 INLINE f8 power8(f8 n) {
     int32_t bits[8];
-    LANES bits[i] = isnan(n.v[i]) ? 0 : ((int32_t)n.v[i] + 127) * (1 << 23);
+    LANES bits[i] = isnan(n.v[i]) ? 0 : ((int32_t)n.v[i] + 127) << 23;
     f8 y;
     memcpy(y.v, bits, 32);
     return y;

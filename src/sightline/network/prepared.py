@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from sightline.errors import UserError
+from sightline.native.library import absence
 from sightline.network.compiled import foreign, native_available, packed
 from sightline.network.transformer import Transformer
 
@@ -75,5 +76,5 @@ def _no_int8(model: Transformer, on_cpu: bool) -> UserError:
     if not on_cpu:
         return UserError("decode.compute = int8 is for a CPU: choose --device cpu, or bfloat16 to stay on this device")
     lacks = foreign(model)
-    why = f"lacks a part of this network ({lacks})" if lacks else "is not here: it needs AVX2 or a 64-bit ARM"
+    why = f"lacks a part of this network ({lacks})" if lacks else absence()
     return UserError(f"compute = int8 is computed by the compiled library, which {why}; leave it out")

@@ -7,9 +7,11 @@
 #include "search.h"
 
 #ifdef _WIN32
-#include <windows.h>
-#define dlopen(name, how) (void *)LoadLibraryA(name)
-#define dlsym(library, name) (void *)GetProcAddress(library, name)
+/* windows.h has an INT8 of its own. */
+__declspec(dllimport) void *LoadLibraryA(const char *name);
+__declspec(dllimport) void *GetProcAddress(void *library, const char *name);
+#define dlopen(name, how) LoadLibraryA(name)
+#define dlsym(library, name) GetProcAddress(library, name)
 #define dlerror() "it cannot be loaded"
 #else
 #include <dlfcn.h>
@@ -205,7 +207,10 @@ static Transformer transformer(Numbers kind, Activation activation, int norm_fir
     CALL(sightline_halve)(rows, VOCABULARY * D, halves);
     const int half = kind == BFLOAT16;
     const Embeddings embeddings = {half ? (void *)halves : rows, positions, norm_first ? (Norm){0} : norm(0), 2, -1, half};
-    Transformer t = {d_model, norm_first, 2, 2, embeddings, embeddings, NULL, NULL, {0}, {0}, NULL};
+    Transformer t = {
+        .d_model = d_model, .norm_first = norm_first, .n_encoder_layers = 2, .n_decoder_layers = 2,
+        .source = embeddings, .target = embeddings,
+    };
     t.encoder = layers(kind, activation, norm_first), t.decoder = layers(kind, activation, norm_first);
     if (norm_first) t.encoder_norm = norm(1), t.decoder_norm = norm(1);
     t.output = layer(VOCABULARY, d_model, kind, 0);

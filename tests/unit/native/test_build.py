@@ -21,6 +21,7 @@ from sightline.native.library import SWITCH, usable_builds
 CPUINFO = Path("/proc/cpuinfo")
 FLAGS = CPUINFO.read_text().split() if CPUINFO.is_file() else []
 CLANG = next((name for name in ("clang", *(f"clang-{n}" for n in range(22, 13, -1))) if shutil.which(name)), "")
+OLD = ["_library.so", "_library_scalar.so"]
 needs_compiler = pytest.mark.skipif(
     not original.builds() or original.compiler() is None, reason="no C compiler for this kind of machine"
 )
@@ -31,8 +32,8 @@ def folder(tmp_path: Path) -> Path:
     """The sources somewhere else, with old libraries."""
     copy = tmp_path / "native"
     shutil.copytree(original.FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__", "_library*"))
-    (copy / "_library.so").write_text("of a version that had one build")
-    (copy / "_library_scalar.so").write_text("old")
+    for name, content in zip(OLD, ("of a version that had one build", "old"), strict=True):
+        (copy / name).write_text(content)
     return copy
 
 
@@ -88,20 +89,37 @@ def test_a_new_library_takes_the_place_of_the_old(
     assert all((folder / name).read_bytes().startswith(b"\x7fELF") for name in made(folder))
 
 
+@pytest.mark.skipif(not original.builds(), reason="there is no library for this kind of machine")
+def test_programs_find_the_old_library_until_the_new_one_is_complete(
+    folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever moment the compiler is called at."""
+    seen = folder.with_name("seen")
+    watching = script(
+        f"cat {folder}/_library_scalar.so >> {seen}; echo >> {seen}\n"
+        'while [ "$1" != -o ]; do shift; done\necho new > "$2"'
+    )
+    monkeypatch.setenv("CC", str(watching))
+    assert build_in(folder)["build"]() == ""
+    assert set(seen.read_text().split()) == {"old"}
+    assert made(folder) == sorted(original.library_of(name).name for name in original.builds())
+    assert {(folder / name).read_text() for name in made(folder)} == {"new\n"}
+
+
 @pytest.mark.usefixtures("no_compiler")
 @pytest.mark.skipif(not original.builds(), reason="there is no library for this kind of machine")
 def test_without_a_compiler(folder: Path) -> None:
-    """An old library is taken away, for it may not fit the Python beside it."""
+    """The old library stays: programs leave it out by themselves if it is of other sources."""
     code = build_in(folder)
     assert code["compiler"]() is None
     assert "no C compiler" in code["build"]()
-    assert made(folder) == []
+    assert made(folder) == OLD
 
 
 def test_on_another_kind_of_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert "riscv64" in build_in(folder)["build"]()
-    assert made(folder) == []
+    assert made(folder) == OLD
 
 
 def test_what_a_killed_build_has_left_is_taken_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +130,7 @@ def test_what_a_killed_build_has_left_is_taken_away(folder: Path, monkeypatch: p
         path.write_text("half")
         os.utime(path, (time.time() - age,) * 2)
     build_in(folder)["build"]()
-    assert made(folder) == ["_library_avx2.4322"]
+    assert made(folder) == sorted([*OLD, "_library_avx2.4322"])
 
 
 @pytest.mark.skipif(not original.builds(), reason="there is no library for this kind of machine")
@@ -123,7 +141,7 @@ def test_a_compiler_that_fails(folder: Path, script: Callable[[str], Path], monk
     monkeypatch.setenv("CC", f"{broken} -m64")
     failure = build_in(folder)["build"]()
     assert failure.startswith(str(broken)) and failure.endswith("failed: out of luck")
-    assert made(folder) == []
+    assert made(folder) == OLD and (folder / "_library_scalar.so").read_text() == "old"
 
 
 @pytest.mark.usefixtures("no_compiler")

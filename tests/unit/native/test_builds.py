@@ -27,6 +27,7 @@ DRIVER = Path(__file__).with_name("kernels.c")
 AMX = original.BUILDS["x86_64"][original.UNTRIED]
 AARCH64 = ("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
 needs_library = pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is not here")
+in_use = pytest.mark.skipif(c.library() is None, reason=f"the compiled library {c.absence()}")
 
 
 def driver(compiler: list[str], folder: Path) -> Path:
@@ -60,7 +61,7 @@ def test_every_kernel_yields_the_bits_of_plain_c(build: str, kernels: Callable[[
     assert lines == kernels(original.ANYWHERE).splitlines()
 
 
-@needs_library
+@in_use
 @pytest.mark.parametrize("compute", NUMBERS)
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("sizes", [(64, 24), (20, 33)], ids=["of whole registers", "of any size"])
@@ -121,6 +122,7 @@ def test_amx_yields_the_same_bits(tiles: Path, kernels: Callable[[str], str], tm
     assert (ran.stderr, ran.stdout) == ("", kernels(original.ANYWHERE))
 
 
+@in_use
 @pytest.mark.parametrize("after_relu", [False, True])
 @pytest.mark.parametrize("d_in", [1, 16, 32, 48, 64, 65, 81, 100, 128, 200])
 @pytest.mark.parametrize("d_out", [1, 16, 70])
@@ -188,6 +190,45 @@ def test_what_is_no_number_stays_so(instructions: str) -> None:
     for numbers in NUMBERS:
         y = Linear(torch.randn(24, 40).numpy(), None, numbers)(x.numpy())
         assert np.isfinite(y).all(1).tolist() == [True, False, False, True]
+
+
+UNDEFINED = """
+#include <stdio.h>
+#include "attention.c"
+int main(void) {
+    float x[41];
+    for (int at = 0; at < 41; at++) /* what is no number before, behind and in the lane of the largest */
+        for (int i = 0; i < 41; i++) {
+            for (int j = 0; j < 41; j++) x[j] = (float)j;
+            x[at] = NAN, x[i] = at == i ? NAN : 1e30f;
+            if (at != i && maximum(x, 41) != 1e30f) return printf("%d hides %d", at, i), 1;
+            if (!isnan(exponentials(x, 41, maximum(x, 41)))) return printf("%d is lost", at), 1;
+        }
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(original.compiler() is None, reason="no C compiler")
+def test_what_is_no_number_hides_no_number(tmp_path: Path) -> None:
+    """Exponentials of what is above the largest number would overflow, in each build in its own way."""
+    source, program = tmp_path / "undefined.c", tmp_path / "undefined"
+    source.write_text(UNDEFINED)
+    strict = ["-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
+    call = [*(original.compiler() or []), "-std=gnu11", "-DSCALAR", "-O1", "-ffp-contract=off", "-w", *strict]
+    call += [
+        f"-I{original.FOLDER}",
+        str(source),
+        str(original.FOLDER / "team.c"),
+        "-o",
+        str(program),
+        "-lm",
+        "-pthread",
+    ]
+    if subprocess.run(call).returncode:
+        pytest.skip("the compiler has no sanitizer of undefined behaviour")
+    ran = subprocess.run([program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 @pytest.mark.skipif(not all(map(shutil.which, AARCH64)), reason=f"needs {' and '.join(AARCH64)}")

@@ -5,18 +5,24 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sightline.config import ModelConfig
 from sightline.errors import UserError
+from sightline.families.sightline import build_model
 from sightline.native import library as c
-from sightline.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler
+from sightline.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
 from sightline.native.network import ACTIVATIONS
 from sightline.native.settings import ENDINGS
+from sightline.network.prepared import prepare_for_inference
 
+BEST = next((name for name in c.usable_builds() if name not in (UNTRIED, ANYWHERE)), "")
 OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
 import json
@@ -106,6 +112,58 @@ def test_where_there_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     if builds():
         with pytest.raises(UserError, match=rf"SIGHTLINE_NATIVE = {ANYWHERE}: it is not built: python .*build\.py"):
             c.library()
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """An installation with nothing but some of the builds that are here."""
+
+    def install(*names: str) -> None:
+        for name in names:
+            shutil.copy(library_of(name), tmp_path / name)
+        monkeypatch.delenv(c.SWITCH, raising=False)
+        monkeypatch.setattr(c, "library_of", lambda name: tmp_path / name)
+        fresh(monkeypatch)
+
+    return install
+
+
+@pytest.mark.skipif(BEST == "", reason="this processor runs no other build than plain C")
+def test_plain_c_alone_on_a_better_processor(only: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Says once what is missing; int8 does not blame the processor."""
+    only(ANYWHERE)
+    with pytest.warns(
+        UserWarning, match=rf"is not built for this processor \({BEST}\): torch .* more slowly; .*build\.py"
+    ):
+        assert c.instructions() == "" and c.usable_builds() == [ANYWHERE]
+    model = build_model(ModelConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2))
+    monkeypatch.setattr("sightline.network.prepared.native_available", lambda _: False)  # it remembers the library
+    with pytest.raises(UserError, match=rf"not built for this processor \({BEST}\): .*build"):
+        prepare_for_inference(model, "int8")
+
+
+@pytest.mark.skipif(BEST == "", reason="this processor runs no other build than plain C")
+def test_no_complaint_about_a_build_that_runs(only: Callable[..., None]) -> None:
+    """Another may be faster; and who asks for plain C is not told of others."""
+    only(ANYWHERE, BEST)
+    assert c.instructions() == BEST and c.unbuilt() == ""
+
+
+@pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is not here")
+def test_why_there_is_no_library(only: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not built, of other sources, switched off, on a processor of an unknown kind or one that runs plain C alone."""
+    only()
+    assert re.match(r"is not here: with a C compiler, .*build\.py makes it", c.absence())
+    only(ANYWHERE)
+    monkeypatch.setattr(c, "runnable_builds", lambda: [ANYWHERE])
+    assert "AVX2" in c.absence()
+    monkeypatch.setattr(c, "version", lambda: 0)
+    with pytest.warns(UserWarning, match="not of these sources"):
+        assert c.absence().startswith("does not fit this installation: ")
+    monkeypatch.setattr(c, "builds", lambda: {})
+    assert platform.machine() in c.absence()
+    monkeypatch.setenv(c.SWITCH, "0")
+    assert c.absence() == "is switched off by SIGHTLINE_NATIVE = 0"
 
 
 @pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is not here")

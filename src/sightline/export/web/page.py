@@ -51,7 +51,7 @@ def check(folder: Folder) -> None:
     if lacks:
         raise UserError(f"{folder.path}: a page cannot hold it, for the compiled library lacks a part of it ({lacks})")
     if c.library() is None:
-        raise UserError(f"--to web packs the model with the compiled library, which is not here: {c.REBUILD}")
+        raise UserError(f"--to web packs the model with the compiled library, which {c.absence()}")
     tokens_for_page(folder.tokenizer, str(folder.path))
 
 
