@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,14 @@ def known_random_state() -> None:
     """No test sees how many random numbers the tests before it drew."""
     random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def no_more_threads() -> Iterator[None]:
+    """Python can start no thread: each would want a stack that no memory holds."""
+    before = threading.stack_size(1 << 46)
+    yield
+    threading.stack_size(before)
 
 
 @pytest.fixture(scope="session")

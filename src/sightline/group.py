@@ -21,7 +21,7 @@ from torch import nn
 
 from sightline.checkpoint.trained import CONFIG, read_run
 from sightline.config import RunConfig
-from sightline.decode.engine import usable_cores
+from sightline.cores import usable_cores
 from sightline.errors import UserError
 from sightline.pipeline import checked_job, make_trainer, refuse_to_overwrite, run, train_model
 from sightline.tasks.job import Job, TrainRequest

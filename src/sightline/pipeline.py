@@ -20,6 +20,7 @@ from sightline.checkpoint.hub import folder_of
 from sightline.checkpoint.layout import is_family
 from sightline.checkpoint.trained import CONFIG
 from sightline.config import RunConfig, apply_settings, check, load_recipe
+from sightline.cores import usable_threads
 from sightline.data.amount import parse_amount
 from sightline.data.batch import Stream
 from sightline.data.first_look import check_files
@@ -60,7 +61,7 @@ def train_model(request: TrainRequest) -> str:
     check_files({option: [path for path in paths if not _of_pictures(config, path)] for option, paths in texts.items()})
     if request.tensorboard:
         resolve_name("sightline.training.tensorboard:check_tensorboard")()
-    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    torch.set_num_threads(config.train.threads or usable_threads())
     keep_freed_memory()
     if request.devices != 1 or config.train.shard != "none" or "WORLD_SIZE" in os.environ:  # which torchrun sets
         from sightline.group import train_with_others  # which a training by one process does without

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from sightline.decode.engine import usable_cores
+from sightline.cores import usable_cores
 from sightline.decode.translator import Translation
 from sightline.processes import in_order, processes
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -189,6 +190,29 @@ def test_memory_that_has_run_out_is_one_line_too(
     assert told.startswith("sightline: error: memory has run out") and told.count("\n") == 1
     with pytest.raises(MemoryError):
         cli.main(["translate", "--debug"])
+
+
+def test_threads_that_do_not_start_are_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_more_threads: None
+) -> None:
+    def start(_: Namespace) -> None:
+        Thread(target=print).start()
+
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=start))
+    assert cli.main(["train"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("sightline: error: the system starts no more threads") and told.count("\n") == 1
+    with pytest.raises(RuntimeError):
+        cli.main(["train", "--debug"])
+
+
+def test_another_error_of_the_interpreter_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Namespace) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=fail))
+    with pytest.raises(RuntimeError, match="of ours"):
+        cli.main(["train"])
 
 
 def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

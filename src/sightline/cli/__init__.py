@@ -37,6 +37,7 @@ from sightline.cli import (
     tune,
 )
 from sightline.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
+from sightline.cores import keep_to_quota
 from sightline.errors import UserError, unknown
 
 # In the order of the help.
@@ -61,6 +62,12 @@ COMMANDS = (
 )
 
 
+NO_THREADS = (
+    "the system starts no more threads for this user or container: raise the limit (`ulimit -u`, pids.max, "
+    "`docker run --pids-limit`), end other programs, or set OMP_NUM_THREADS=1"
+)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with errors of one line."""
 
@@ -74,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     warnings.formatwarning = one_line
     wait_briefly(os.environ)
+    keep_to_quota(os.environ)
     flags: dict[str, str] = {}
     try:
         options = parse([argument for argument in arguments if argument != "--debug"] or ["--help"])
@@ -91,6 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         print("sightline: error: memory has run out: end other programs, or take a smaller model", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if debug or "can't start new thread" not in str(error):
+            raise
+        print(f"sightline: error: {NO_THREADS}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("sightline: interrupted", file=sys.stderr)

@@ -15,7 +15,6 @@ extra specials declared by the caller are recognised in text. Not here: adding s
 """
 
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -26,6 +25,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from sightline.config import DataConfig
+from sightline.cores import usable_cores
 from sightline.data.corpus import unreadable
 from sightline.errors import UserError, unknown
 
@@ -152,7 +152,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts on all cores (the environment variable RAYON_NUM_THREADS sets fewer)."""
-        on_all_cores = len(texts) > 1000 and (os.cpu_count() or 1) > TABLE_SPEED
+        on_all_cores = len(texts) > 1000 and usable_cores() > TABLE_SPEED
         by_table = len(texts) >= FEW and not on_all_cores
         found = [self.from_table(text) if by_table else None for text in texts]
         rest = [text for text, tokens in zip(texts, found, strict=True) if tokens is None]

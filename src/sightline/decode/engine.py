@@ -5,8 +5,6 @@ step by step (`steps`). Not here: text (`translator`) and the search itself (`se
 """
 
 import math
-import os
-import sys
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sightline.config import DecodeConfig, check_values
+from sightline.cores import usable_threads
 from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.contract import (
     FREE,
@@ -182,26 +181,47 @@ def _for_model(asked: Asked) -> tuple[Any, Bounds, SearchOptions, Candidates | N
 def in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.int32], way_out: str) -> Results:
     """Batches side by side in `usable_threads`; what memory does not hold is done again on its own, cut in half.
 
+    Where the system starts fewer threads (`ulimit -u`, a container's limit), these do the work, or the caller's alone.
     `decode` ends soon after `stop` came to hold another number than 0, which it does when nobody waits any more.
     `way_out` says what to do where memory does not hold the search for a single source.
     """
-    if not waiting:
-        return
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(usable_threads(), len(waiting))) as pool:
+    threads = min(usable_threads(), len(waiting))
+    while threads:
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                answers = _submitted(pool, decode, waiting)
+                if len(answers) == len(waiting):
+                    yield from _answered(pool, decode, answers, way_out)
+                    return
+            finally:  # also when Ctrl-C has ended the waiting
+                stop[0] = 1
+                pool.shutdown(cancel_futures=True)
+        threads, stop[0] = min(threads - 1, len(answers)), 0
+    yield from one_by_one(decode, waiting, way_out)
+
+
+def _submitted(pool: Any, decode: DecodeBatch, waiting: list[list[int]]) -> list[tuple[list[int], Any]]:
+    """The batches and their answers to come, up to the one for which the system started no thread."""
+    answers = []
+    for batch in waiting:
         try:
-            crowded: list[list[int]] = []
-            for batch, answer in [(batch, pool.submit(_or_none, decode, batch)) for batch in waiting]:
-                found = answer.result()
-                if found is None:
-                    crowded += [batch] if len(batch) == 1 else _halves(batch, way_out)[::-1]
-                else:
-                    yield batch, found
-            yield from one_by_one(lambda batch: pool.submit(decode, batch).result(), crowded, way_out)
-        finally:  # also when Ctrl-C has ended the waiting
-            stop[0] = 1
-            pool.shutdown(cancel_futures=True)
+            answers.append((batch, pool.submit(_or_none, decode, batch)))
+        except RuntimeError:
+            break
+    return answers
+
+
+def _answered(pool: Any, decode: DecodeBatch, answers: list[tuple[list[int], Any]], way_out: str) -> Results:
+    crowded: list[list[int]] = []
+    for batch, answer in answers:
+        found = answer.result()
+        if found is None:
+            crowded += [batch] if len(batch) == 1 else _halves(batch, way_out)[::-1]
+        else:
+            yield batch, found
+    yield from one_by_one(lambda batch: pool.submit(decode, batch).result(), crowded, way_out)
 
 
 def _or_none(decode: DecodeBatch, batch: list[int]) -> list[list[Hypothesis]] | None:
@@ -237,19 +257,6 @@ def _halves(batch: list[int], way_out: str) -> list[list[int]]:
         raise TooLarge(batch[0], f"memory does not hold the search for its translation: {way_out}")
     middle = len(batch) // 2
     return [batch[middle:], batch[:middle]]
-
-
-def usable_cores() -> int:
-    """The CPU cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def usable_threads() -> int:
-    """As many threads as torch would use: what it was told, OMP_NUM_THREADS, or one for each core."""
-    if "torch" in sys.modules:
-        return sys.modules["torch"].get_num_threads()
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # further numbers are for nested threads
-    return int(asked) if asked.isdecimal() and int(asked) else usable_cores()
 
 
 def batches(lengths: Sequence[int], config: DecodeConfig) -> Iterator[list[int]]:

@@ -16,9 +16,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from sightline.cores import usable_threads
 from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.decode.contract import Hypothesis, Look, OwnSearch, SearchInSteps, SearchOptions, Stop
-from sightline.decode.engine import Bounds, in_threads, not_finite, usable_threads
+from sightline.decode.engine import Bounds, in_threads, not_finite
 from sightline.decode.steps import Start, step_of
 from sightline.decode.streaming import watch, written_in
 from sightline.decode.watching import watched

@@ -14,6 +14,7 @@ from sightline.architectures import build_network
 from sightline.checkpoint.folder import Folder, read_folder
 from sightline.checkpoint.trained import CONFIG, read_run
 from sightline.config import WITH_DECODER, RunConfig, TrainConfig, longest_sequence
+from sightline.cores import usable_cores
 from sightline.data.batch import Batch, Stream
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair, display_name
@@ -22,7 +23,6 @@ from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer, pre
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.contract import EncoderDecoder
-from sightline.decode.engine import usable_cores
 from sightline.device import device_name
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores

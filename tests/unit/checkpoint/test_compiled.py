@@ -184,14 +184,6 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
     assert sum(rows) == 300 and max(rows) == engine.MOST_SHARE // 20
 
 
-def test_threads_are_those_that_torch_would_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert engine.usable_threads() == torch.get_num_threads()
-    monkeypatch.delitem(sys.modules, "torch")
-    for asked, expected in (("3", 3), ("2,1", 2), ("", engine.usable_cores()), ("0", engine.usable_cores())):
-        monkeypatch.setenv("OMP_NUM_THREADS", asked)
-        assert engine.usable_threads() == expected
-
-
 @needs_library
 def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []

@@ -240,6 +240,12 @@ def test_a_batch_that_the_library_has_no_memory_for_is_cut_in_half(sources, thre
     assert max(whole.sizes) > 2 and narrow.sizes.count(max(whole.sizes)) == 1
 
 
+def test_without_another_thread_the_caller_decodes(sources, no_more_threads, monkeypatch):
+    monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: 3)
+    found = decode_tokens(Searcher(2), sources, SHORT)
+    assert [h.tokens for [h] in found] == [source[::-1] for source in sources]
+
+
 def test_a_source_that_fits_into_no_memory_is_named_with_what_to_do():
     with pytest.raises(
         TooLarge, match=r"text 2: .*--beam-size.*decode\.beam_size .now 4.*--max-source-length"

@@ -160,7 +160,8 @@ def test_why_there_is_no_library(only: Callable[..., None], monkeypatch: pytest.
     monkeypatch.setattr(c, "version", lambda: 0)
     with pytest.warns(UserWarning, match="not of these sources"):
         assert c.absence().startswith("does not fit this installation: ")
-    monkeypatch.setattr(c, "builds", lambda: {})
+    monkeypatch.setattr(c, "builds", dict)
+    monkeypatch.setattr(c, "runnable_builds", list)
     assert platform.machine() in c.absence()
     monkeypatch.setenv(c.SWITCH, "0")
     assert c.absence() == "is switched off by SIGHTLINE_NATIVE = 0"
@@ -178,6 +179,7 @@ def test_one_build_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(c.SWITCH, switch)
         assert c.instructions() == chosen
     monkeypatch.setattr(c, "usable_builds", lambda: [UNTRIED, ANYWHERE])
+    monkeypatch.setattr(c, "runnable_builds", c.usable_builds)
     assert c.instructions() == ""
     if UNTRIED in builds():
         monkeypatch.setenv(c.SWITCH, UNTRIED)
