@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from parity.test_tuning import CASES, IDS
-from side_by_side import curves
+from side_by_side import PARTLY_FLOAT32, SAME_LOSS, curves
 
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.tuned import SameLayout
@@ -107,12 +107,13 @@ def test_fifty_updates(both: tuple[str, Any, Any, RewritingModel], tmp_path: Pat
     train = config().train
     objective = translation_objective(own, PAD, train)
     found = curves(theirs, own, train, objective, batches(kind), lambda batch: their_loss(theirs, batch))
-    assert found[1] == pytest.approx(found[0], abs=2e-4)
+    assert found[1] == pytest.approx(found[0], rel=0, abs=PARTLY_FLOAT32 if kind.startswith("t5") else SAME_LOSS)
     assert np.mean(found[0][-5:]) < found[0][0] - 0.1
     layout, out = SameLayout(model), tmp_path / "out"
     layout.write_companions(out)
     layout.write_weights(out, dict(own.named_parameters()), "")
     again, batch = transformers.AutoModelForSeq2SeqLM.from_pretrained(out).eval(), next(batches(kind))
+    own.float()
     torch.testing.assert_close(
         own.eval()(batch.src, batch.tgt_in, batch.src_mask),
         again(input_ids=batch.src, attention_mask=batch.src_mask.long(), decoder_input_ids=batch.tgt_in).logits,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from side_by_side import curves
+from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
 from tokenizers import pre_tokenizers
 
 from sightline.checkpoint.folder import read_folder
@@ -183,14 +183,11 @@ def test_fifty_updates(kind: str, head: str, tmp_path: Path) -> None:
     own, typed = trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
     objective = objective_of(own, head)
     found = curves(theirs, own, TRAIN, objective, batches(50, typed, head), lambda batch: loss_of(theirs, batch))
-    assert found[1] == pytest.approx(found[0], abs=1e-4)
+    assert found[1] == pytest.approx(found[0], rel=0, abs=SAME_LOSS)
     assert sum(found[0][-5:]) < sum(found[0][:5]) - 0.5
     expected = dict(theirs.named_parameters())
-    seen = [key for key, value in expected.items() if value.grad.abs().max() > 1e-5]
-    assert len(seen) > 0.7 * len(expected)  # of others, such as biases of keys, AdamW follows what sums round
     for key, value in in_file(own, model).items():
-        if key in seen:
-            torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)
+        torch.testing.assert_close(value, expected[key], atol=SAME_WEIGHT, rtol=0)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "XLMRoberta", "Camembert"])

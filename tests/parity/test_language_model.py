@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from side_by_side import curves
+from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves
 
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.tuned import SameLayout
@@ -104,21 +104,21 @@ def test_loss_and_gradients(both: tuple[Any, DecoderOnly, Any]) -> None:
 def test_fifty_updates(both: tuple[Any, DecoderOnly, Any]) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, own, model = both
+    partly_float32 = theirs.config.model_type == "llama"
     train = config().train
     objective = language_objective(own, train)
-    found = curves(
-        theirs,
-        own,
-        train,
-        objective,
-        batches(train),
-        lambda batch: theirs(input_ids=batch.tokens, labels=batch.tokens).loss,
-    )
-    assert found[1] == pytest.approx(found[0], abs=1e-4)
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        """What transformers computes from labels, but not in float32: `test_loss_and_gradients` has that."""
+        return torch.nn.functional.cross_entropy(theirs(input_ids=batch.tokens).logits[:, :-1].mT, batch.tokens[:, 1:])
+
+    found = curves(theirs, own, train, objective, batches(train), loss_of)
+    assert found[1] == pytest.approx(found[0], rel=0, abs=PARTLY_FLOAT32 if partly_float32 else SAME_LOSS)
     assert found[0][-1] < found[0][0] - 1
     expected = dict(theirs.named_parameters())
     for key, value in in_file(own, model).items():
-        torch.testing.assert_close(value, expected[key], atol=2e-3, rtol=0)
+        bound = PARTLY_FLOAT32 if partly_float32 else SAME_WEIGHT
+        torch.testing.assert_close(value, expected[key], atol=bound, rtol=0)
 
 
 def test_what_is_saved_has_the_same_logits(both: tuple[Any, DecoderOnly, Any], tmp_path: Path) -> None:

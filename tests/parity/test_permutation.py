@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from side_by_side import curves
+from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
 from sightline.checkpoint.begun import BegunLayout
 from sightline.checkpoint.folder import read_folder
@@ -66,8 +66,8 @@ def batches() -> Iterator[PermutedBatch]:
 
 
 def loss_of(theirs: Any, batch: PermutedBatch) -> torch.Tensor:
-    mapping = torch.nn.functional.one_hot(batch.places, batch.src.size(1)).float()
-    hidden = (~partial_order_mask(batch.rank)).float()
+    mapping = torch.nn.functional.one_hot(batch.places, batch.src.size(1)).to(theirs.dtype)
+    hidden = (~partial_order_mask(batch.rank)).to(theirs.dtype)
     given = {"perm_mask": hidden, "target_mapping": mapping, "token_type_ids": torch.zeros_like(batch.src)}
     return theirs(input_ids=batch.src, labels=batch.targets, use_mems=False, **given).loss
 
@@ -134,6 +134,7 @@ def test_fifty_updates(both: tuple[Any, XLNet]) -> None:
     The vector that the query stream starts with is a matrix of one row there: it decays in neither.
     """
     theirs, own = both
+    positions_in_double(theirs)
     train = config().train
     named = dict(theirs.named_parameters())
     flat = [p for name, p in named.items() if p.dim() == 1 or name.endswith("mask_emb")]
@@ -142,10 +143,10 @@ def test_fifty_updates(both: tuple[Any, XLNet]) -> None:
     adamw = torch.optim.AdamW(groups, lr=train.learning_rate, betas=train.betas, eps=train.eps)
     objective = permutation_objective(own, train)
     found = curves(theirs, own, train, objective, batches(), lambda batch: loss_of(theirs, batch), adamw)
-    assert found[1] == pytest.approx(found[0], abs=1e-4)
+    assert found[1] == pytest.approx(found[0], rel=0, abs=SAME_LOSS)
     assert np.mean(found[0][-5:]) < found[0][0] - 0.5
     for key, value in file_tensors({name: p.detach() for name, p in own.named_parameters()}, LAYERS, HEADS).items():
-        torch.testing.assert_close(value, named[key], atol=2e-3, rtol=0)
+        torch.testing.assert_close(value, named[key], atol=SAME_WEIGHT, rtol=0)
 
 
 @pytest.mark.parametrize("tied", [True, False])

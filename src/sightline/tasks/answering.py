@@ -38,7 +38,7 @@ from sightline.tasks.labelling import LabellingJob
 from sightline.tasks.scratch import encoder_from_scratch
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
-from sightline.training.loss import Loss
+from sightline.training.loss import Loss, at_least_float32
 from sightline.training.packed_encoder import packed_forward
 from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
@@ -99,7 +99,7 @@ def span_loss(
     mask: Bool[Tensor, "batch length"] | None = None,
 ) -> Loss:
     """That of some passages in nats, and of how many the likeliest ends are right; `mask` is True on real tokens."""
-    logits = logits.float()
+    logits = at_least_float32(logits)
     if mask is not None:
         logits = logits.masked_fill(~mask[..., None], -float("inf"))
     right = (logits.argmax(1) == spans).all(1).sum()

@@ -42,7 +42,7 @@ from sightline.model import Model
 from sightline.network.parameters import count_parameters
 from sightline.pairs import HeadVerbs
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
-from sightline.training.loss import Loss
+from sightline.training.loss import Loss, at_least_float32
 from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 
@@ -187,7 +187,7 @@ def label_loss(
     many the likeliest class gets right.
     """
     correct = (logits.argmax(-1) == labels).sum()
-    flat = logits.float().flatten(0, -2)
+    flat = at_least_float32(logits).flatten(0, -2)
     objective = F.cross_entropy(flat, labels.flatten(), reduction="sum", label_smoothing=label_smoothing)
     return Loss(objective, {"accuracy": correct.float()})
 

@@ -41,7 +41,7 @@ from sightline.tasks.job import FolderLayout, TrainRequest, say
 from sightline.tasks.scratch import encoder_from_scratch
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
-from sightline.training.loss import Loss
+from sightline.training.loss import Loss, at_least_float32
 from sightline.training.packed_encoder import packed_states_of
 from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
@@ -97,7 +97,7 @@ class EmbeddingJob:
 
 def related_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: RelatedBatch) -> Loss:
     """That of a batch, in nats, summed over its lines, and how many first texts are nearest to their own."""
-    hidden = encode(batch.src, batch.src_mask).float()
+    hidden = at_least_float32(encode(batch.src, batch.src_mask))
     vectors = torch.cat([POOLINGS[name](hidden, batch.src_mask) for name in settings.poolings], -1)
     for step in settings.steps:
         vectors = step(vectors)

@@ -32,7 +32,7 @@ from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
 from sightline.pairs import HeadVerbs
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, file_names, say
-from sightline.training.loss import Loss
+from sightline.training.loss import Loss, at_least_float32
 from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
 
@@ -124,7 +124,7 @@ def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:
 
 def squared_loss(predicted: Float[Tensor, "batch horizon"], true: Float[Tensor, "batch horizon"]) -> Loss:
     """Squared error of forecasts, a mean over the steps of each; the absolute error is logged beside it."""
-    error = predicted.float() - true
+    error = at_least_float32(predicted) - true
     return Loss(error.square().mean(1).sum(), {"mae": error.detach().abs().mean(1).sum()})
 
 

@@ -42,7 +42,7 @@ from sightline.network.halves import DecoderOnly
 from sightline.network.heads import CappedLanguageHead
 from sightline.tasks.job import FolderLayout, TrainRequest, choose_tokenizer, file_names, say
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
-from sightline.training.loss import Loss, sequence_loss
+from sightline.training.loss import Loss, at_least_float32, sequence_loss
 from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective, projection
 
@@ -114,9 +114,9 @@ def block_loss(network: DecoderOnly, decode: Decode, batch: BlockBatch, label_sm
 
 def loss_of_logits(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows"], label_smoothing: float) -> Loss:
     """The same from logits, where they are more than a product with a matrix."""
-    nll = objective = F.cross_entropy(logits.float(), targets, reduction="sum")
+    nll = objective = F.cross_entropy(at_least_float32(logits), targets, reduction="sum")
     if label_smoothing:
-        objective = F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=label_smoothing)
+        objective = F.cross_entropy(at_least_float32(logits), targets, reduction="sum", label_smoothing=label_smoothing)
     return Loss(objective, {"nll": nll.detach()})
 
 

@@ -41,7 +41,7 @@ from sightline.tasks.language_modelling import (
 from sightline.tasks.masked_modelling import check_length, marked_tokenizer
 from sightline.tasks.trainable import StartingPoint, unfrozen
 from sightline.tasks.xlnet import in_words, xlnet_rows
-from sightline.training.loss import Loss
+from sightline.training.loss import Loss, at_least_float32
 from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
 
@@ -104,7 +104,7 @@ def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:
 def predicted(network: Callable[..., Tensor], batch: PermutedBatch) -> tuple[Tensor, Tensor]:
     """Logits (predictions, vocab) of all that is predicted of a batch, and what stands there."""
     logits = network(batch.src, visible=partial_order_mask(batch.rank), targets=batch.places)
-    return logits.flatten(0, 1).float(), batch.targets.flatten()
+    return at_least_float32(logits.flatten(0, 1)), batch.targets.flatten()
 
 
 # --- What it is made of

@@ -34,7 +34,7 @@ from sightline.network.halves import EncoderOnly
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.language_modelling import loss_of_logits, once_readable, positions_of, read_texts
 from sightline.tasks.masked_modelling import MaskedJob, check_length, marked_tokenizer, masking_of
-from sightline.training.loss import Loss
+from sightline.training.loss import Loss, at_least_float32
 from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
 
@@ -72,8 +72,9 @@ class ReplacedJob(MaskedJob):
             for number, batch in mine(enumerate(text.fixed(size))):
                 draw = partial(drawn, generator=torch.Generator(device).manual_seed(number))
                 logits, scores, replaced = judged(network, halves_of(network), batch := batch.to(device), draw)
-                told = F.cross_entropy(logits.float(), batch.targets, reduction="sum")
-                doubted = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="sum")
+                told = F.cross_entropy(at_least_float32(logits), batch.targets, reduction="sum")
+                scores = at_least_float32(scores)
+                doubted = F.binary_cross_entropy_with_logits(scores, replaced.to(scores), reduction="sum")
                 sums = torch.stack([told, doubted, ((scores > 0) == replaced).sum()]).tolist()
                 for column, value in zip(found.values(), [*sums, batch.n_targets, batch.n_tokens], strict=True):
                     column.append(value)
@@ -96,7 +97,8 @@ def replaced_objective(network: Electra, train: TrainConfig, draw: Draw | None =
     def objective(batch: MaskedBatch) -> Loss:
         logits, scores, replaced = judged(network, halves, batch, choose)
         told = loss_of_logits(logits, batch.targets, train.label_smoothing)
-        doubted = F.binary_cross_entropy_with_logits(scores.float(), replaced.float()) * batch.n_targets
+        scores = at_least_float32(scores)
+        doubted = F.binary_cross_entropy_with_logits(scores, replaced.to(scores)) * batch.n_targets
         share = ((scores > 0) == replaced).float().mean() * batch.n_targets
         figures = {"generator": told.nll, "discriminator": doubted.detach(), "accuracy": share}
         return Loss(told.objective + WEIGHT * doubted, figures)
@@ -121,7 +123,7 @@ def judged(
 
 def drawn(logits: Float[Tensor, "chosen vocab"], generator: torch.Generator | None = None) -> Int[Tensor, " chosen"]:
     """A piece for each mask, by its probability."""
-    return torch.multinomial(logits.float().softmax(-1), 1, generator=generator).squeeze(1)
+    return torch.multinomial(at_least_float32(logits).softmax(-1), 1, generator=generator).squeeze(1)
 
 
 def put_back(

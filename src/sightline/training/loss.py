@@ -107,9 +107,14 @@ class _ProjectedLoss(torch.autograd.Function):
         return *grads_given, None, None, None
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision as float32, in which losses are computed; float32 and float64 unchanged."""
+    return x.float() if x.dtype.itemsize == 2 else x
+
+
 def _wide(logits: Tensor, keep: bool) -> Tensor:
-    """In float32 if they are in half precision, but for the library, which widens a row at a time."""
-    return logits.float() if logits.dtype.itemsize == 2 and not _by_library(logits, keep) else logits
+    """At least float32, except for the library, which widens a row at a time."""
+    return logits if _by_library(logits, keep) else at_least_float32(logits)
 
 
 def _by_library(logits: Tensor, keep: bool) -> bool:
