@@ -1,5 +1,7 @@
 # demo    train a small translator of dates and look at it (two to three minutes after set-up)
-# test    every test and every example in the docstrings
+# test    every test and every example in the docstrings, except those of test-distributed
+# test-distributed  the tests of processes that work together (Ray, torchrun) and of installed wheels
+# check-processors  the numerical tests with the instructions of older processors (ARGS: pytest's options)
 # check   lint, format, types, architecture
 # sanitize the library in C under the compilers' sanitizers, with random models, searches and files (ARGS=--tests: and its tests)
 # wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests
@@ -20,14 +22,20 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 # The benchmarks' environment; make bench PEERS=DIR uses another one.
 PEERS := .venv-peers
 
-.PHONY: demo test check sanitize wheels browser bench quality peers clean
+.PHONY: demo test test-distributed check-processors check sanitize wheels browser bench quality peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
 	@$(BIN)/sightline demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.published
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not distributed" $(ARGS)
+
+test-distributed: $(VENV)/.dev
+	@$(BIN)/python -m pytest -m distributed $(ARGS)
+
+check-processors: $(VENV)/.dev $(VENV)/.published
+	@$(BIN)/python tests/processors.py $(ARGS)
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check

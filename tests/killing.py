@@ -2,30 +2,25 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from programs import Program
 
 CLOCK = ("seconds", "elapsed", "tokens_per_second", "data_wait", "seconds_left", "skipped")  # no part of a run
 
 
 def killed_at(path: Path, arguments: Sequence[object], seconds: float = 240) -> None:
     """Run `sightline` until `path` exists, which it must within so many seconds, and kill it there."""
-    command = [sys.executable, "-m", "sightline", *map(str, arguments)]
-    program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
+    with Program(arguments) as program:
         deadline = time.monotonic() + seconds
         while not path.exists():
             assert program.poll() is None and time.monotonic() < deadline
             time.sleep(0.002)
-    finally:
         program.kill()
         assert program.wait() == -signal.SIGKILL
-        assert program.stderr
-        program.stderr.close()
 
 
 def killed_and_resumed(cli: Callable[..., Any], command: Sequence[object], step: int, out: Path, whole: Path) -> None:

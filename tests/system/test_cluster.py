@@ -21,7 +21,10 @@ from sightline.cluster.lines import Loading, SharedModel
 from sightline.cluster.shards import Shards
 from sightline.errors import UserError
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves sockets and logs to the end
+pytestmark = [
+    pytest.mark.distributed,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves sockets and logs to the end
+]
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ from sightline.native.build import ANYWHERE, BUILDS, FOLDER, library_of
 from sightline.native.build import compiler as own_compiler
 from sightline.native.library import usable_builds
 
+pytestmark = pytest.mark.distributed
 ROOT = Path(__file__).parents[2]
 DIST = Path(os.environ.get("SIGHTLINE_DIST", ROOT / "dist"))
 WHEELS = sorted(DIST.glob("sightline-*.whl"))

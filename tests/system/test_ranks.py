@@ -20,6 +20,7 @@ import sightline
 from sightline.cli import parse
 from sightline.errors import UserError
 
+pytestmark = pytest.mark.distributed
 STEPS = 24
 RECIPE = f"""
 [model]

@@ -3,14 +3,13 @@
 import json
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import Program
 
 from sightline.checkpoint.trained import write_decoding
 from sightline.config import DecodeConfig
@@ -77,21 +76,18 @@ def whole(command: list[str], cli: Any, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def start(command: list[str]) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts the run as a program of its own."""
-    programs: list[subprocess.Popen[str]] = []
+def start(command: list[str]) -> Iterator[Callable[..., Program]]:
+    """Starts the run in a process of its own."""
+    programs: list[Program] = []
 
-    def popen(out: Path, *more: str) -> "subprocess.Popen[str]":
-        arguments = [sys.executable, "-m", "sightline", *command, *more, "--out", str(out)]
-        programs.append(subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True))
+    def run(out: Path, *more: str) -> Program:
+        programs.append(Program([*command, *more, "--out", out]))
         return programs[-1]
 
-    yield popen
+    yield run
     for program in programs:
         program.kill()
-        program.wait()
-        if program.stderr:
-            program.stderr.close()
+        program.close()
 
 
 def records(out: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
@@ -113,7 +109,7 @@ def steps_done(out: Path) -> int:
     return json.loads(lines[-1])["step"] if lines else 0
 
 
-def wait_for_step(program: "subprocess.Popen[str]", out: Path, step: int) -> None:
+def wait_for_step(program: Program, out: Path, step: int) -> None:
     deadline = time.monotonic() + 120
     while steps_done(out) < step:
         assert program.poll() is None, program.communicate()[1]
@@ -198,17 +194,13 @@ def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
 @pytest.fixture
 def with_full_disk(command: list[str]) -> Callable[..., str]:
     """Runs the training where no file can become larger than so many bytes, and returns its one line of complaint."""
-    resource = pytest.importorskip("resource")
 
     def run(limit: int, *more: str) -> str:
-        def fill() -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-        arguments = [sys.executable, "-m", "sightline", *command, *more]
-        ran = subprocess.run(arguments, preexec_fn=fill, capture_output=True, text=True, check=False)
-        assert ran.returncode == 2, ran.stderr
-        assert "Traceback" not in ran.stderr
-        return ran.stderr.splitlines()[-1]
+        program = Program([*command, *more], largest_file=limit)
+        _, err = program.communicate()
+        assert program.returncode == 2, err
+        assert "Traceback" not in err
+        return err.splitlines()[-1]
 
     return run
 

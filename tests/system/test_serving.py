@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from libretranslatepy import LibreTranslateAPI
+from programs import Program
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -39,7 +40,7 @@ PATIENCE = 60
 class Server:
     """One that runs."""
 
-    def __init__(self, process: "subprocess.Popen[str]", url: str) -> None:
+    def __init__(self, process: "Program | subprocess.Popen[str]", url: str) -> None:
         self.process, self.url, self.port = process, url, urlsplit(url).port
         self.log: list[str] = []
         assert process.stderr
@@ -74,9 +75,14 @@ class Server:
 
 
 @contextmanager
-def serving(*arguments: Any, program: Sequence[str] = ("-m", "sightline"), port: int = 0) -> Iterator[Server]:
-    command = [sys.executable, *program, "serve", *map(str, arguments), "--port", str(port), "--device", "cpu"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+def serving(*arguments: Any, code: str = "", port: int = 0) -> Iterator[Server]:
+    """The server; with `code`, a Python program that runs the command line."""
+    command = ["serve", *map(str, arguments), "--port", str(port), "--device", "cpu"]
+    with (
+        subprocess.Popen([sys.executable, "-c", code, *command], stderr=subprocess.PIPE, text=True)
+        if code
+        else Program(command)
+    ) as process:
         server = None
         try:
             assert process.stderr
@@ -487,7 +493,7 @@ sys.exit(main())
 def test_a_fault_while_translating_is_its_own_requests_alone(model_path: Path, lines: Letters, wanted: Any) -> None:
     asked = [lines(3, seed) for seed in range(20)]
     with (
-        serving(model_path, "--languages", "en-de", program=("-c", FAULTY)) as server,
+        serving(model_path, "--languages", "en-de", code=FAULTY) as server,
         ThreadPoolExecutor(8) as clients,
     ):
         faults = [clients.submit(server.ask, "POST", "/translate", {"q": ["a", "boom"], **LANGUAGES}) for _ in range(4)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import Program
 
 from sightline.native.library import library
 
@@ -97,7 +98,7 @@ def start() -> Iterator[Start]:
         program.communicate()
 
 
-def answer(program: "subprocess.Popen[str]", number: signal.Signals) -> tuple[float, str]:
+def answer(program: "Program | subprocess.Popen[str]", number: signal.Signals) -> tuple[float, str]:
     """How long the program takes to end after a signal, and what it says of it."""
     assert program.poll() is None, program.communicate()[1]
     sent = time.monotonic()
@@ -135,18 +136,18 @@ def lines(path: Path, sentences: Sequence[Sequence[str]]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.5, 6])
-def test_sigterm_ends_a_validation(start: Start, task: Any, tmp_path: Path, seconds: float) -> None:
+def test_sigterm_ends_a_validation(task: Any, tmp_path: Path, seconds: float) -> None:
     """Early and late: while it computes the loss, or searches with a model that has learnt nothing."""
     train, valid = lines(tmp_path / "train", task(200, 1)), lines(tmp_path / "valid", task(3000, 2, longest=60))
     (tmp_path / "run.toml").write_text(RECIPE, encoding="utf-8")
     out = tmp_path / "model"
     files = ["--train", *train, "--valid", *valid, "--recipe", str(tmp_path / "run.toml"), "--out", str(out)]
-    program = start("-m", "sightline", "train", *files, "--device", "cpu")
-    while not (out / "metrics.jsonl").is_file() or "\n" not in (out / "metrics.jsonl").read_text():
-        assert program.poll() is None, program.communicate()[1]
-        time.sleep(0.01)
-    time.sleep(seconds)
-    took, err = answer(program, signal.SIGTERM)
+    with Program(["train", *files, "--device", "cpu"]) as program:
+        while not (out / "metrics.jsonl").is_file() or "\n" not in (out / "metrics.jsonl").read_text():
+            assert program.poll() is None, program.communicate()[1]
+            time.sleep(0.01)
+        time.sleep(seconds)
+        took, err = answer(program, signal.SIGTERM)
     assert program.returncode == 0 and "SIGTERM: finishing this step and saving a checkpoint\n" in err, err
     assert "stopped after step 1; give the same command with --resume to go on" in err
     assert not (out / "validation.jsonl").exists() and "validating" not in err  # progress is for a terminal

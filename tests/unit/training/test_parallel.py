@@ -12,6 +12,7 @@ from unit.training.ranks_program import CASES, told, train
 
 from sightline.training.trainer import Trainer
 
+pytestmark = pytest.mark.distributed
 PROGRAM = Path(ranks_program.__file__)
 Told = list[dict[str, Any]]  # of each rank
 
