@@ -17,6 +17,7 @@ from libretranslatepy import LibreTranslateAPI
 
 import sightline
 from sightline.cluster.actors import Actors
+from sightline.cluster.connection import living, machine_name
 from sightline.cluster.lines import Loading, SharedModel
 from sightline.cluster.shards import Shards
 from sightline.errors import UserError
@@ -120,6 +121,73 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
     assert killed and found == [one.text for one in model.translate(lines)]
 
 
+@pytest.fixture
+def without_model(cluster: Any, model_path: Path) -> Iterator[dict[str, Any]]:
+    """A third machine, which has no files where the others have the model's: a mount of its own hides them."""
+    import ray
+
+    known = {node["NodeID"] for node in ray.nodes()}
+    start = f"ray start --address={cluster.address} --num-cpus=1 --disable-usage-stats --block"
+    hidden = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "$0" && exec {start}', str(model_path.resolve())]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with subprocess.Popen(hidden, env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL) as machine:
+        try:
+            while not (new := [node for node in living(ray) if node["NodeID"] not in known]):
+                if machine.poll() is not None:
+                    pytest.skip("needs to be allowed to mount")
+                time.sleep(0.1)
+            yield new[0]
+        finally:
+            machine.send_signal(signal.SIGTERM)
+            machine.wait()
+    while len(living(ray)) > 2:  # the next test counts them
+        time.sleep(0.1)
+
+
+def test_a_machine_without_the_model_is_named_and_left_out(
+    without_model: dict[str, Any], model_path: Path, task: Callable[..., Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    import ray
+
+    model, lines = sightline.load(model_path, "cpu"), [source for source, _ in task(900, 34)]
+    loading = Loading((str(model_path.resolve()),), "cpu", "auto")
+    with Actors(ray, gpu=False) as actors:
+        shared = SharedModel(model, loading, actors, Shards(None))
+        found = [one.text for one in shared.translate_lines(lines, chunk_lines=30)]
+    assert found == [one.text for one in model.translate(lines)]
+    (complaint,) = [line for line in capfd.readouterr().err.splitlines() if "--ray" in line]
+    start = f"sightline: --ray: {machine_name(without_model)} is left out: {model_path.resolve()}: "
+    assert complaint.startswith(start)
+
+
+def test_where_no_machine_has_the_model_one_line_names_them(cluster: Any, model_path: Path, tmp_path: Path) -> None:
+    import ray
+
+    model, loading = sightline.load(model_path, "cpu"), Loading((str(tmp_path / "nowhere"),), "cpu", "auto")
+    for most in (0, 1):  # one process is tried elsewhere, too
+        with Actors(ray, gpu=False, most=most) as actors:
+            shared = SharedModel(model, loading, actors, Shards(None))
+            with pytest.raises(UserError) as raised:
+                list(shared.translate_lines(["a b"] * 50, chunk_lines=5))
+            assert str(raised.value).count("nowhere: no such model directory") == len(living(ray)) == 2
+
+
+def test_a_cluster_of_the_command_alone_leaves_no_token_behind(
+    cli: Any, model_path: Path, tmp_path: Path, task: Callable[..., Any]
+) -> None:
+    """Ray would write one, and `ray start --head` on this machine would ask the others for it from then on."""
+    pytest.importorskip("ray")
+    (tmp_path / "in.txt").write_text("".join(f"{source}\n" for source, _ in task(5, 35)), encoding="utf-8")
+    command = ["translate", str(model_path), str(tmp_path / "in.txt"), "--device", "cpu", "--workers", "1"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    environment |= {"HOME": str(tmp_path / "home")}
+    (tmp_path / "home").mkdir()
+    program = [sys.executable, "-m", "sightline", *command, "--ray"]
+    ran = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == cli(*command[:-2]).out and not [*(tmp_path / "home").rglob("auth_token")]
+
+
 def test_faults_of_work_and_of_processes(cluster: Any) -> None:
     import ray
 
@@ -134,6 +202,9 @@ def test_faults_of_work_and_of_processes(cluster: Any) -> None:
         time.sleep(1.1)  # it looks around once a second
         assert actors.submit(int, "4").result(60) == 4 and (before, actors.size) == (2, 3)
         cluster.remove_node(node)
+    while len(living(ray)) > 2:
+        time.sleep(0.1)
+    assert len(ray.nodes()) > 2  # those that have left are known, and not counted
 
 
 def test_a_killed_command_goes_on_where_it_was(

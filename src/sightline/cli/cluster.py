@@ -29,7 +29,7 @@ def on_cluster(model: Any, options: argparse.Namespace, dtype: str) -> Any:
 
 def _actors(options: argparse.Namespace) -> tuple[Any, str]:
     from sightline.cluster.actors import Actors
-    from sightline.cluster.connection import connected
+    from sightline.cluster.connection import connected, living
 
     ray = options.closing.enter_context(connected(options.ray))
     there = ray.cluster_resources()
@@ -37,6 +37,6 @@ def _actors(options: argparse.Namespace) -> tuple[Any, str]:
     if options.device == "cuda" and not gpu:
         raise UserError("--device cuda: the cluster has no GPU")
     what = "GPU" if gpu else "CPU"
-    print(f"sightline: Ray has {len(ray.nodes())} machines with {int(there.get(what, 0))} {what}s", file=sys.stderr)
+    print(f"sightline: Ray has {len(living(ray))} machines with {int(there.get(what, 0))} {what}s", file=sys.stderr)
     actors = Actors(ray, gpu, getattr(options, "workers", 0))
     return options.closing.enter_context(actors), "cuda" if gpu else "cpu"

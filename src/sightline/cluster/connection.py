@@ -1,10 +1,12 @@
-"""To a cluster of Ray's, or one of its own on this machine."""
+"""To a cluster of Ray's, or one of its own on this machine, and the machines of it."""
 
 import logging
 import os
+import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sightline.errors import UserError
@@ -30,6 +32,8 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
         return
     _check(address)
+    if not address:
+        _keep_token_here()
     try:
         ray.init(address or "local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -38,6 +42,30 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _keep_token_here() -> None:
+    """Let a cluster of this process alone find its token in the environment, unless the user has one.
+
+    Without one, Ray (since 2.60) writes a token to ~/.ray, and every later `ray start` of this user asks for it: other
+    machines, which do not have it, could not join.
+    """
+    if not ("RAY_AUTH_TOKEN_PATH" in os.environ or Path("~/.ray/auth_token").expanduser().exists()):
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+def living(ray: Any) -> list[dict[str, Any]]:
+    """The machines of the cluster that have not left it."""
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def machine_name(node: Mapping[str, Any]) -> str:
+    """How messages call a machine.
+
+    >>> machine_name({"NodeManagerHostname": "gpu-3", "NodeManagerAddress": "10.0.0.7"})
+    'gpu-3 (10.0.0.7)'
+    """
+    return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
 
 
 def _check(address: str) -> None:

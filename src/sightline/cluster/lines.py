@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sightline import __version__
-from sightline.cluster.actors import Actors
+from sightline.cluster.actors import Actors, Unusable
 from sightline.cluster.shards import Read, Shards
 from sightline.decode.translator import Translation
+from sightline.errors import UserError
 from sightline.evaluate.score import SCORED_TOGETHER, PairScore
 from sightline.processes import in_order
 
@@ -81,8 +82,12 @@ class SharedModel:
 
 
 def computed(loading: Loading, verb: str, columns: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
-    """In a process of the cluster."""
-    return list(getattr(_loaded(loading), verb)(*columns, **settings))
+    """In a process of the cluster; `Unusable` if the model cannot be loaded there."""
+    try:
+        model = _loaded(loading)
+    except (UserError, OSError) as error:
+        raise Unusable(str(error)) from error
+    return list(getattr(model, verb)(*columns, **settings))
 
 
 @cache
