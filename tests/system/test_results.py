@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from sightline.training.lock import locked
+
 
 @pytest.fixture(scope="module")
 def test_set(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> list[Path]:
@@ -143,3 +145,31 @@ def test_mistakes(extra: list[str], expected: str, model_path: Path, test_set: l
 def test_a_run_without_a_model_is_refused(runs: list[Path], test_set: list[Path], cli: Any) -> None:
     (runs[0] / "model.safetensors").unlink()
     assert "has no model.safetensors yet" in cli("results", *runs, "--test", "n", *test_set).complaint
+
+
+def test_runs_that_are_still_training_are_left_out_and_named(runs: list[Path], test_set: list[Path], cli: Any) -> None:
+    alone = cli("results", runs[1], runs[2])
+    tested = cli("results", runs[1], runs[2], "--test", "news", *test_set)
+    with locked(runs[0]):
+        ran = cli("results", *runs)
+        assert (ran.out, ran.err) == (alone.out, "sightline: left out, for they are still training: copy-1\n")
+        assert cli("results", *runs, "--test", "news", *test_set).out == tested.out != alone.out
+        assert "copy-1: still training, so there are no results yet" in cli("results", runs[0]).complaint
+    assert cli("results", *runs).err == ""
+
+
+def test_a_test_set_may_be_a_file_of_pairs(runs: list[Path], test_set: list[Path], cli: Any, tmp_path: Path) -> None:
+    sources, targets = (path.read_text(encoding="utf-8").splitlines() for path in test_set)
+    pairs = tmp_path / "set.tsv"
+    pairs.write_text("".join(map("{}\t{}\n".format, sources, targets)), encoding="utf-8")
+    by_files = cli("results", runs[0], "--test", "news", *test_set)
+    assert cli("results", runs[0], "--test", "news", pairs).out == by_files.out and len(kept(runs[0])) == 1
+    assert (
+        "write NAME SOURCE REFERENCE, or NAME and a file of pairs"
+        in cli("results", runs[0], "--test", "news", test_set[0]).complaint
+    )
+    by_files = cli("evaluate", runs[0], "--source", test_set[0], "--reference", test_set[1])
+    assert by_files.code == 0 and cli("evaluate", runs[0], "--source", pairs).out == by_files.out
+    (hypotheses,) = kept(runs[0])
+    scored = [cli("evaluate", "--hypothesis", hypotheses, "--reference", path) for path in (test_set[1], pairs)]
+    assert scored[0].code == 0 and scored[0].out == scored[1].out

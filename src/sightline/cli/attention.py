@@ -45,10 +45,10 @@ def _align_options(commands: Any) -> None:
 
 def run_align(options: argparse.Namespace) -> None:
     """Links of each pair, a line each; or the choice of the attention that they are read from."""
-    from sightline.data.aligned import aligned
+    from sightline.cli.parallel_texts import parallel_texts, source_text, target_text
     from sightline.data.links import format_links
 
-    sources, targets = aligned(options.source, options.target)
+    sources, targets = parallel_texts([source_text(options.source), target_text(options.target, "--target")])
     model = load_model(options)
     if options.choose:
         _choose_head(model, sources, targets, options.choose)
@@ -117,14 +117,15 @@ def run_prune(options: argparse.Namespace) -> None:
 
 def _measured_on(options: argparse.Namespace, reads: str) -> list[list[str]]:
     """What `head_importance` takes of a model that reads that; `UserError` for files of another kind."""
-    from sightline.data.aligned import aligned
+    from sightline.cli.parallel_texts import parallel_texts, source_text, target_text
 
+    targets = [target_text(options.target, "--target")] if options.target else []
     if reads in ("labelled", "series"):
         if options.target:
             raise UserError(f"--target: the files of --source say it all; this model reads files of its own ({reads})")
         return [options.source]
     if reads in ("picture", "sound"):
-        return [options.source, *(aligned(options.target) if options.target else [])]
+        return [options.source, *parallel_texts(targets)]
     if len(options.source) > 1 or (reads == "pairs" and not options.target):
         raise UserError("one file of texts is --source, and for a model that translates --target has the translations")
-    return aligned(*options.source, *([options.target] if options.target else []))
+    return parallel_texts([source_text(options.source[0]), *targets])

@@ -13,6 +13,7 @@ from sightline.cli.options import (
     TRANSLATES,
     decode_options,
     decode_overrides,
+    document_languages,
     ensemble_option,
     glossary_options,
     language_options,
@@ -58,7 +59,7 @@ def _score_options(commands: Any) -> None:
 
 def run_score(options: argparse.Namespace) -> None:
     """One JSON line per pair, and the corpus perplexity on standard error; of a language model that of one text."""
-    from sightline.data.aligned import aligned
+    from sightline.cli.parallel_texts import parallel_texts, source_text, target_text
     from sightline.evaluate.score import corpus_perplexity
 
     model = load_as_asked(options)
@@ -70,7 +71,7 @@ def run_score(options: argparse.Namespace) -> None:
         raise UserError("--target is required for a translation model, and --stride is not for it")
     if options.compute not in (None, str(next(model.network.parameters()).dtype).removeprefix("torch.")):
         raise UserError(f"--compute {options.compute}: this model scores in float32, whatever it decodes with")
-    sources, targets = aligned(options.source, options.target)
+    sources, targets = parallel_texts([source_text(options.source), target_text(options.target, "--target")])
     scores = score(sources, targets)
     with output(options.output) as file:
         for score in scores:
@@ -90,13 +91,14 @@ def _evaluate_options(commands: Any) -> None:
     parser = commands.add_parser("evaluate", help=what)
     model_options(parser, needed=False, what=TRANSLATES)
     ensemble_option(parser)
-    source = "text to translate, or that a language model is to predict; of a classifier texts and labels (.tsv), of a "
-    source += "forecaster a .csv file, of Whisper recordings with transcripts (.tsv, .jsonl), of a captioner pictures "
-    source += "with captions (.tsv)"
+    source = "text to translate, or a file of pairs as `train` takes it (.tsv, .po, .tmx, ...), which has references; "
+    source += "text that a language model is to predict; of a classifier texts and labels (.tsv), of a forecaster a "
+    source += ".csv file, of Whisper recordings with transcripts (.tsv, .jsonl), of a captioner pictures with captions "
+    source += "(.tsv)"
     parser.add_argument("--source", type=in_file, metavar="FILE", help=source)
     hypothesis = "translations of whichever system, scored without a MODEL; with --alignments links"
     parser.add_argument("--hypothesis", type=in_file, metavar="FILE", help=hypothesis)
-    reference = "one or several references, for translations"
+    reference = "one or several references, for translations; lines of text, or files of pairs"
     parser.add_argument("--reference", type=in_file, default=[], nargs="+", metavar="FILE", help=reference)
     against = "another model, with --hypothesis another file of translations, compared by paired bootstrap"
     parser.add_argument("--against", metavar="MODEL", help=against)
@@ -117,6 +119,7 @@ def _evaluate_options(commands: Any) -> None:
     glossary_options(parser)
     ray_option(parser)
     language_options(parser)
+    document_languages(parser)
     decode_options(parser, without=("n_best", "draft_length"))
     parser.set_defaults(run=run_evaluate)
 
@@ -162,11 +165,15 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 
 def _evaluate_hypotheses(options: argparse.Namespace) -> None:
-    from sightline.data.aligned import aligned
+    from sightline.cli.parallel_texts import parallel_texts, target_text
     from sightline.evaluate.report import evaluate_text
 
-    files = [*_references(options), *([options.against] if options.against else [])]
-    hypotheses, *texts = aligned(options.hypothesis, *files)
+    if not options.reference:
+        raise UserError("--reference is required: the file or files to compare translations with")
+    named = {"--hypothesis": [options.hypothesis], "--reference": options.reference}
+    named["--against"] = [options.against] if options.against else []
+    files = [target_text(path, option) for option, paths in named.items() for path in paths]
+    hypotheses, *texts = parallel_texts(files, options.languages)
     others = texts.pop() if options.against else None
     _print_report(
         options, evaluate_text(hypotheses, texts, others, options.multi30k, options.tokenize, metrics=options.metric)
@@ -174,11 +181,11 @@ def _evaluate_hypotheses(options: argparse.Namespace) -> None:
 
 
 def _evaluate_translator(options: argparse.Namespace, model: "Model") -> None:
-    from sightline.data.aligned import aligned
+    from sightline.cli.parallel_texts import parallel_texts, texts_to_score
     from sightline.evaluate.report import evaluate_model
 
     _ = model.translate  # or a `UserError`
-    sources, *references = aligned(options.source, *_references(options))
+    sources, *references = parallel_texts(texts_to_score(options.source, options.reference), options.languages)
     overrides = decode_overrides(options, model.decode_config)
     if options.tune:
         _tune(options, model, sources, references)
@@ -193,12 +200,6 @@ def _evaluate_translator(options: argparse.Namespace, model: "Model") -> None:
         with output(options.save) as file:
             file.writelines(f"{line}\n" for line in report.hypotheses)
     _print_report(options, report)
-
-
-def _references(options: argparse.Namespace) -> list[str]:
-    if not options.reference:
-        raise UserError("--reference is required: the file or files to compare translations with")
-    return options.reference
 
 
 def _print_report(options: argparse.Namespace, report: "TranslationReport") -> None:
@@ -235,7 +236,7 @@ def _keep(model: str, tuning: "Tuning", said: str) -> Path:
 
 
 def _evaluate_alignment(options: argparse.Namespace) -> None:
-    from sightline.data.aligned import aligned
+    from sightline.cli.parallel_texts import parallel_texts, source_text, target_text
     from sightline.data.links import check_links, read_gold, read_links
     from sightline.evaluate.alignment import score_alignment
 
@@ -246,7 +247,8 @@ def _evaluate_alignment(options: argparse.Namespace) -> None:
         return
     if not (options.model and options.source and options.target):
         raise UserError("--alignments needs links to score: --hypothesis, or MODEL, --source and --target")
-    sources, targets = aligned(options.source, options.target)
+    texts = [source_text(options.source), target_text(options.target, "--target")]
+    sources, targets = parallel_texts(texts, options.languages)
     check_links(options.alignments, [pair.possible for pair in gold], sources, targets)
     model = load_model(options)
     reverse = load_model(options, options.reverse) if options.reverse else None

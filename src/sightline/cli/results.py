@@ -3,11 +3,12 @@
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file, output
-from sightline.cli.options import decode_options, decode_overrides, device_option, output_option
+from sightline.cli.options import decode_options, decode_overrides, device_option, document_languages, output_option
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ def add(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser("results", help="runs beside each other: a table of scores, and learning curves")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="model directories that `sightline train` wrote")
-    test = "a test set: its name, source and one or several references; without, the table is about validation"
+    test = (
+        "a test set: its name, source and one or several references, or its name and a file of pairs as `train` takes "
+    )
+    test += "it (.tsv, .po, .tmx, ...); without, the table is about validation"
     parser.add_argument(
         "--test", action="append", nargs="+", type=in_file, default=[], metavar=("NAME", "SOURCE REFERENCE"), help=test
     )
@@ -44,6 +48,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--curves", type=out_file, metavar="FILE", help=curves)
     axis = "what --curves are drawn against (default: %(default)s)"
     parser.add_argument("--axis", choices=["updates", "hours"], default="updates", help=axis)
+    document_languages(parser)
     device_option(parser)
     decode_options(parser, without=("n_best", "draft_length"))
     parser.set_defaults(run=run_results)
@@ -52,11 +57,12 @@ def add(commands: Any) -> None:
 def run_results(options: argparse.Namespace) -> None:
     """Print the table, write the picture."""
     from sightline.results import formats
-    from sightline.results.runs import group_runs, read_runs
+    from sightline.results.runs import group_runs, read_runs, without_training
 
     if options.curves and Path(options.curves).suffix.lower() not in PICTURES:
         raise UserError(f"--curves {options.curves}: name a .png or .svg file")
-    groups = group_runs(read_runs(options.runs, ["translate"] if options.test else None), _patterns(options.group))
+    runs = without_training(read_runs(options.runs, ["translate"] if options.test else None), _say)
+    groups = group_runs(runs, _patterns(options.group))
     if options.curves:
         _draw(options, groups)
     table = _scored(options, groups) if options.test else _validated(groups)
@@ -93,7 +99,7 @@ def _scored(options: argparse.Namespace, groups: "list[Group]") -> "ResultsTable
     from sightline.results.table import check_baseline, score_table
 
     check_baseline(options.baseline, groups)
-    tests = _test_sets(options.test)
+    tests = _test_sets(options.test, options.languages)
     references = [line for test in tests for stream in test.references for line in stream]
     chosen = measures(options.metric, options.tokenize, multi30k=options.multi30k, references=references)
     kept = {
@@ -105,19 +111,20 @@ def _scored(options: argparse.Namespace, groups: "list[Group]") -> "ResultsTable
     return score_table(groups, tests, lines, chosen, options.baseline, describe_decoding(kept))
 
 
-def _test_sets(given: list[list[str]]) -> "list[EvaluationSet]":
-    from sightline.data.aligned import aligned
+def _test_sets(given: list[list[str]], languages: Sequence[str]) -> "list[EvaluationSet]":
+    from sightline.cli.parallel_texts import holds_pairs, parallel_texts, texts_to_score
     from sightline.results.hypotheses import EvaluationSet
 
     tests: dict[str, EvaluationSet] = {}
     for name, *files in given:
-        if not NAME.fullmatch(name) or len(files) < 2:
+        if not NAME.fullmatch(name) or not files or (len(files) == 1 and not holds_pairs(files[0])):
             raise UserError(
-                f"--test {' '.join([name, *files])}: write NAME SOURCE REFERENCE; files are named after NAME"
+                f"--test {' '.join([name, *files])}: write NAME SOURCE REFERENCE, or NAME and a file of pairs; "
+                "files are named after NAME"
             )
         if name in tests:
             raise UserError(f"--test {name}: two test sets have this name")
-        sources, *references = aligned(*files)
+        sources, *references = parallel_texts(texts_to_score(files[0], files[1:], ("--test", "--test")), languages)
         tests[name] = EvaluationSet(name, sources, references)
     return list(tests.values())
 

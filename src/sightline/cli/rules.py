@@ -119,7 +119,7 @@ RULES: dict[str, tuple[FlagRule, ...]] = {
     ),
     "results": (
         FlagRule(
-            ("metric", "multi30k", "tokenize", "baseline", "device", *DECODING),
+            ("metric", "multi30k", "tokenize", "baseline", "device", "languages", *DECODING),
             lambda o: not o.test,
             "is for test sets: add --test NAME SOURCE REFERENCE",
         ),

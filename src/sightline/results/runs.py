@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from sightline.checkpoint.trained import RUN, read_run, settings_for
 from sightline.config import RunConfig
 from sightline.errors import UserError
+from sightline.training.lock import is_held
 
 SEED = re.compile(r"[-_.]?(seed|s)?[-_.]?\d+$")  # how names of runs say it
 
@@ -63,6 +64,21 @@ def read_runs(paths: Sequence[str], tasks: Sequence[str] | None = None) -> list[
 def _settings(path: str, tasks: Sequence[str] | None) -> tuple[RunConfig, dict[str, Any]]:
     """Where any task will do, also those of a run whose model lies in a family's layout."""
     return settings_for(tasks, path) if tasks or not Path(path, RUN).is_file() else read_run(Path(path))
+
+
+def without_training(runs: Sequence[Run], say: Callable[[str], None]) -> list[Run]:
+    """Those that no process trains any more; `say` is told of the others in one line.
+
+    Raises:
+        UserError: none is left.
+    """
+    ended = [run for run in runs if not is_held(run.path)]
+    names = ", ".join(run.name for run in runs if run not in ended)
+    if not ended:
+        raise UserError(f"{names}: still training, so there are no results yet; wait until the first run has ended")
+    if names:
+        say(f"left out, for they are still training: {names}")
+    return ended
 
 
 def group_runs(runs: Sequence[Run], patterns: Mapping[str, str]) -> list[Group]:

@@ -47,6 +47,21 @@ def locked(folder: Path) -> Iterator[None]:
                 parent.rmdir()
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process trains into `folder`; a lock that names another host counts, as it does for `locked`."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        process, host = _owner(os.read(descriptor, 1000))
+        if not process or host != socket.gethostname():
+            return bool(process)
+        return _alive(process) and _flock(descriptor, shared=True) is not True  # else another process has its number
+    finally:
+        os.close(descriptor)
+
+
 def _acquire(path: Path) -> int:
     """An open descriptor of the lock, which is ours as long as it stays open."""
     while True:
@@ -96,12 +111,12 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _flock(descriptor: int) -> bool | None:
+def _flock(descriptor: int, shared: bool = False) -> bool | None:
     """Whether the operating system gives us its lock; None where it has none."""
     if fcntl is None:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         return True
     except BlockingIOError:
         return False

@@ -14,7 +14,7 @@ import pytest
 
 from sightline.errors import UserError
 from sightline.training import lock as module
-from sightline.training.lock import LOCK, locked
+from sightline.training.lock import LOCK, is_held, locked
 
 HOLDER = """
 import sys
@@ -138,3 +138,18 @@ def test_without_locks_of_the_system_the_file_counts(
     leave(tmp_path, ended.pid, socket.gethostname())
     with locked(tmp_path):
         pass
+
+
+def test_a_look_at_a_lock_takes_it_from_nobody(tmp_path: Path) -> None:
+    assert not is_held(tmp_path) and not is_held(tmp_path / "nowhere")
+    with holder(tmp_path) as process:
+        assert is_held(tmp_path) and is_held(tmp_path)
+        process.kill()
+        process.wait()
+    assert (tmp_path / LOCK).exists() and not is_held(tmp_path)
+    leave(tmp_path, os.getpid(), socket.gethostname())  # a number that another process has by now
+    assert is_held(tmp_path) == (module.fcntl is None)
+    leave(tmp_path, 1, "elsewhere")
+    assert is_held(tmp_path)
+    with locked(tmp_path / "other"):
+        assert is_held(tmp_path / "other") and "trains into it" in refusal(tmp_path / "other")
