@@ -28,11 +28,15 @@ PANEL_WIDTH, PANEL_HEIGHT, DPI = 4.7, 4.1, 130  # inches, inches, dots an inch
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a panel, a point per x. `name` decides colour, marker and dash, the same in every figure."""
+    """One line of a panel, a point per x. `name` decides colour, marker and dash, the same in every figure.
+
+    A `thin` line has the colour of the line before it, no markers and no band.
+    """
 
     name: str
     x: Numbers
     y: Sequence[Estimate]
+    thin: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,13 @@ def render(figure: Figure, style: str = "png") -> bytes:
 
 
 def _draw_panel(axes: "Axes", panel: Panel) -> None:
-    for spare, line in zip(_spare_places(panel.series), panel.series, strict=True):
-        _draw_series(axes, line, PLACES.get(line.name, spare))
+    spare = iter(_spare_places([line for line in panel.series if not line.thin]))
+    place = 0
+    for line in panel.series:
+        if not line.thin:
+            fallback = next(spare)
+            place = PLACES.get(line.name, fallback)
+        _draw_series(axes, line, place)
     for name, x in panel.marks.items():
         axes.axvline(x, color=GREY, linewidth=1, linestyle=":")
         axes.annotate(
@@ -112,6 +121,9 @@ def _spare_places(lines: Sequence[Series]) -> list[int]:
 def _draw_series(axes: "Axes", line: Series, place: int) -> None:
     y = [point.value for point in line.y]
     colour = COLOURS[place % len(COLOURS)]
+    if line.thin:
+        axes.plot(line.x, y, label=line.name, linewidth=0.8, color=colour)
+        return
     style: dict[str, Any] = {"color": colour, "marker": MARKERS[place % len(MARKERS)], "markersize": 4.5}
     axes.plot(line.x, y, label=line.name, linewidth=1.6, dashes=DASHES[place % len(DASHES)] or (None, None), **style)
     low = [point.low if math.isfinite(point.low) else point.value for point in line.y]

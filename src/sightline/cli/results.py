@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--group", nargs="+", default=[], metavar="MODEL=PATTERN", help=group)
     parser.add_argument("--format", choices=FORMATS, default="markdown", help="of the table (default: %(default)s)")
     output_option(parser)
-    curves = "draw the figures of validations while training, .png or .svg"
+    curves = "draw learning curves: validation figures, and the training loss as thin lines; .png or .svg"
     parser.add_argument("--curves", type=out_file, metavar="FILE", help=curves)
     axis = "what --curves are drawn against (default: %(default)s)"
     parser.add_argument("--axis", choices=["updates", "hours"], default="updates", help=axis)

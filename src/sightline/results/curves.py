@@ -1,7 +1,9 @@
-"""How runs learnt, from their logs: validation figures against updates or hours, and the best of them as a table."""
+"""Learning curves of runs, from their logs: validation figures and the training loss against updates or hours, and
+the best validation figures as a table.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 from typing import Any
@@ -20,7 +22,7 @@ AXES = {"updates": "updates", "hours": "hours of training, validations among the
 
 @dataclass(frozen=True)
 class Point:
-    """One validation of the model as it was then."""
+    """Figures of the model as it was then: of one validation, or of one interval of training."""
 
     updates: int
     hours: float
@@ -30,15 +32,23 @@ class Point:
 def learning_curves(groups: Sequence[Group], axis: str) -> Figure:
     """A panel for each figure that some run has; a line for each system, a band from the worst to the best of its runs.
 
+    The panel of the loss also has the loss in training, a thin line for each system.
+
     Raises:
         UserError: a run has not been validated yet.
     """
     points = {group.name: [read_points(run) for run in group.runs] for group in groups}
+    training = {group.name: [read_training(run) for run in group.runs] for group in groups}
     panels = []
     for key in _measured(groups):
-        lines = [line for name, runs in points.items() if (line := _line(name, runs, key, axis)).x]
-        if lines:
-            panels.append(Panel(NAMES.get(key, key), AXES[axis], _label(key, groups), lines, log_x=False))
+        lines = []
+        for name, runs in points.items():
+            lines.append(_line(name, runs, key, axis))
+            if key == "loss":
+                lines.append(replace(_line(f"{name}, training", training[name], key, axis), thin=True))
+        if drawn := [line for line in lines if line.x]:
+            label = _label(key, groups, any(line.thin for line in drawn))
+            panels.append(Panel(NAMES.get(key, key), AXES[axis], label, drawn, log_x=False))
     return Figure("learning-curves", "", "", panels)
 
 
@@ -46,6 +56,18 @@ def read_points(run: Run) -> list[Point]:
     """The validations of a run in their order, without that of the averaged checkpoints at its end."""
     records = [record for record in _validations(run) if str(record.get("what", "")).startswith("step ")]
     return [Point(record["step"], _hours(run, record), _figures(record)) for record in records]
+
+
+def read_training(run: Run) -> list[Point]:
+    """The loss of each interval of training: the log-likelihood alone where it was logged, as in validation, else what
+    was minimised. Hours are those of training and the validations in between, as the log has them.
+    """
+    points, hours = [], 0.0
+    for record in read_log(run.path / TRAINING_LOG):
+        hours = record["elapsed"] / 3600 if "elapsed" in record else hours + record.get("seconds", 0.0) / 3600
+        if "loss" in record:
+            points.append(Point(record["step"], hours, {"loss": float(record.get("nll", record["loss"]))}))
+    return points
 
 
 def validation_table(groups: Sequence[Group]) -> ResultsTable:
@@ -62,10 +84,11 @@ def _measured(groups: Sequence[Group]) -> list[str]:
     return [*dict.fromkeys(chain.from_iterable(TASKS[task].metrics for task in tasks)), "loss"]
 
 
-def _label(key: str, groups: Sequence[Group]) -> str:
+def _label(key: str, groups: Sequence[Group], with_training: bool) -> str:
     """Of an axis; a translator's loss has a unit that is known."""
     translators = all(run.config.model.task == "translate" for group in groups for run in group.runs)
-    return f"validation {NAMES.get(key, key)}{', nats a piece' if key == 'loss' and translators else ''}"
+    unit = ", nats a piece" if key == "loss" and translators else ""
+    return f"{'' if with_training else 'validation '}{NAMES.get(key, key)}{unit}"
 
 
 def _best_cells(group: Group, keys: Sequence[str]) -> list[Cell | None]:

@@ -48,6 +48,36 @@ def test_hours_of_a_log_without_them_are_summed(make_run: Any) -> None:
     assert [point.hours for point in read_points(run)] == pytest.approx([1.1, 2.1, 3.1])
 
 
+def write_training(run: Any, intervals: list[dict[str, Any]]) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in intervals)
+    (run.path / "metrics.jsonl").write_text(text, encoding="utf-8")
+
+
+def test_the_loss_in_training_is_a_thin_line_beside_that_of_validation(make_run: Any) -> None:
+    runs = [make_run("a-1", 1, log=log()), make_run("a-2", 2, log=log()), make_run("b", log=log(), d_model=32)]
+    for shift, run in enumerate(runs[:2]):
+        steps = [{"step": 4 * n, "loss": 9.0, "nll": 8.0 - n + shift, "elapsed": 1800.0 * n} for n in range(1, 5)]
+        write_training(run, steps[: 4 - shift])
+    bleu, loss = learning_curves(group_runs(runs, {}), "updates").panels
+    assert [line.name for line in bleu.series] == ["a", "b"]
+    assert [(line.name, line.thin) for line in loss.series] == [("a", False), ("a, training", True), ("b", False)]
+    assert loss.y_label == "loss, nats a piece"
+    line = loss.series[1]
+    assert list(line.x) == [4, 8, 12]  # as far as both runs have come
+    assert [point.value for point in line.y] == [7.5, 6.5, 5.5]  # without label smoothing, as in validation
+    _, loss = learning_curves(group_runs(runs, {}), "hours").panels
+    assert list(loss.series[1].x) == [0.5, 1.0, 1.5]
+
+
+def test_a_training_log_of_another_task_and_without_clock(make_run: Any) -> None:
+    lines = [{"step": n, "what": f"step {n}", "loss": 1.0 / n, "best": True} for n in (1, 2)]
+    run = make_run("a", log=lines, task="forecast")
+    write_training(run, [{"step": n, "loss": 2.0 / n, "mae": 0.5, "seconds": 360} for n in (1, 2)])
+    (line,) = (line for panel in learning_curves(group_runs([run], {}), "hours").panels for line in panel.series[1:])
+    assert [point.value for point in line.y] == [2.0, 1.0]
+    assert list(line.x) == pytest.approx([0.1, 0.2])
+
+
 def test_the_average_at_the_end_is_no_point_of_the_curve_but_may_be_the_best(make_run: Any) -> None:
     run = make_run("a", log=[*log(), AVERAGE])
     assert [point.updates for point in read_points(run)] == [10, 20, 30]
