@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sightline.inspect.heads import Head
     from sightline.inspect.importance import Example
     from sightline.inspect.pair import Shown
-    from sightline.inspect.record import AttentionRecord, Trace
+    from sightline.inspect.record import AttentionRecord, Inspection, Trace
 
 
 class LookVerbs(HeadVerbs):
@@ -57,13 +57,14 @@ class LookVerbs(HeadVerbs):
 
         return trace_of(self.network, self.shown(given, **options), top)
 
-    def look_inside(self, given: Any, **options: Any) -> "tuple[AttentionRecord, Trace]":
-        """`attend` and `trace`, from one reading."""
+    def look_inside(self, given: Any, **options: Any) -> "Inspection":
+        """`attend` and `trace`, from one reading; a notebook shows the whole page."""
         from sightline.inspect.attend import look
+        from sightline.inspect.record import Inspection
         from sightline.inspect.trace import trace_of
 
         shown = self.shown(given, **options)
-        return look(self.network, shown), trace_of(self.network, shown, 10)
+        return Inspection(look(self.network, shown), trace_of(self.network, shown, 10))
 
     def head_importance(self, given: Sequence[Any], targets: Sequence[Any] = ()) -> "dict[Head, float]":
         """How much the loss on these inputs would change with each head; see `sightline.inspect.importance`.

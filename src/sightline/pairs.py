@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sightline.inspect.alignment import AlignmentHead
     from sightline.inspect.attend import Layers
     from sightline.inspect.heads import Head, HeadMask, HeadsByLayer
-    from sightline.inspect.record import AttentionRecord, Attribution, Trace
+    from sightline.inspect.record import AttentionRecord, Attribution, Inspection, Trace
     from sightline.inspect.walk import WalkStep
 
 
@@ -191,9 +191,11 @@ class PairVerbs(HeadVerbs):
 
         return trace(self._translator, src, tgt, top, prefix, **overrides)
 
-    def look_inside(self, src: str, **options: Any) -> "tuple[AttentionRecord, Trace]":
-        """`attend` and `trace`."""
-        return self.attend(src, **options), self.trace(src, **options)
+    def look_inside(self, src: str, **options: Any) -> "Inspection":
+        """`attend` and `trace`; a notebook shows the whole page."""
+        from sightline.inspect.record import Inspection
+
+        return Inspection(self.attend(src, **options), self.trace(src, **options))
 
     def walk(
         self, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = 0, head: int = 0, **options: Any

@@ -35,7 +35,7 @@ from sightline.generation.transcribe import Transcript
 from sightline.glossary.reading import Given
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, HeadsByLayer
-from sightline.inspect.record import AttentionRecord, Attribution, Trace
+from sightline.inspect.record import AttentionRecord, Attribution, Inspection, Trace
 from sightline.inspect.walk import WalkStep
 from sightline.model import Model
 
@@ -158,8 +158,8 @@ class Verbs:
         """How an output came about, position by position."""
         ...
 
-    def look_inside(self, given: Any, /, **options: Any) -> tuple[AttentionRecord, Trace]:
-        """`attend` and `trace`, of one reading."""
+    def look_inside(self, given: Any, /, **options: Any) -> Inspection:
+        """`attend` and `trace`; a notebook shows the whole page."""
         ...
 
     def walk(self, src: str, /, tgt: str | None = None, **options: Any) -> list[WalkStep]:

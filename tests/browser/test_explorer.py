@@ -117,6 +117,42 @@ def test_walk_stops_everywhere(explored: Explored) -> None:
     assert "another architecture" in shown.locator(".pane").nth(1).inner_text()
 
 
+COLOURS = """([x, y]) => {
+  const canvas = document.querySelector(".walk canvas");
+  const { width, height, clientWidth } = canvas;
+  const scale = width / clientWidth;
+  const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+  copy.drawImage(canvas, 0, 0);
+  const { data } = copy.getImageData(Math.round((x - 4) * scale), Math.round((y - 4) * scale), 8 * scale, 8 * scale);
+  return new Set(Array.from({ length: data.length / 4 }, (_, at) => data.slice(4 * at, 4 * at + 4).join())).size;
+}"""
+
+
+def test_masked_scores_are_hatched(explored: Explored) -> None:
+    """A score is one colour, also where it is about zero; what the causal mask hides is striped."""
+    shown = explored(f"view=walk&stack=decoder&layer=1&{TEXT}")
+    first = shown.locator(".pane").first
+    first.get_by_role("button", name="Masked multi-head attention").click()
+    first.get_by_role("button", name="Scores", exact=True).click()
+    expect(first.locator(".walk-panel h2")).to_have_text("Scores")
+    legend = first.locator(".formula .numbers").inner_text()
+    rows = int(legend.split()[0])
+    assert legend.endswith("blue above zero, orange below, hatched where masked")
+    canvas = first.locator(".walk canvas")
+    assert canvas.get_attribute("aria-label").endswith(f", {rows * (rows - 1) // 2} masked")
+    box = canvas.bounding_box()
+    colours = {}
+    for y in range(int(box["height"]) - 12, 0, -16):  # up the last column, of which the last row alone is a score
+        canvas.hover(position={"x": box["width"] - 12, "y": y})
+        shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        text = first.locator(".cell-text").inner_text()
+        if ": " in text:
+            colours[text.split(": ")[0]] = (text.endswith("masked"), shown.evaluate(COLOURS, [box["width"] - 12, y]))
+    assert len(colours) >= 3
+    assert {many > 2 for masked, many in colours.values() if masked} == {True}
+    assert [many for masked, many in colours.values() if not masked] == [1]
+
+
 def test_a_walk_goes_through_a_layer_that_is_there(explored: Explored) -> None:
     shown = explored(f"view=walk&stack=encoder&layer=2&head=1&{TEXT}")  # the last of the decoder; the encoder has two
     shown.locator(".pane").first.locator(".walk-panel h2").filter(has_text="Embeddings").wait_for()

@@ -1,15 +1,19 @@
 """The page that `sightline inspect` writes, opened from disk."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
+from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.page.contents import page_contents
 from sightline.inspect.page.document import notebook_frame, page
-from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Position, Trace, Word
+from sightline.inspect.readings import entropy
+from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Inspection, Position, Trace, Word
 
 SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
 TGT = ["▁Ein", "▁Hund", "▁rennt", "▁durch", "</s>"]
@@ -249,8 +253,54 @@ def test_matrix_reads_the_cell_under_the_pointer(opened: Opened) -> None:
 
 
 def test_alignment_links_words(opened: Opened) -> None:
-    shown = opened("view=alignment&layer=0&head=0")
+    shown = opened("view=alignment&layer=0&head=0&row=predicts")
     assert shown.locator(".links").inner_text() == "0-0 1-1 2-2 3-3"
+
+
+def looking(places: list[int], sharpness: float) -> np.ndarray:
+    """One head of the cross-attention from four words and an end mark to as many, each row at one place."""
+    rest = (1 - sharpness) / 4
+    return np.where(np.eye(5, dtype=bool)[places], np.float32(sharpness), np.float32(rest))
+
+
+def test_alignment_reads_each_head_in_the_row_that_looks_at_the_source_of_a_word(
+    new_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Head 0 of layer 0 is the sharpest and looks at the source of the word just read, head 1 at that of the next."""
+    pieces = ["▁eins", "▁zwei", "▁drei", "▁vier", "</s>"]
+    late, in_time = looking([4, 0, 2, 1, 3], 0.9), looking([0, 2, 1, 3, 4], 0.5)
+    layers = [np.stack([late, in_time]), np.stack([in_time, in_time]), np.stack([late, late])]
+    record = replace(record_of(pieces, pieces), cross=layers)
+    known = AlignmentHead(2, 0, "predicts")
+    shown = new_page()
+    for path, aligns in ((tmp_path / "clearest.html", None), (tmp_path / "known.html", known)):
+        path.write_text(page([page_contents(record, None, "toy", aligns)]), encoding="utf-8")
+
+    def links(path: Path, hash: str) -> str:
+        shown.goto("about:blank")
+        shown.goto(f"{path.as_uri()}#{hash}")
+        shown.wait_for_selector("html[data-ready]")
+        hash_of(shown)
+        return shown.locator(".links").inner_text()
+
+    for hash in (
+        "",
+        "&layer=0&head=0",
+        "&layer=0&head=1",
+        "&layer=0",
+        "&layer=1",
+        "&layer=2&head=0",
+        "&layer=2&head=1",
+    ):
+        assert links(tmp_path / "clearest.html", f"view=alignment{hash}") == "0-0 2-1 1-2 3-3", hash
+    assert "reads each word" in shown.locator(".stage .note").first.inner_text()
+    shown.get_by_role("group", name="step").get_by_role("button", name="predicts the word").click()
+    hash_of(shown)
+    step_late = "0-0 0-1 2-2 1-3"
+    assert shown.locator(".links").inner_text() == step_late
+    assert "row=predicts" in hash_of(shown)
+    assert links(tmp_path / "known.html", "view=alignment") == step_late  # what is known is not guessed at
+    assert links(tmp_path / "known.html", "view=alignment&layer=0&head=0") == "0-0 2-1 1-2 3-3"
 
 
 def test_beam_shows_the_path_and_hides_what_was_pruned(opened: Opened) -> None:
@@ -375,3 +425,148 @@ def test_200_pieces_stay_fluid(opened: Opened, record_property: Callable[[str, A
         record_property(f"median frame of {view}, ms", median)
         print(f"{view}: {len(frames)} frames, median {median:.1f} ms, 95 % {frames[int(len(frames) * 0.95)]:.1f} ms")
         assert median < 100
+
+
+def test_beam_hypotheses_are_reached_and_read_by_keys(opened: Opened) -> None:
+    shown = opened("view=beam")
+    detail = shown.locator(".beam-detail")
+    shown.get_by_role("button", name="pruned branches").focus()
+    names = []
+    for _ in range(10):
+        shown.keyboard.press("Tab")
+        names.append(shown.evaluate("document.activeElement.getAttribute('aria-label')"))
+    assert names[:2] == ["step 0: Ein, chosen, score -1.00", "step 0: other, pruned, score -2.00"]
+    assert names[2] == "step 1: Hund, chosen, score -1.00"
+    assert len(set(names)) == 10  # two hypotheses a step
+    shown.locator(".beam .scroll .hypothesis.chosen").nth(1).focus()
+    assert detail.inner_text().startswith("Ein Hund")
+    for key, text in {
+        "ArrowRight": "Ein Hund rennt",
+        "ArrowDown": "Ein Hund other",
+        "ArrowLeft": "Ein Hund",
+        "ArrowUp": "Ein Hund",  # it stays where there is no other
+    }.items():
+        shown.keyboard.press(key)
+        assert detail.locator("bdi").inner_text() == text, key
+    before = hash_of(shown)
+    other = shown.locator(".beam .scroll .hypothesis.pruned").first
+    for key in ("Enter", "Space"):
+        shown.mouse.move(5, 5)
+        other.hover()
+        assert detail.locator("bdi").inner_text() == "other"
+        shown.keyboard.press(key)  # of the focused one, whatever is under the pointer
+        assert detail.locator("bdi").inner_text() == "Ein Hund", key
+        pressed = shown.locator('.hypothesis[aria-pressed="true"]')
+        assert pressed.get_attribute("aria-label") == "step 1: Hund, chosen, score -1.00"
+    assert hash_of(shown) == before  # nothing else has moved
+
+
+# Least contrast of the texts of a node with what is behind them, as WCAG 2.2 counts it (success criterion 1.4.3).
+LEAST_CONTRAST = """(root) => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  const luminance = () => {
+    const [red, green, blue] = [...context.getImageData(0, 0, 1, 1).data].map((part) => linear(part / 255));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const paint = (colour, alpha = 1) => {
+    context.globalAlpha = alpha;
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+  };
+  const least = { contrast: Infinity, text: "" };
+  const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !node.checkVisibility() || node.closest(":disabled, .spoken")) continue;
+    const above = [];
+    for (let at = node; at; at = at.parentElement) above.unshift(at);
+    paint("#808080");
+    for (const at of above) paint(getComputedStyle(at).backgroundColor);
+    const behind = luminance();
+    const { color, fill } = getComputedStyle(node);
+    paint(node.ownerSVGElement ? fill : color, above.reduce((alpha, at) => alpha * getComputedStyle(at).opacity, 1));
+    const [light, dark] = [luminance(), behind].sort((one, other) => other - one);
+    const contrast = (light + 0.05) / (dark + 0.05);
+    if (contrast < least.contrast) Object.assign(least, { contrast, text: node.outerHTML });
+  }
+  return least;
+}"""
+WHOLE_SCALE = f"""(node) => {{
+  const least = Array.from({{ length: 101 }}, (_, weight) => {{
+    node.style.setProperty("--weight", `${{weight}}%`);
+    return {{ weight, ...({LEAST_CONTRAST})(node) }};
+  }});
+  return least.reduce((one, other) => (other.contrast < one.contrast ? other : one));
+}}"""
+READABLE = 4.5  # WCAG AA
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_have_contrast_over_the_whole_scale(opened: Opened, scheme: str) -> None:
+    """Weights colour the cells of the logit lens and the pieces of the lines; both hold pieces of every kind."""
+    shown = opened("view=probabilities", color_scheme=scheme)
+    for cell in shown.locator(".lens td").all():
+        found = cell.evaluate(WHOLE_SCALE)
+        assert found["contrast"] >= READABLE, found
+    shown = opened("view=lines&layer=0&head=0", color_scheme=scheme)
+    for kind in ("start", "inside", "mark"):
+        piece = shown.locator(f".piece.{kind}").first
+        found = piece.evaluate(WHOLE_SCALE)
+        assert found["contrast"] >= READABLE, found
+        piece.hover()
+        found = piece.evaluate(WHOLE_SCALE)
+        assert found["contrast"] >= READABLE, found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_of_every_view_have_contrast(opened: Opened, scheme: str) -> None:
+    shown = opened("layer=0&head=0&fix=q1", color_scheme=scheme)
+    for key in "123456?":
+        shown.keyboard.press(key)
+        hash_of(shown)
+        found = shown.locator("body").evaluate(LEAST_CONTRAST)
+        assert found["contrast"] >= READABLE, (key, found)
+
+
+def test_entropy_is_in_nats_as_in_python(opened: Opened) -> None:
+    shown = opened("view=grid")
+    nats = entropy(record_of(SRC, TGT).cross[1])[2]
+    assert nats == pytest.approx(0.49, abs=0.01)  # in bits it would be 0.70
+    assert shown.locator(".grid-cell").nth(5).get_attribute("aria-label") == f"layer 1, head 2, entropy {nats:.1f} nats"
+    assert "in nats" in shown.locator(".grid .note").inner_text()
+
+
+VIEWS = ["Lines", "Matrix", "All heads", "Alignment", "Beam", "Probabilities"]
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_every_tab_of_a_notebook_has_something_to_show(
+    new_page: Callable[..., Any], tmp_path: Path, traced: bool
+) -> None:
+    """As a cell's output stands in a page: what `attend` returns, and what `look_inside` does."""
+    record = record_of(SRC, TGT)
+    output = (Inspection(record, trace_of(TGT)) if traced else record)._repr_html_()
+    path = tmp_path / "notebook.html"
+    path.write_text(f'<!doctype html><meta charset=utf-8><div class="jp-OutputArea-output">{output}</div>', "utf-8")
+    shown = new_page()
+    shown.goto(path.as_uri())
+    frame = shown.frame_locator("iframe")
+    tabs = frame.locator(".views button")
+    expect(tabs).to_have_text(VIEWS if traced else VIEWS[:4])
+    for number, name in enumerate(VIEWS if traced else VIEWS[:4]):
+        tabs.nth(number).click()
+        expect(frame.locator('.views [aria-current="page"]')).to_have_text(name)
+        assert frame.locator(".empty").count() == 0
+        assert frame.locator(".stage").locator("button, canvas, .hypothesis").count() > 1
+    assert "No search ran" not in frame.locator("body").inner_text()
+
+
+def test_the_beam_of_a_given_translation_says_why_it_is_empty(new_page: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "given.html"
+    contents = page_contents(record_of(SRC, TGT), replace(trace_of(TGT), beam=[]))
+    path.write_text(page([contents]), encoding="utf-8")
+    shown = new_page()
+    shown.goto(f"{path.as_uri()}#view=beam")
+    expect(shown.locator(".empty")).to_have_text("No search ran: the translation was given.")

@@ -28,9 +28,9 @@ from sightline.data.side import Side
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.evaluate.alignment import AlignmentScore, score_alignment
+from sightline.inspect.record import ROWS
 from sightline.inspect.recording import RecordableAttention, cross_attentions, recording
 
-ROWS = ("predicts", "reads")
 Words = Int64[np.ndarray, " _"]  # of each piece
 
 

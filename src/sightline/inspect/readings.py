@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from sightline.errors import UserError
-from sightline.inspect.record import AttentionRecord, Word
+from sightline.errors import UserError, unknown
+from sightline.inspect.record import ROWS, AttentionRecord, Word
 
 LayerWeights = Float[np.ndarray, "heads queries keys"]
 
@@ -34,33 +34,70 @@ def layer_average(layers: Sequence[LayerWeights | None]) -> Float[np.ndarray, "q
 
 
 def between_words(
-    weights: Float[np.ndarray, "*heads queries keys"], query_words: Sequence[Word], key_words: Sequence[Word]
+    weights: Float[np.ndarray, "*heads queries keys"],
+    query_words: Sequence[Word],
+    key_words: Sequence[Word],
+    row: str = "predicts",
 ) -> Float[np.ndarray, "*heads query_words key_words"]:
     """From words to words: the sum over the pieces looked at, the mean over the pieces that look.
 
     So does Clark et al. 2019 (arXiv:1906.04341, section 4.1). What a row lacks to one went to marks.
+
+    Args:
+        weights: one or several heads of an `AttentionRecord`.
+        query_words: words of the rows.
+        key_words: words of the columns.
+        row: which step of the decoder speaks for a target piece: the one that "predicts" it, or the one that "reads" it
+            as its input, a row later. A piece at the end of an unfinished output was never read: its row is zero.
+
+    Raises:
+        UserError: `row` is neither.
     """
+    if row not in ROWS:
+        raise unknown("row", row, ROWS)
     keys = [weights[..., word.start : word.stop].sum(-1) for word in key_words]
     summed = np.stack(keys, -1) if keys else weights[..., :0]
+    if row == "reads":
+        summed = np.concatenate([summed[..., 1:, :], np.zeros_like(summed[..., :1, :])], -2)
     rows = [summed[..., word.start : word.stop, :].mean(-2) for word in query_words]
     return np.stack(rows, -2) if rows else summed[..., :0, :]
 
 
-def clearest_head(record: AttentionRecord) -> tuple[int, int] | None:
-    """Layer and head of the cross-attention that links this pair most clearly; None where there is none.
+def clearest_head(record: AttentionRecord) -> tuple[int, int, str] | None:
+    """Layer, head and row (`ROWS`) of the cross-attention that links this pair most clearly; None where there is none.
 
     Every piece of a source word counts once, with the greatest weight that a piece of the translation gives it: a
     head that looks at all of them evenly, or always at the same one, has 1 in all, one that looks at each in its turn
     as many as there are. Marks count nothing. Pieces and not words, for not every language has blanks.
     """
-    reading, read = _pieces_of(record.tgt_words), _pieces_of(record.src_words)
-    found = [
-        (clearness, -layer, -head)
-        for layer, heads in enumerate(record.cross)
-        if heads is not None and reading and read
-        for head, clearness in enumerate(heads[:, reading][:, :, read].max(1).sum(-1).tolist())
-    ]
-    return (-max(found)[1], -max(found)[2]) if found else None
+    looking, looked_at = _pieces_of(record.tgt_words), _pieces_of(record.src_words)
+    found: list[tuple[float, int, int]] = []
+    rows = {}
+    for layer, heads in enumerate(record.cross if looking and looked_at else ()):
+        for head, weights in enumerate(heads if heads is not None else ()):
+            row = rows[layer, head] = alignment_row(record, weights)
+            shown = [place + ROWS.index(row) for place in looking if place + ROWS.index(row) < len(weights)]
+            found.append((float(weights[shown][:, looked_at].max(0, initial=0.0).sum()), -layer, -head))
+    if not found:
+        return None
+    _, layer, head = max(found)
+    return -layer, -head, rows[-layer, -head]
+
+
+def alignment_row(record: AttentionRecord, weights: Float[np.ndarray, "tgt src"]) -> str:
+    """Which row of a piece looks at its source under these weights of the cross-attention: one of `ROWS`.
+
+    The row in which they agree better with the mean of the last layer but one, from which `align` reads links where
+    nothing better is known (`alignment.usual_head`); of the last recorded layer where that one was not recorded. Of
+    one sentence no head says by itself which row is meant: one that looks at the source of the piece just read is as
+    sharp, and a step late.
+    """
+    last_but_one = record.cross[max(0, len(record.cross) - 2)]
+    layer = last_but_one if last_but_one is not None else [one for one in record.cross if one is not None][-1]
+    columns = _pieces_of(record.src_words)
+    usual = head_average(layer)[:-1, columns]
+    predicts, reads = float((weights[:-1, columns] * usual).sum()), float((weights[1:, columns] * usual).sum())
+    return ROWS[reads > predicts]
 
 
 def _pieces_of(words: Sequence[Word]) -> list[int]:

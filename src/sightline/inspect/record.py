@@ -8,11 +8,15 @@ Arrays are numpy, in float32; numbers of layers, heads and pieces count from 0.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float32, UInt8
 
 NEXT = "<next>"  # what would follow a text that only reads on
+# The two decoder steps that concern a target piece: the step that predicts it, and the next one, which reads it as its
+# input. Heads differ in which of the two looks at the source of the piece (Chen et al. 2020, arXiv:2004.14837).
+ROWS = ("predicts", "reads")
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class AttentionRecord(Axes):
         return Axis(self.read) if part == "decoder" else self.src
 
     def _repr_html_(self) -> str:
-        """The page, as a notebook shows it: in a frame of its own."""
+        """The page, as a notebook shows it: in a frame of its own, with the views of attention."""
         from sightline.inspect.page.contents import page_contents
         from sightline.inspect.page.document import notebook_frame
 
@@ -187,3 +191,16 @@ class Trace:
 
     positions: Sequence[Position]
     beam: Sequence[BeamNode]  # parents before children; empty where no search ran
+
+
+class Inspection(NamedTuple):
+    """Attention and trace of one input. A notebook shows both: the page with every view, beam and probabilities too."""
+
+    attention: AttentionRecord
+    trace: Trace
+
+    def _repr_html_(self) -> str:
+        from sightline.inspect.page.contents import page_contents
+        from sightline.inspect.page.document import notebook_frame
+
+        return notebook_frame(page_contents(self.attention, self.trace))

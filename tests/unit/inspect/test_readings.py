@@ -11,6 +11,7 @@ from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.inspect.attend import attend
 from sightline.inspect.readings import (
+    alignment_row,
     between_words,
     clearest_head,
     distance,
@@ -62,17 +63,51 @@ def test_words_sum_what_is_looked_at_and_average_what_looks() -> None:
     assert between_words(weights[0], words, []).shape == (2, 0)
 
 
+def test_words_by_the_rows_that_read_their_pieces() -> None:
+    weights = array([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4], [0.5, 0.25, 0.25]])
+    words = [Word("ab", 0, 2), Word("c", 2, 3)]
+    found = between_words(weights, words, words[:1], "reads")
+    np.testing.assert_allclose(found, [[(0.6 + 0.75) / 2], [0]], rtol=1e-6)  # nothing has read the last piece
+    with pytest.raises(UserError, match="unknown row 'read'; did you mean 'reads'"):
+        between_words(weights, words, words, "read")
+
+
 def test_the_clearest_head_looks_at_each_word_in_its_turn() -> None:
-    even, stuck, turning = [[0.5, 0.5, 0], [0.5, 0.5, 0]], [[1, 0, 0], [1, 0, 0]], [[0.1, 0.7, 0.2], [0.7, 0.1, 0.2]]
-    resting = [[0, 0, 1], [0, 0, 1]]  # on the end mark, which is no word
+    end = [0, 0, 1]
+    even, stuck, turning = [[0.5, 0.5, 0]] * 3, [[1, 0, 0]] * 3, [[0.1, 0.7, 0.2], [0.7, 0.1, 0.2], end]
+    resting = [end] * 3  # on the end mark, which is no word
     layers = [array([stuck, even]), None, array([resting, turning, turning])]
     words = [Word("a", 0, 1), Word("b", 1, 2)]
-    pair = AttentionRecord("", "", Axis(["a", "b", "</s>"], words), Axis(["c", "d"], words), [], [], [], layers)
-    assert clearest_head(pair) == (2, 1)
-    one_word = Axis(["c", "d"], [Word("cd", 0, 2)])  # as where words have no blanks
-    assert clearest_head(replace(pair, tgt=one_word)) == (2, 1)
+    pair = AttentionRecord("", "", Axis(["a", "b", "</s>"], words), Axis(["c", "d", "</s>"], words), [], [], [], layers)
+    assert clearest_head(pair) == (2, 1, "predicts")
+    one_word = Axis(["c", "d", "</s>"], [Word("cd", 0, 2)])  # as where words have no blanks
+    assert clearest_head(replace(pair, tgt=one_word)) == (2, 1, "predicts")
     assert clearest_head(replace(pair, cross=[None])) is None
     assert clearest_head(replace(pair, src=Axis(pair.src.labels))) is None
+
+
+def shifted(order: list[int], row: str, sharpness: float = 0.8) -> np.ndarray:
+    """Weights of one head on a source of as many pieces and an end mark: target piece i is linked to `order[i]`."""
+    length = len(order) + 1
+    looked_at = [length - 1, *order] if row == "reads" else [*order, length - 1]  # at the end mark where at no piece
+    rest = (1 - sharpness) / (length - 1)
+    return array(np.where(np.eye(length, dtype=bool)[looked_at], sharpness, rest))
+
+
+@pytest.mark.parametrize("row", ["predicts", "reads"])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [0, 4, 3, 1, 2], [4, 3, 2, 1, 0]], ids=str)
+def test_the_row_that_links_are_read_from(order: list[int], row: str) -> None:
+    """The sharpest head looks a step late or not; the last layer but one, which is less sharp, looks in time."""
+    labels = [f"▁{i}" for i in range(5)]
+    words = [Word(label, i, i + 1) for i, label in enumerate(labels)]
+    axis = Axis([*labels, "</s>"], words)
+    even, usual = np.full((6, 6), 1 / 6, dtype=np.float32), shifted(order, "predicts", 0.4)
+    sharpest = shifted(order, row)
+    layers = [array([even, sharpest]), array([even, usual]), array([even, even])]
+    pair = AttentionRecord("", "", axis, axis, [], [], [], layers)
+    assert clearest_head(pair) == (0, 1, row)
+    assert between_words(sharpest, words, words, row).argmax(1).tolist() == order
+    assert alignment_row(pair, usual) == "predicts"
 
 
 # Two encoder layers: the first hands piece 0 to both places, the second piece 1.

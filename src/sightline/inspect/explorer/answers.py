@@ -92,10 +92,10 @@ class ShownModel:
     def _about(self) -> dict[str, Any]:
         """What the page chooses its views by."""
         if not isinstance(self.model, LookVerbs):
-            return about("pieces", writes=True)
+            return about("pieces", writes=True, traced=True)
         stacks = attentions(self.model.network)
         reads = {"picture": "patches", "sound": "times"}.get(self.model.reads, "pieces")
-        return about(reads if stacks["encoder"] else "", bool(stacks["decoder"]))
+        return about(reads if stacks["encoder"] else "", bool(stacks["decoder"]), traced=True)
 
     def _heads(self) -> Sequence[Any]:
         try:

@@ -30,12 +30,13 @@ def page_contents(
     """All that the page shows of one translation; `model` is a name to show.
 
     The page opens on the head that `aligns` words, where it is known which one does, else on this pair's clearest.
+    Links are read from the row of that head: the one that predicts a word, or the one that reads it.
     """
-    clearest = clearest_head(record)
-    layer, head = (aligns.layer, aligns.head) if aligns else clearest or (None, None)
+    known = (aligns.layer, aligns.head, aligns.row) if aligns else clearest_head(record)
+    layer, head, row = known or (None, None, None)
     return {
-        **_texts(record, model),
-        "aligns": {"layer": layer, "head": head},
+        **_texts(record, model, trace is not None),
+        "aligns": {"layer": layer, "head": head, "row": row},
         "attention": {part: [_packed(layer) for layer in getattr(record, part)] for part in PARTS},
         **_how_it_came_about(trace),
     }
@@ -44,7 +45,7 @@ def page_contents(
 def plain_contents(record: AttentionRecord, trace: Trace | None = None, model: str = "") -> dict[str, Any]:
     """The same for other programs: weights as nested lists [layer][head][query][key], rounded to six digits."""
     return {
-        **_texts(record, model),
+        **_texts(record, model, trace is not None),
         "attention": {part: [_listed(layer) for layer in getattr(record, part)] for part in PARTS},
         **_how_it_came_about(trace),
     }
@@ -72,10 +73,10 @@ def pack(weights: Float[np.ndarray, "heads query key"]) -> str:
     return base64.b64encode(zlib.compress(rounded.tobytes(), 9)).decode("ascii")
 
 
-def _texts(record: AttentionRecord, model: str) -> dict[str, Any]:
+def _texts(record: AttentionRecord, model: str, traced: bool) -> dict[str, Any]:
     return {
         "model": model,
-        "about": about(_kind(record.src), bool(record.tgt.labels)),
+        "about": about(_kind(record.src), bool(record.tgt.labels), traced),
         "text": record.text,
         "translation": record.translation,
         "src": _axis(record.src),
@@ -84,11 +85,11 @@ def _texts(record: AttentionRecord, model: str) -> dict[str, Any]:
     }
 
 
-def about(reads: str, writes: bool) -> dict[str, Any]:
-    """What the page must know of a network to choose its views: "pieces", "patches" or "times" are what its encoder
-    reads, "" where there is none; `writes`: it has a decoder.
+def about(reads: str, writes: bool, traced: bool) -> dict[str, Any]:
+    """What the page must know to choose its views: "pieces", "patches" or "times" are what the encoder reads, "" where
+    there is none; `writes`: there is a decoder; `traced`: a trace goes with the attention.
     """
-    return {"reads": reads, "writes": writes}
+    return {"reads": reads, "writes": writes, "traced": traced}
 
 
 def _kind(axis: Axis) -> str:

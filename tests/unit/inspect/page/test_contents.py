@@ -60,11 +60,23 @@ def test_texts_pieces_and_words() -> None:
 def test_it_opens_on_the_head_that_is_known_to_align_else_on_the_clearest() -> None:
     clear = np.array([[[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]]], dtype=np.float32)
     record = replace(RECORD, cross=[WEIGHTS, clear])
-    assert page_contents(record)["aligns"] == {"layer": 1, "head": 0}
-    for head in (1, None):
-        known = AlignmentHead(0, head, "predicts")
-        assert page_contents(record, aligns=known)["aligns"] == {"layer": 0, "head": head}
-    assert page_contents(replace(RECORD, cross=[None]))["aligns"] == {"layer": None, "head": None}
+    assert page_contents(record)["aligns"] == {"layer": 1, "head": 0, "row": "predicts"}
+    for head, row in ((1, "predicts"), (None, "reads")):
+        known = AlignmentHead(0, head, row)
+        assert page_contents(record, aligns=known)["aligns"] == {"layer": 0, "head": head, "row": row}
+    assert page_contents(replace(RECORD, cross=[None]))["aligns"] == {"layer": None, "head": None, "row": None}
+
+
+def test_a_head_that_looks_at_the_piece_just_read_is_known_as_such() -> None:
+    late = np.array([[[0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 1, 0]]], dtype=np.float32)
+    in_time = np.array([[[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]]], dtype=np.float32)
+    record = replace(RECORD, cross=[late, in_time, None])
+    assert page_contents(record)["aligns"] == {"layer": 0, "head": 0, "row": "reads"}
+
+
+def test_whether_a_trace_was_recorded_is_known_to_the_page() -> None:
+    assert page_contents(RECORD)["about"] == {"reads": "pieces", "writes": True, "traced": False}
+    assert page_contents(RECORD, Trace(TRACE.positions, []))["about"]["traced"]  # of a translation that was given
 
 
 def test_a_trace_is_plain_data_of_five_digits() -> None:

@@ -1,8 +1,14 @@
 // @ts-check
-// View: for each word of the translation the word of the source that it looks at most.
+// View: for each word of the translation the word of the source that it looks at most, in the decoder step that
+// predicts the word or in the one that reads it.
 
 import { Columns } from "./columns.js";
 import { element } from "./dom.js";
+
+const STEPS = {
+  predicts: "Weights of the decoder step that predicts each word.",
+  reads: "Weights of the decoder step that reads each word, one step after it was written.",
+};
 
 export class AlignmentView {
   /** @param {import("./pane.js").Pane} pane */
@@ -12,9 +18,10 @@ export class AlignmentView {
       pane.inspection.words(side).map(({ text }) => ({ text, kind: "start" }));
     const texts = { keys: items("src"), queries: items("tgt"), keysTitle: "source words", queriesTitle: "translation words" };
     this.columns = new Columns(texts, pane.store);
+    this.step = element("p", { class: "note" });
     this.links = element("output", { class: "links" });
     const note = "Links as source-target pairs of words, counted from 0:";
-    this.node = element("div", {}, this.columns.node, element("p", { class: "note" }, note, " ", this.links));
+    this.node = element("div", {}, this.step, this.columns.node, element("p", { class: "note" }, note, " ", this.links));
     /** @type {any} */
     this.made = null;
   }
@@ -22,9 +29,16 @@ export class AlignmentView {
   /** @param {import("./pane.js").Seen} seen */
   update({ weights, state, theme }) {
     if (!weights) return;
-    if (this.made?.from !== weights) this.made = { from: weights, ...linked(this.inspection.wordWeights(weights)) };
+    if (this.made?.from !== weights || this.made.chosen !== state.row) this.make(weights, state);
     this.links.textContent = this.made.links.join(" ");
     this.columns.update(this.made.weights, state, theme);
+  }
+
+  /** @param {import("./inspection.js").Weights} weights @param {import("./state.js").State} state */
+  make(weights, state) {
+    const row = state.row || this.inspection.alignmentRow(weights, state);
+    this.made = { from: weights, chosen: state.row, ...linked(this.inspection.wordWeights(weights, row)) };
+    this.step.textContent = STEPS[/** @type {keyof typeof STEPS} */ (row)];
   }
 
   /** What the readout reads: all weights between words, not the links alone. */
@@ -44,6 +58,7 @@ function linked(weights) {
   for (let row = 0; row < weights.rows && weights.columns; row++) {
     const found = weights.values.subarray(row * weights.columns, (row + 1) * weights.columns);
     const best = found.indexOf(Math.max(...found));
+    if (!found[best]) continue; // a word at the end of an unfinished translation was never read
     values[row * weights.columns + best] = found[best];
     links.push(`${best}-${row}`);
   }

@@ -1,5 +1,6 @@
 // @ts-check
-// View: how beam search got there. A column is a step, a circle a hypothesis; the best stands on top.
+// View: how beam search got there. A column is a step, a circle a hypothesis; the best stands on top. Hypotheses are
+// buttons: Tab reaches each, the arrow keys go to what it grew from, what grew from it, and its neighbours.
 
 import { element, shape } from "./dom.js";
 import { beginning, kind, label, textOf } from "./pieces.js";
@@ -22,11 +23,16 @@ export class BeamView {
   constructor(pane) {
     this.store = pane.store;
     this.nodes = pane.inspection.data.beam;
-    this.detail = element("p", { class: "beam-detail", role: "status" }, "Point at a piece to read the hypothesis it ends.");
+    this.detail = element("p", { class: "beam-detail", role: "status" }, "Point at a piece, or go to it with Tab and the arrow keys, to read the hypothesis it ends.");
     this.drawing = new ScrollBox("beam");
     this.toggle = element("button", { type: "button", onclick: () => this.store.set({ pruned: !this.store.state.pruned }) }, "pruned branches");
     this.node = element("div", { class: "beam" }, this.legend(), this.detail, this.drawing.node);
     this.drawn = "";
+    this.shown = -1;
+    /** @type {Map<number, SVGElement>} */
+    this.groups = new Map();
+    /** @type {Map<number, {x: number, y: number}>} */
+    this.places = new Map();
   }
 
   legend() {
@@ -53,12 +59,14 @@ export class BeamView {
   }
 
   nothing() {
-    return element("p", { class: "empty" }, "No search ran: the translation was given, or found without a beam.");
+    return element("p", { class: "empty" }, "No search ran: the translation was given.");
   }
 
   /** @param {boolean} withPruned @param {number} apart pixels between columns @returns {SVGElement} */
   draw(withPruned, apart) {
     const { places, columns, rows } = placed(this.nodes, withPruned, apart);
+    this.places = places;
+    this.groups.clear();
     const start = { x: 10 - apart / 2, y: 24 };
     const edges = shape("g", { class: "edges" });
     const hypotheses = shape("g", {}, shape("circle", { class: "start", cx: start.x, cy: start.y, r: 3 }));
@@ -73,17 +81,51 @@ export class BeamView {
 
   /** @param {number} index @param {{x: number, y: number}} place @param {number} letters that have room */
   hypothesis(index, { x, y }, letters) {
-    const { piece, status, score } = this.nodes[index];
+    const { piece, status, score, step } = this.nodes[index];
     const show = () => this.describe(index);
-    const name = `${label(piece)}, ${status}, score ${score.toFixed(2)}`;
-    const group = shape("g", { class: `hypothesis ${status} ${kind(piece)}`, transform: `translate(${x} ${y})`, "aria-label": name, role: "img", onpointerenter: show, onclick: show });
+    const onkeydown = (/** @type {KeyboardEvent} */ event) => this.onKey(event, index);
+    const name = `step ${step}: ${label(piece)}, ${status}, score ${score.toFixed(2)}`;
+    const described = { role: "button", tabindex: "0", "aria-label": name, "aria-pressed": String(index === this.shown) };
+    const group = shape("g", { class: `hypothesis ${status} ${kind(piece)}`, transform: `translate(${x} ${y})`, ...described, onpointerenter: show, onfocus: show, onclick: show, onkeydown });
+    this.groups.set(index, group);
     const text = shape("text", { x: 10, y: 4 }, shape("tspan", { class: "begins" }, beginning(piece)), shortened(label(piece), letters - beginning(piece).length));
     group.append(shape("circle", { r: status === "chosen" ? 5.5 : 4.5 }), text);
     return group;
   }
 
+  /** Enter and Space choose a hypothesis, arrows go on to another. @param {KeyboardEvent} event @param {number} index */
+  onKey(event, index) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const next = event.key === "Enter" || event.key === " " ? index : this.beside(event.key, index);
+    if (next === null) return;
+    event.preventDefault();
+    event.stopPropagation(); // the page's own keys choose heads and pieces of other views
+    this.describe(next);
+    this.groups.get(next)?.focus();
+  }
+
+  /** The hypothesis that an arrow key leads to, the same one where there is no other; null for other keys. @param {string} key @param {number} index @returns {number | null} */
+  beside(key, index) {
+    const { parent, step } = this.nodes[index];
+    const seen = [...this.places.keys()]; // by steps, the best first
+    const column = seen.filter((other) => this.nodes[other].step === step);
+    const rank = column.indexOf(index);
+    const found = {
+      ArrowLeft: () => parent,
+      ArrowRight: () => seen.find((other) => this.nodes[other].parent === index),
+      ArrowUp: () => column[rank - 1],
+      ArrowDown: () => column[rank + 1],
+    }[key];
+    if (!found) return null;
+    const next = found() ?? index;
+    return this.places.has(next) ? next : index;
+  }
+
   /** @param {number} index */
   describe(index) {
+    this.groups.get(this.shown)?.setAttribute("aria-pressed", "false");
+    this.groups.get(index)?.setAttribute("aria-pressed", "true");
+    this.shown = index;
     const { log_prob, score, status } = this.nodes[index];
     const text = textOf(path(this.nodes, index));
     const numbers = `${status}, log-probability ${log_prob.toFixed(2)}, score ${score.toFixed(3)}`;

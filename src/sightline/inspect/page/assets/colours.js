@@ -59,9 +59,9 @@ export const WEIGHTS = ["--scale-0", "--scale-1", "--scale-2", "--scale-3"];
 export const SIGNED = ["--least", "--zero", "--greatest"];
 
 /**
- * A picture of numbers, a pixel each.
+ * A picture of numbers, a pixel each; transparent where a number has no place on the scale.
  * @param {{rows: number, columns: number, values: ArrayLike<number>}} numbers
- * @param {(value: number) => number} place of a value on the scale, 0 to 1
+ * @param {(value: number) => number} place of a value on the scale, 0 to 1; NaN for a number that is masked
  * @param {Uint8ClampedArray} table as `scale` gives it
  * @returns {HTMLCanvasElement}
  */
@@ -71,9 +71,28 @@ export function pixels({ rows, columns, values }, place, table) {
   const image = new ImageData(columns, rows);
   const from = new Uint32Array(table.buffer);
   const to = new Uint32Array(image.data.buffer);
-  for (let i = 0; i < to.length; i++) to[i] = from[Math.round(255 * Math.min(1, Math.max(0, place(values[i]))))];
+  for (let i = 0; i < to.length; i++) {
+    const at = place(values[i]);
+    to[i] = Number.isNaN(at) ? 0 : from[Math.round(255 * Math.min(1, Math.max(0, at)))];
+  }
   canvas.getContext("2d")?.putImageData(image, 0, 0);
   return canvas;
+}
+
+/** What is drawn behind cells without a number: stripes, which no scale of colours has. @returns {CanvasPattern | string} */
+export function hatching() {
+  const tile = document.createElement("canvas");
+  [tile.width, tile.height] = [6, 6];
+  const context = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
+  context.strokeStyle = css(colour("--grey"));
+  context.lineWidth = 1.2;
+  context.beginPath();
+  for (const from of [-6, 0, 6]) {
+    context.moveTo(from - 1, 7);
+    context.lineTo(from + 7, -1);
+  }
+  context.stroke();
+  return context.createPattern(tile, "repeat") ?? "transparent";
 }
 
 /**

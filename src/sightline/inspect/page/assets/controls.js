@@ -2,7 +2,7 @@
 // The rows of buttons above the views: which view, which part of the model, which layer, which head.
 
 import { choice, element } from "./dom.js";
-import { PARTS } from "./inspection.js";
+import { PARTS, ROWS } from "./inspection.js";
 import { VIEWS, partOf } from "./pane.js";
 
 const PART_TEXTS = { encoder: "encoder", decoder: "decoder", cross: "cross" };
@@ -27,8 +27,8 @@ export class Controls {
    */
   update(inspections, state) {
     const options = available(inspections, state);
-    const { view, part, stack, layer, head, theme } = state;
-    const shown = JSON.stringify([options, view, part, stack, layer, head, theme]);
+    const { view, part, stack, layer, head, row, theme } = state;
+    const shown = JSON.stringify([options, view, part, stack, layer, head, row, theme]);
     if (shown === this.shown) return; // rebuilding buttons would take the focus away from them
     this.shown = shown;
     const focused = focusOf(this.node);
@@ -54,6 +54,7 @@ export class Controls {
       part: () => choice("attention", parts.map((value) => ({ value, text: /** @type {any} */ (PART_TEXTS)[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
       stack: () => choice("stack", ["encoder", "decoder"].map((value) => ({ value, text: value })), state.stack, (stack) => this.store.set({ stack, stop: 0 })),
       layer: () => choice("layer", numbers(layers), layer, (layer) => this.store.set({ layer })),
+      row: () => choice("step", [{ value: "", text: "auto" }, ...ROWS.map((value) => ({ value, text: `${value} the word` }))], state.row, (row) => this.store.set({ row })),
       head: () => choice("head", numbers(Array.from({ length: heads }, (_, head) => head)), head, (head) => this.store.set({ head })),
     };
     return VIEWS[state.view].choices.map((name) => /** @type {any} */ (all)[name]());

@@ -17,7 +17,7 @@ export class GridView {
     /** @type {{layer: number, head: number, button: HTMLElement, canvas: HTMLCanvasElement}[]} */
     this.cells = [];
     const rows = pane.inspection.layers(part).map((layer) => this.row(layer));
-    const note = "Rows are layers, columns heads. Below each picture the mean entropy of its rows: 0 bits looks at one piece.";
+    const note = "Rows are layers, columns heads. Below each picture the mean entropy of its rows in nats: 0 looks at one piece, ln n at n pieces alike.";
     this.node = element("div", { class: "grid" }, element("p", { class: "note" }, note), ...rows);
     this.drawn = "";
   }
@@ -31,19 +31,19 @@ export class GridView {
   /** @param {number} layer @param {number} head @returns {HTMLElement} */
   cell(layer, head) {
     const weights = this.inspection.weights(this.part, layer, head);
-    const bits = (weights ? entropy(weights) : 0).toFixed(1);
+    const nats = (weights ? entropy(weights) : 0).toFixed(1);
     const canvas = element("canvas", { "aria-hidden": "true" });
     const button = element(
       "button",
       {
         type: "button",
         class: "grid-cell",
-        "aria-label": `layer ${layer}, head ${head}, entropy ${bits} bits`,
+        "aria-label": `layer ${layer}, head ${head}, entropy ${nats} nats`,
         onclick: () => this.store.set({ layer, head }),
         ondblclick: () => this.store.set({ layer, head, view: "matrix" }),
       },
       canvas,
-      element("span", { class: "caption" }, element("b", {}, String(head)), ` ${bits} bit`),
+      element("span", { class: "caption" }, element("b", {}, String(head)), ` ${nats} nats`),
     );
     this.cells.push({ layer, head, button, canvas });
     return button;

@@ -2,7 +2,7 @@
 // Numbers as coloured cells on a canvas, with their rows and columns named. What is larger than its box scrolls; the
 // canvas itself stays in the box and shows the part that was scrolled to, so that the names are always in sight.
 
-import { colour, css, fitted, pixels, scale } from "./colours.js";
+import { colour, css, fitted, hatching, pixels, scale } from "./colours.js";
 import { element } from "./dom.js";
 import { kind, label } from "./pieces.js";
 import { ScrollBox } from "./scroll.js";
@@ -37,7 +37,7 @@ export class Heatmap {
       const cell = this.cellAt(event);
       if (cell) reader.click(cell);
     });
-    /** @type {{numbers: Numbers, theme: string, image: HTMLCanvasElement} | null} */
+    /** @type {{numbers: Numbers, theme: string, image: HTMLCanvasElement, behind: CanvasPattern | string | null} | null} */
     this.kept = null;
     /** @type {Mark | null} */
     this.mark = null;
@@ -47,14 +47,15 @@ export class Heatmap {
 
   /**
    * @param {Numbers} numbers
-   * @param {(value: number) => number} place of a value on the scale, 0 to 1
+   * @param {(value: number) => number} place of a value on the scale, 0 to 1; NaN is hatched
    * @param {string[]} colours of the scale
    * @param {Mark | null} mark the row ("q") or column ("k") to point out
    * @param {string} theme
    */
   draw(numbers, place, colours, mark, theme) {
     if (this.kept?.numbers !== numbers || this.kept.theme !== theme) {
-      this.kept = { numbers, theme, image: pixels(numbers, place, scale(colours)) };
+      const hatched = numbers.values.some((value) => Number.isNaN(place(value)));
+      this.kept = { numbers, theme, image: pixels(numbers, place, scale(colours)), behind: hatched ? hatching() : null };
     }
     this.layOut(numbers);
     if (mark && (mark.side !== this.mark?.side || mark.index !== this.mark.index)) this.reveal(mark);
@@ -89,11 +90,15 @@ export class Heatmap {
   redraw() {
     if (!this.kept) return;
     const { box } = this.scroll;
-    const { numbers, image } = this.kept;
+    const { numbers, image, behind } = this.kept;
     const [width, height] = [Math.min(box.clientWidth, this.sheet.offsetWidth), Math.min(box.clientHeight, this.sheet.offsetHeight)];
     const context = fitted(this.canvas, width, height);
     const [x, y] = [this.left - box.scrollLeft, this.top - box.scrollTop]; // of the first cell
     clipped(context, this.left, this.top, width, height, () => {
+      if (behind) {
+        context.fillStyle = behind;
+        context.fillRect(x, y, this.size * numbers.columns, this.height * numbers.rows);
+      }
       context.imageSmoothingEnabled = false;
       context.drawImage(image, x, y, this.size * numbers.columns, this.height * numbers.rows);
       if (Math.min(this.size, this.height) >= LABELLED) this.drawGrid(context, numbers, x, y);

@@ -5,6 +5,7 @@
 /** @typedef {{text: string, start: number, stop: number}} Span */
 
 export const PARTS = ["encoder", "decoder", "cross"];
+export const ROWS = ["predicts", "reads"]; // the two decoder steps that concern a piece of the translation
 const SQUARES = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2); // what a byte stands for
 
 export class Inspection {
@@ -118,21 +119,46 @@ export class Inspection {
   /**
    * Weights between words: the sum over the pieces of a word that is looked at, the mean over those of a word that looks.
    * @param {Weights} weights of the cross-attention
+   * @param {string} row of a piece: the one that "predicts" it, or the one that "reads" it a step later
    * @returns {Weights}
    */
-  wordWeights(weights) {
+  wordWeights(weights, row) {
     const [sources, targets] = [this.words("src"), this.words("tgt")];
     const values = new Float32Array(targets.length * sources.length);
-    targets.forEach((target, row) =>
+    const later = ROWS.indexOf(row);
+    targets.forEach((target, at) =>
       sources.forEach((source, column) => {
         let sum = 0;
-        for (let q = target.start; q < target.stop; q++) {
+        for (let q = target.start + later; q < Math.min(target.stop + later, weights.rows); q++) {
           for (let k = source.start; k < source.stop; k++) sum += weights.values[q * weights.columns + k];
         }
-        values[row * sources.length + column] = sum / (target.stop - target.start);
+        values[at * sources.length + column] = sum / (target.stop - target.start);
       }),
     );
     return { rows: targets.length, columns: sources.length, values };
+  }
+
+  /**
+   * The row that links are read from: what is known of a head, else the one in which it agrees better with the mean of
+   * the last layer but one, or of the last that was recorded (`alignment_row` in Python).
+   * @param {Weights} weights of the cross-attention
+   * @param {{layer: number | null, head: number | null}} chosen whose weights they are
+   * @returns {string}
+   */
+  alignmentRow(weights, { layer, head }) {
+    const { aligns } = this.data;
+    if (aligns.row && aligns.layer === layer && aligns.head === head) return aligns.row;
+    const [recorded, lastButOne] = [this.layers("cross"), Math.max(0, this.attention.cross.length - 2)];
+    const usual = this.weights("cross", recorded.includes(lastButOne) ? lastButOne : (recorded.at(-1) ?? null), null);
+    const columns = this.words("src").flatMap(({ start, stop }) => Array.from({ length: stop - start }, (_, at) => start + at));
+    const agreement = (/** @type {number} */ later) => {
+      let sum = 0;
+      for (let row = 0; row + 1 < weights.rows; row++) {
+        for (const column of columns) sum += weights.values[(row + later) * weights.columns + column] * (usual?.values[row * weights.columns + column] ?? 0);
+      }
+      return sum;
+    };
+    return ROWS[agreement(1) > agreement(0) ? 1 : 0];
   }
 }
 
@@ -157,12 +183,12 @@ export function weightAt(weights, mark, index) {
 }
 
 /**
- * Mean entropy of the rows in bits: 0 looks at one piece, log2(n) at all of n alike.
+ * Mean entropy of the rows in nats, as `readings.entropy`: 0 looks at one piece, ln(n) at all of n alike.
  * @param {Weights} weights
  */
 export function entropy(weights) {
   let sum = 0;
-  for (const weight of weights.values) if (weight > 0) sum -= weight * Math.log2(weight);
+  for (const weight of weights.values) if (weight > 0) sum -= weight * Math.log(weight);
   return sum / weights.rows;
 }
 

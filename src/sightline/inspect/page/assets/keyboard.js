@@ -10,7 +10,7 @@ import { partOf } from "./pane.js";
 
 const KEYS = [
   ["↑ ↓", "piece, patch or time before, and after; in a walk stop before, stop after"],
-  ["Tab", "from button to button; pieces are buttons, too"],
+  ["Tab", "from button to button; pieces and hypotheses of the beam are buttons, too"],
   ["s", "from those that look to those that are looked at, and back"],
   ["← →", "head before, head after"],
   ["Shift ← →", "layer before, layer after"],

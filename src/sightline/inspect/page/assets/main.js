@@ -40,8 +40,8 @@ function refresh() {
 /** Begin where something is to be seen: on the head that aligns words, with the first piece held. @param {Inspection} inspection */
 function open(inspection) {
   opened = true;
-  const head = store.state.part === "cross" ? inspection.data.aligns : {};
-  store.set({ ...head, fix: { side: "q", index: 0 } });
+  const { layer, head } = store.state.part === "cross" ? inspection.data.aligns : store.state;
+  store.set({ layer, head, fix: { side: "q", index: 0 } });
 }
 
 /** @param {string} wanted */
@@ -59,7 +59,7 @@ function keepHash(hash) {
 }
 
 /** The attention to begin with: between two texts, else the only one. @param {import("./pane.js").About | undefined} about */
-function firstPart({ reads, writes } = { reads: "pieces", writes: true }) {
+function firstPart({ reads, writes } = { reads: "pieces", writes: true, traced: true }) {
   return reads && writes ? "cross" : reads ? "encoder" : "decoder";
 }
 

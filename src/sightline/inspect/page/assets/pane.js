@@ -31,7 +31,7 @@ import { WalkView } from "./walk.js";
  * @property {(seen: Seen) => {weights: any, queries: string[], keys: string[]}} [read] what the readout is to read
  */
 
-/** @typedef {{reads: string, writes: boolean}} About what an encoder reads ("pieces", "patches", "times", or ""), and whether there is a decoder */
+/** @typedef {{reads: string, writes: boolean, traced: boolean}} About what an encoder reads ("pieces", "patches", "times", or ""), whether there is a decoder, and whether a trace was recorded */
 
 const ofPairs = (/** @type {About} */ { reads, writes }) => reads === "pieces" && writes;
 
@@ -42,9 +42,9 @@ export const VIEWS = {
   lines: { text: "Lines", choices: ["part", "layer", "head"], make: (pane, part) => new LinesView(pane, part) },
   matrix: { text: "Matrix", choices: ["part", "layer", "head"], make: (pane, part) => new MatrixView(pane, part) },
   grid: { text: "All heads", choices: ["part"], make: (pane, part) => new GridView(pane, part) },
-  alignment: { text: "Alignment", choices: ["layer", "head"], fits: ofPairs, make: (pane) => new AlignmentView(pane) },
-  beam: { text: "Beam", choices: [], fits: ofPairs, make: (pane) => new BeamView(pane) },
-  probabilities: { text: "Probabilities", choices: [], make: (pane) => new ProbabilitiesView(pane) },
+  alignment: { text: "Alignment", choices: ["layer", "head", "row"], fits: ofPairs, make: (pane) => new AlignmentView(pane) },
+  beam: { text: "Beam", choices: [], fits: (about) => ofPairs(about) && about.traced, make: (pane) => new BeamView(pane) },
+  probabilities: { text: "Probabilities", choices: [], fits: ({ traced }) => traced, make: (pane) => new ProbabilitiesView(pane) },
   walk: { text: "Walk", choices: ["stack", "layer", "head"], live: true, fits: ofPairs, make: (pane) => new WalkView(pane) },
 };
 const ATTENTION = ["picture", "sound", "lines", "matrix", "grid", "alignment"]; // views of attention weights
@@ -117,7 +117,7 @@ export class Pane {
   make(wanted, view, part, missing) {
     this.made = wanted;
     this.view = missing ? null : VIEWS[view].make(this, part);
-    const why = VIEWS[view].fits?.(this.inspection.data.about) === false ? "This view is for models of another kind." : `This model has no ${part} attention, or none was recorded.`;
+    const why = VIEWS[view].fits?.(this.inspection.data.about) === false ? "There is nothing here: the model is of another kind, or no trace was recorded." : `This model has no ${part} attention, or none was recorded.`;
     const nothing = () => element("p", { class: "empty" }, why);
     this.stage.replaceChildren(this.view?.node ?? nothing());
     this.readout.node.hidden = !this.view || !READ_OUT.includes(view);

@@ -1,6 +1,8 @@
 // @ts-check
 // What the reader chose: one flat object, kept in the URL's hash so that a view can be bookmarked and shared.
 
+import { ROWS } from "./inspection.js";
+
 /** @typedef {{side: "q" | "k", index: number}} Mark a query or a key: who looks, and what is looked at */
 
 /**
@@ -9,6 +11,7 @@
  * @property {string} part "encoder", "decoder" or "cross"
  * @property {number | null} layer null is the mean of the layers
  * @property {number | null} head null is the mean of the heads
+ * @property {string} row of the alignment: "predicts", "reads", or "" for the clearer one
  * @property {Mark | null} fix the piece that was clicked
  * @property {Mark | null} hover the piece under the pointer; not in the URL
  * @property {string} theme "auto", "light" or "dark"
@@ -27,6 +30,7 @@ export const START = {
   part: "cross",
   layer: null,
   head: null,
+  row: "",
   fix: null,
   hover: null,
   theme: "auto",
@@ -63,6 +67,7 @@ const IN_THE_URL = {
   part: asText,
   layer: asIndex,
   head: asIndex,
+  row: { read: (text) => (ROWS.includes(text) ? text : ""), write: String },
   fix: asMark,
   theme: asText,
   pruned: asFlag,

@@ -48,7 +48,7 @@ export class WalkView {
     if (this.shown?.stop !== stop) this.open(stop, number, state);
     const { heatmap, numbers, extent } = this.shown;
     const share = SHARES.includes(stop.name);
-    const place = share ? Math.sqrt : (/** @type {number} */ value) => (Number.isFinite(value) ? 0.5 + value / extent / 2 : 0.5);
+    const place = share ? Math.sqrt : (/** @type {number} */ value) => (Number.isFinite(value) ? 0.5 + value / extent / 2 : Number.NaN); // masked
     const mark = this.cell && this.cell.row >= 0 ? { side: /** @type {"q"} */ ("q"), index: this.cell.row } : state.fix?.side === "q" ? state.fix : null;
     const known = mark && mark.index < numbers.rows ? mark : null;
     heatmap.draw(numbers, place, share ? WEIGHTS : SIGNED, known, theme);
@@ -79,11 +79,12 @@ export class WalkView {
       click: (/** @type {any} */ { row }) => this.store.set({ fix: row >= 0 ? { side: "q", index: row } : null }),
     };
     const heatmap = new Heatmap(stop.rows, stop.columns, reader);
-    heatmap.canvas.setAttribute("aria-label", `${stop.name}: ${rows} rows, ${columns} columns, numbers up to ${extent.toFixed(2)}`);
+    const masked = values.filter((value) => !Number.isFinite(value)).length;
+    heatmap.canvas.setAttribute("aria-label", `${stop.name}: ${rows} rows, ${columns} columns, numbers up to ${extent.toFixed(2)}${masked ? `, ${masked} masked` : ""}`);
     this.shown = { stop, heatmap, numbers: { rows, columns, values }, extent };
     this.cell = null;
     this.title.textContent = stop.name;
-    this.formula.replaceChildren(element("code", {}, stop.formula), element("span", { class: "numbers" }, `${rows} × ${columns}; ${SHARES.includes(stop.name) ? "stronger is more" : "blue above zero, orange below"}`));
+    this.formula.replaceChildren(element("code", {}, stop.formula), element("span", { class: "numbers" }, `${rows} × ${columns}; ${SHARES.includes(stop.name) ? "stronger is more" : `blue above zero, orange below${masked ? ", hatched where masked" : ""}`}`));
     this.stage.replaceChildren(heatmap.node);
     this.steps.replaceChildren(...this.stepButtons(stop, number));
     this.figure.replaceChildren(...Object.keys(FIGURE).map((stack) => this.column(stack, state.stack, stop.place)));
