@@ -44,6 +44,11 @@ def settings(*values: str) -> list[str]:
         (["translate", "m", "--beam-size", "four"], "argument --beam-size: invalid int value: 'four'"),
         (["translate", "m", "--format", "xml"], "choose from"),
         (["info", "runs/absent-model"], "runs/absent-model: no such model directory"),
+        (
+            ["translate", "owner/name"],
+            "owner/name: no such model directory; give the folder that `sightline train --out`",
+        ),
+        (["inspect", "owner/name", "A dog"], "or write hf:owner/name to download the model of that name"),
         (["train"], "required: --train, --out"),
         ([*TRAIN, "--tensorbord"], "did you mean '--tensorboard'?"),
         ([*TRAIN, "--task", "clasify"], "argument --task: invalid choice: 'clasify'"),

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from sightline.checkpoint.hub import folder_of
+from sightline.checkpoint.hub import known_folder
 from sightline.checkpoint.layout import ADAPTER, CONFIG, adapters_in, read_json, weight_files
 from sightline.checkpoint.published import open_tensors
 from sightline.errors import UserError
@@ -41,7 +41,7 @@ def home_of(path: Path) -> Path:
 def base_of(folder: Path) -> Path:
     """The folder of the model that adapters change; `UserError` where it is not there."""
     name = str(read_json(folder / ADAPTER).get("base_model_name_or_path") or "")
-    for base in (folder_of(name), folder / name) if name else ():
+    for base in (known_folder(name), folder / name) if name else ():
         if (base / CONFIG).is_file():
             return base
     raise UserError(

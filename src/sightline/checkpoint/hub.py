@@ -11,17 +11,32 @@ FETCH = "hf:"
 # Weights once, as safetensors where there are any: a repository often holds them for other frameworks, too.
 WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
 PICKLED = "pytorch_model*.bin"
+NAME = re.compile(r"[\w.-]+/[\w.-]+")  # of a model on the hub: OWNER/NAME
 
 
 def folder_of(path: str | Path) -> Path:
     """The folder that `path` means: itself, or where the hub's cache keeps OWNER/NAME.
 
     Only hf:OWNER/NAME asks the network; a mistyped path must not.
+
+    Raises:
+        UserError: hf:OWNER/NAME cannot be fetched; or OWNER/NAME is in no cache, and there is no folder OWNER.
     """
+    folder = known_folder(path)
+    if str(folder) == str(path) and NAME.fullmatch(str(path)) and not folder.parent.is_dir():
+        raise UserError(
+            f"{path}: no such model directory; give the folder that `sightline train --out` wrote, or write "
+            f"{FETCH}{path} to download the model of that name from the Hugging Face Hub"
+        )
+    return folder
+
+
+def known_folder(path: str | Path) -> Path:
+    """`folder_of`, but the path itself where it leads nowhere."""
     name = str(path)
     if name.startswith(FETCH):
         return _fetched(name.removeprefix(FETCH))
-    if not Path(path).exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+    if not Path(path).exists() and NAME.fullmatch(name):
         return _cached(name) or Path(path)
     return Path(path)
 

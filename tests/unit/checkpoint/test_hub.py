@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sightline.checkpoint.hub import folder_of
+from sightline.checkpoint.hub import folder_of, known_folder
 from sightline.errors import UserError
 
 
@@ -42,9 +42,24 @@ def test_a_name_is_found_in_the_cache_without_a_network(hub: Hub) -> None:
     assert hub.asked == []
 
 
-def test_a_mistyped_path_asks_nobody(hub: Hub) -> None:
-    assert folder_of("runs/absent") == Path("runs/absent")
+def test_a_mistyped_path_asks_nobody(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    for path in ("runs/absent", "absent", str(tmp_path / "a" / "b"), "../absent"):
+        assert folder_of(path) == Path(path)
     assert hub.asked == []
+
+
+def test_a_name_that_is_nowhere_here_is_one_to_download(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        UserError, match=r"owner/other: no such model directory; .* or write hf:owner/other to download"
+    ):
+        folder_of("owner/other")
+    assert hub.asked == []
+    assert known_folder("owner/other") == Path("owner/other")
 
 
 def test_a_folder_is_itself(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +93,6 @@ def test_weights_are_fetched_once_for_each_folder(monkeypatch: pytest.MonkeyPatc
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert folder_of("owner/name") == Path("owner/name")
+    assert known_folder("owner/name") == Path("owner/name")
     with pytest.raises(UserError, match=r"pip install 'sightline\[hub\]'"):
         folder_of("hf:owner/name")
