@@ -39,6 +39,53 @@ def test_page_by_default(cli: Cli, model_path: Path, tmp_path: Path, monkeypatch
     assert len(inspection["positions"]) == len(inspection["tgt"]["pieces"])
 
 
+def test_a_page_that_nobody_named_overwrites_none(
+    cli: Cli, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("attention.html", "attention-2.html"):
+        (tmp_path / name).write_text("kept", encoding="utf-8")
+    ran = cli("inspect", model_path, TEXT)
+    assert ran.err.strip().splitlines()[-1] == "attention-3.html"
+    assert inspections(tmp_path / "attention-3.html")["inspections"][0]["text"] == TEXT
+    assert (tmp_path / "attention.html").read_text() == (tmp_path / "attention-2.html").read_text() == "kept"
+    assert cli("inspect", model_path, TEXT, "-o", "attention.html").code == 0  # which is named
+    assert inspections(tmp_path / "attention.html")["inspections"][0]["text"] == TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "exists", "complaint"),
+    [
+        ("missing.jpg", False, "missing.jpg: no such file (the name is that of a picture), and this model reads text"),
+        ("missing.wav", False, "missing.wav: no such file (the name is that of a sound), and this model reads text"),
+        ("my photo.JPG", True, "my photo.JPG: is a picture, and this model reads text; to look at this text itself: "),
+        ("a.txt", True, "a.txt: is a file, and inspect takes one sentence; write the sentence, or read it from the"),
+    ],
+)
+def test_a_file_is_no_text(
+    cli: Cli,
+    model_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    exists: bool,
+    complaint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "attention.html").write_text("kept", encoding="utf-8")
+    if exists:
+        (tmp_path / name).write_text("a b", encoding="utf-8")
+    assert complaint in cli("inspect", model_path, name).complaint
+    assert [path.name for path in tmp_path.glob("*.html")] == ["attention.html"]
+    assert (tmp_path / "attention.html").read_text() == "kept"
+
+
+def test_texts_that_end_like_a_file_are_texts(cli: Cli, model_path: Path, tmp_path: Path) -> None:
+    said = cli("inspect", model_path, "a b c.jpg", "--format", "json", "-o", tmp_path / "a.json")
+    assert said.code == 0
+    assert cli("inspect", model_path, "-", "--format", "text", stdin=b"a.jpg").code == 0
+
+
 def test_json_rows_sum_to_one(cli: Cli, model_path: Path) -> None:
     ran = cli("inspect", model_path, TEXT, "--format", "json", "--target", "d c b a")
     found = json.loads(ran.out)

@@ -2,9 +2,13 @@
 
 import argparse
 import json
+import os
+import shlex
 import shutil
 import sys
 from dataclasses import fields
+from itertools import count
+from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +60,8 @@ def _inspect_options(commands: Any) -> None:
     parser.add_argument(
         "text", metavar="TEXT", help="one sentence; - reads it from standard input; the file of a picture or a sound"
     )
-    where = "file to write (default: attention.html, .png, .svg or .pdf; text and json to standard output)"
+    where = "file to write (default: attention.html, .png, .svg or .pdf, numbered if it exists already: "
+    where += "attention-2.html; text and json go to standard output)"
     parser.add_argument("-o", "--output", type=out_file, default="", metavar="FILE", help=where)
     style = "html: a page to explore; png, svg, pdf: a picture of one layer; text: the same in the terminal; json: all "
     style += "numbers (default: as the output file ends, else html)"
@@ -82,7 +87,7 @@ def run_inspect(options: argparse.Namespace) -> None:
     from sightline.looks import LookVerbs
 
     style, model = format_of(options), load_looked(options, options.model)
-    text = sys.stdin.read() if options.text == "-" else options.text
+    text = _given(options.text, model)
     settings = _of_one(options, model, style) if isinstance(model, LookVerbs) else _of_pair(options, model)
     if style in ("html", "json"):
         record, trace = model.look_inside(text, **settings)
@@ -91,6 +96,29 @@ def run_inspect(options: argparse.Namespace) -> None:
     stacks = attentions(model.network)
     part = options.part or next((part for part in PARTS if stacks[part]), PARTS[0])
     _draw(options, style, part, model.attend(text, layers={part: [options.layer]}, heads=heads, **settings))
+
+
+def _given(text: str, model: Any) -> str:
+    """What to look at; `UserError` where a model that reads a text was given the name of a file."""
+    from sightline.looks import LookVerbs
+
+    if text == "-":
+        return sys.stdin.read()
+    if isinstance(model, LookVerbs) and model.reads in ("picture", "sound"):
+        return text
+    exists, name = os.path.isfile(text), not any(map(str.isspace, text))
+    kind = {"image": "a picture", "audio": "a sound"}.get((guess_type(text)[0] or "").partition("/")[0])
+    if kind and (exists or name):
+        raise UserError(
+            f"{text}: {f'is {kind}' if exists else f'no such file (the name is that of {kind})'}, and this model reads "
+            f"text; to look at this text itself: echo {shlex.quote(text)} | sightline inspect MODEL -"
+        )
+    if exists and Path(text).suffix:
+        raise UserError(
+            f"{text}: is a file, and inspect takes one sentence; write the sentence, or read it from the file: "
+            f"sightline inspect MODEL - < {shlex.quote(text)}"
+        )
+    return text
 
 
 def _of_pair(options: argparse.Namespace, model: Any) -> dict[str, Any]:
@@ -142,7 +170,7 @@ def _write_all(
         _write(options.output or "-", json.dumps(plain_contents(record, trace, name), ensure_ascii=False) + "\n")
     else:
         contents = page_contents(record, trace, name, aligns)
-        _write(options.output or "attention.html", page([contents], f"Sightline: {record.text}"))
+        _write(options.output or unused("attention.html"), page([contents], f"Sightline: {record.text}"))
 
 
 def _draw(options: argparse.Namespace, style: str, part: str, record: "AttentionRecord") -> None:
@@ -158,7 +186,7 @@ def _draw(options: argparse.Namespace, style: str, part: str, record: "Attention
     title = f"{part} attention, layer {number}{head}: {record.translation or record.text}"
     if style == "text":
         return _write(options.output or "-", f"{title}\n{_as_text(record, part, weights, _query(options, part))}\n")
-    path, of, boxes = Path(options.output or f"attention.{style}"), record.src.of, ""
+    path, of, boxes = Path(options.output or unused(f"attention.{style}")), record.src.of, ""
     _check_folder(path)
     if isinstance(of, Patches) and part != "decoder":
         save_patches(over_patches(weights, of, _query(options, part)), of, path, title, style)
@@ -182,6 +210,13 @@ def _as_text(record: "AttentionRecord", part: str, weights: Any, query: str) -> 
     if isinstance(of, Patches) and part != "decoder":
         return patch_map(over_patches(weights, of, query), width)
     return heat_map(weights.mean(axis=0), record.queries(part).drawn, record.keys(part).drawn, width)
+
+
+def unused(name: str) -> str:
+    """The name, or the first numbered one that no file has: a file that nobody named is never overwritten."""
+    path = Path(name)
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return str(path if not path.exists() else next(other for other in numbered if not other.exists()))
 
 
 def _check_folder(path: Path) -> None:
