@@ -184,7 +184,9 @@ class TrainConfig:
     lora_layers: str = setting("q_proj,v_proj", "that have adapters: ends of names, ours or those of the file")
     r_drop: float = setting(0.0, "weight alpha of R-Drop's divergence (arXiv:2106.14448); 0 = off", task="decoder")
     alignment_weight: float = setting(0.0, "of links (arXiv:1909.02074)", only_for=TRANSFORMER, task="translate")
-    alignment_layer: int = setting(0, "with the head; 0 = last but one", only_for=TRANSFORMER, task="translate")
+    alignment_layer: int = setting(
+        -2, "of the decoder, whose first head aligns; from 0, -1 = last", ANY, only_for=TRANSFORMER, task="translate"
+    )
     ema: float = setting(0.0, "decay of an exponential moving average of the parameters; 0 = off", RATE)
     average: int = setting(5, "checkpoints averaged into the final model (6.1); 1 = the last alone", POSITIVE)
     precision: str = choice(("auto", "float32", "bf16"), "auto: bf16 on CUDA and where a CPU is faster by it")
@@ -331,10 +333,9 @@ def _check_transformer(config: RunConfig) -> None:
             f"model.n_kv_heads = {model.n_kv_heads}: model.n_heads = {model.n_heads} must be a multiple of it, and no "
             "head pruned"
         )
-    if config.train.alignment_layer > model.n_decoder_layers:
-        raise UserError(
-            f"train.alignment_layer = {config.train.alignment_layer}: the decoder has {model.n_decoder_layers} layers"
-        )
+    layer, depth = config.train.alignment_layer, model.n_decoder_layers
+    if not -depth <= layer < depth and layer != TrainConfig.alignment_layer:
+        raise UserError(f"train.alignment_layer = {layer}: the decoder has layers 0 to {depth - 1}, -1 is the last")
     _check_heads("encoder_heads", model.encoder_heads, model.n_encoder_layers, model.n_heads)
     _check_heads("decoder_heads", model.decoder_heads, model.n_decoder_layers, model.n_heads)
     _check_heads("cross_heads", model.cross_heads, model.n_decoder_layers, model.n_heads)

@@ -106,7 +106,7 @@ def test_training_a_head_to_align(cli: Callable[..., Any], copied: Files, tmp_pa
     """A few updates through the whole pipeline; what is refused, and which head is read afterwards."""
     src, tgt, gold = copied
     settings = ["model.d_model=16", "model.d_ff=16", "model.n_encoder_layers=1", "model.n_decoder_layers=2"]
-    settings += ["data.vocab_size=280", "train.max_steps=2", "train.validate_bleu=0", "train.alignment_layer=1"]
+    settings += ["data.vocab_size=280", "train.max_steps=2", "train.validate_bleu=0", "train.alignment_layer=0"]
     train = ["train", "--recipe", "tiny", "--train", src, tgt, "--valid", src, tgt, "--out", tmp_path / "out", "--set"]
     alone = cli(*train, *settings, "train.alignment_weight=0.05")
     assert "train.alignment_weight and --alignments belong together" in alone.complaint

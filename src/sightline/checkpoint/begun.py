@@ -15,9 +15,8 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sightline.checkpoint.imported import FORMAT
 from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS
-from sightline.checkpoint.trained import CARD, GENERATION, RUN, TOKENIZER, write_file, write_json, write_text
+from sightline.checkpoint.trained import CARD, FORMAT, GENERATION, RUN, TOKENIZER, write_file, write_json, write_text
 from sightline.checkpoint.vocabulary import SETTINGS
 from sightline.checkpoint.write import config_to_hf, file_tensors
 from sightline.config import RunConfig

@@ -26,7 +26,7 @@ from sightline.network.axes_file import network_config
 from sightline.network.build import tie_head
 from sightline.network.unfilled import build_unfilled, replace_parameter
 
-FORMAT = 1  # as in `trained`
+FORMAT = 1  # of config.json
 KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for whoever generates
 
 

@@ -23,12 +23,12 @@ from safetensors.numpy import save_file
 from sightline.checkpoint.compiled import compiled, fits, is_for_library
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.weights import WeightsFile
-from sightline.config import WITH_DECODER, DecodeConfig, ModelConfig, RunConfig, check, from_dict
+from sightline.config import WITH_DECODER, DecodeConfig, ModelConfig, RunConfig, TrainConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
 from sightline.native.network import NUMBERS, CompiledNetwork
 
-FORMAT = 1
+FORMAT = 2  # of settings; 1, in which train.alignment_layer counted from 1, is read as well
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 PACKED = "packed.{}"  # by the numbers to compute with; see `packed`
 GENERATION, CARD = "generation_config.json", "README.md"
@@ -140,10 +140,19 @@ def read_run(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
 
 
 def _settings_of(path: Path, tables: dict[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
-    if tables.get("format") != FORMAT:
+    if tables.get("format") not in (1, FORMAT):
         raise UserError(f"{path}: format {tables.get('format')!r} is not {FORMAT}; another version made it")
     sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}
-    return from_dict(sections, str(path)), tables
+    if tables["format"] == 1:
+        _from_format_1(sections)
+    return from_dict(sections, str(path)), {**tables, "format": FORMAT}  # as it would be written
+
+
+def _from_format_1(sections: dict[str, Any]) -> None:
+    """`train.alignment_layer` counted from 1, and 0 was the last but one."""
+    train = sections.get("train")
+    if isinstance(train, dict) and isinstance(layer := train.get("alignment_layer"), int):
+        train["alignment_layer"] = layer - 1 if layer else TrainConfig.alignment_layer
 
 
 def settings_for(tasks: Sequence[str] | None, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:

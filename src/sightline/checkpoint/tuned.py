@@ -11,10 +11,10 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sightline.checkpoint.imported import FORMAT, copy_companions
+from sightline.checkpoint.imported import copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from sightline.checkpoint.published import unread_tensors
-from sightline.checkpoint.trained import CARD, GENERATION, RUN, write_file, write_json, write_text
+from sightline.checkpoint.trained import CARD, FORMAT, GENERATION, RUN, write_file, write_json, write_text
 from sightline.checkpoint.write import file_tensors
 from sightline.config import RunConfig
 from sightline.errors import UserError, writing

@@ -39,12 +39,12 @@ TINY = 1e-9  # a weight's logarithm stays finite
 
 
 def supervised_layer(setting: int, n_layers: int) -> int:
-    """The layer of `train.alignment_layer`, from 0.
+    """The layer that `train.alignment_layer` means, from 0; the last but one of a single layer is that layer.
 
-    >>> supervised_layer(0, 6), supervised_layer(0, 1), supervised_layer(3, 6)
-    (4, 0, 2)
+    >>> supervised_layer(-2, 6), supervised_layer(-2, 1), supervised_layer(3, 6)
+    (4, 0, 3)
     """
-    return setting - 1 if setting else max(0, n_layers - 2)
+    return setting if setting >= 0 else max(0, n_layers + setting)
 
 
 def links_to_learn(

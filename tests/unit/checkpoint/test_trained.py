@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from sightline.checkpoint import trained as module
 from sightline.checkpoint.beside import read_shortlist, write_shortlist
 from sightline.checkpoint.folder import read_folder
-from sightline.checkpoint.trained import write_settings, write_weights
+from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.checkpoint.write import write_files
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.shortlist import Shortlist
@@ -61,10 +61,24 @@ def test_what_is_written_is_read(folder: Path) -> None:
     read = read_folder(folder, tasks=("translate",))
     assert not read.network.training
     assert read.config == CONFIG
-    assert read.about == {"format": 1, "recipe": "tiny", "torch": torch.__version__}
+    assert read.about == {"format": 2, "recipe": "tiny", "torch": torch.__version__}
     expected = parameters_of(network())
     assert all(torch.equal(value, expected[name]) for name, value in parameters_of(read.network).items())
     assert translate(read.network, read.tokenizer, read.config.decode) == translate(network(), TOKENIZER, CONFIG.decode)
+
+
+@pytest.mark.parametrize(("counted_from_one", "layer"), [(0, -2), (1, 0)])
+def test_layers_of_format_1_counted_from_one(folder: Path, counted_from_one: int, layer: int) -> None:
+    """They are read as the layers they were, and written anew in the numbers of today."""
+    path = folder / "config.json"
+    tables = json.loads(path.read_text())
+    assert (tables["format"], tables["train"]["alignment_layer"]) == (2, -2)
+    tables["train"]["alignment_layer"] = counted_from_one
+    path.write_text(json.dumps({**tables, "format": 1}))
+    config, about = read_settings(folder)
+    assert config.train.alignment_layer == layer
+    write_settings(folder, config, TOKENIZER, about)
+    assert read_settings(folder) == (config, about)
 
 
 def test_who_may_read_one_file_may_read_all(folder: Path) -> None:
@@ -186,8 +200,8 @@ def other_weights(folder: Path) -> None:
         (overwrite("config.json", b"{"), "config.json", "cannot be read as JSON"),
         (overwrite("config.json", b"\xff\xfe"), "config.json", "cannot be read as JSON"),
         (overwrite("config.json", b"[]"), "config.json", "must be a JSON object"),
-        (overwrite("config.json", b"{}"), "config.json", "format None is not 1"),
-        (edit("config.json", lambda c: c.update(format=2)), "config.json", "format 2 is not 1"),
+        (overwrite("config.json", b"{}"), "config.json", "format None is not 2"),
+        (edit("config.json", lambda c: c.update(format=3)), "config.json", "format 3 is not 2"),
         (edit("config.json", lambda c: c["model"].update(d_mode=8)), "config.json", "did you mean 'd_model'"),
         (edit("config.json", lambda c: c["model"].update(d_model="8")), "config.json", "must be of type int"),
         (edit("config.json", lambda c: c["model"].update(n_heads=3)), "model.d_model = 8", "model.n_heads = 3"),

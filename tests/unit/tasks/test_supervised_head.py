@@ -129,5 +129,9 @@ def test_who_has_no_such_head(other: str) -> None:
 
 
 def test_layers_that_are_not_there() -> None:
-    with pytest.raises(UserError, match=r"train\.alignment_layer = 7: the decoder has 6 layers"):
-        check(apply_settings(RunConfig(), ["train.alignment_weight=0.05", "train.alignment_layer=7"]))
+    for layer in (6, -7):
+        with pytest.raises(UserError, match=rf"train\.alignment_layer = {layer}: the decoder has layers 0 to 5, -1 is"):
+            check(apply_settings(RunConfig(), ["train.alignment_weight=0.05", f"train.alignment_layer={layer}"]))
+    for layer in (0, 5, -1, -6):
+        check(apply_settings(RunConfig(), ["train.alignment_weight=0.05", f"train.alignment_layer={layer}"]))
+    check(apply_settings(RunConfig(), ["train.alignment_weight=0.05", "model.n_decoder_layers=1"]))
