@@ -6,7 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from sightline import Model
+from sightline.inspect.readings import alignment_row, between_words, clearest_head
 
 Files = tuple[Path, Path, Path]
 
@@ -118,3 +122,22 @@ def test_training_a_head_to_align(cli: Callable[..., Any], copied: Files, tmp_pa
     assert "the training files are not those the run was started with" in changed.complaint
     report = cli("evaluate", tmp_path / "out", "--source", src, "--target", tgt, "--alignments", gold, "--json")
     assert json.loads(report.out)["head"] == {"layer": 0, "head": 0, "row": "predicts"}
+
+
+def test_the_page_links_words_as_a_real_model_copies_them(
+    copying: tuple[Model, Path], task: Callable[..., Any]
+) -> None:
+    """By the clearest head of each pair, and by the same head made a step late, as some heads are."""
+    model, _ = copying
+    right = late = n_words = 0
+    for src, tgt in task(20, 5):
+        record = model.attend(src, tgt)
+        layer, head, row = clearest_head(record) or (0, 0, "")
+        weights = record.cross[layer][head]
+        words = range(len(record.tgt_words))
+        links = between_words(weights, record.tgt_words, record.src_words, row).argmax(1)
+        a_step_late = np.concatenate([weights[-1:], weights[:-1]])
+        found = alignment_row(record, a_step_late)
+        links_late = between_words(a_step_late, record.tgt_words, record.src_words, found).argmax(1)
+        n_words, right, late = n_words + len(words), right + sum(links == words), late + sum(links_late == words)
+    assert min(right, late) > 0.95 * n_words
