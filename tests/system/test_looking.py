@@ -259,11 +259,11 @@ def test_formats(
 
 PART = {"bert": "encoder", "llama": "decoder", "vit": "encoder", CAPTIONS: "cross", "whisper": "cross"}
 ABOUT = {
-    "bert": {"reads": "pieces", "writes": False},
-    "llama": {"reads": "", "writes": True},
-    "vit": {"reads": "patches", "writes": False},
-    CAPTIONS: {"reads": "patches", "writes": True},
-    "whisper": {"reads": "times", "writes": True},
+    "bert": {"reads": "pieces", "writes": False, "traced": True},
+    "llama": {"reads": "", "writes": True, "traced": True},
+    "vit": {"reads": "patches", "writes": False, "traced": True},
+    CAPTIONS: {"reads": "patches", "writes": True, "traced": True},
+    "whisper": {"reads": "times", "writes": True, "traced": True},
 }
 
 
