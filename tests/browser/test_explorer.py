@@ -50,6 +50,13 @@ def test_it_begins_with_a_sentence_that_the_models_were_validated_on(explored: E
     expect(shown.locator('.pane [data-mark="q0"]').first).to_have_attribute("aria-pressed", "true")
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_placeholders_are_as_readable_as_other_grey_texts(explored: Explored, scheme: str) -> None:
+    shown = explored(color_scheme=scheme)
+    placeholder = shown.locator("#prefix").evaluate("(node) => getComputedStyle(node, '::placeholder').color")
+    assert placeholder == shown.locator(".status").evaluate("(node) => getComputedStyle(node).color")
+
+
 def test_without_a_text_there_is_an_invitation_and_no_error(explored: Explored) -> None:
     shown = explored()
     shown.get_by_label("Text", exact=True).fill("")
