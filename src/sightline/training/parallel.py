@@ -23,12 +23,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sightline.data.batch import Stream, TrainingBatch
 from sightline.errors import UserError
-from sightline.training.checkpoint import Checkpoint, checkpoint_paths
+from sightline.training.checkpoint import CHECKPOINTS, Checkpoint, checkpoint_paths
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock, MetricsLog
 from sightline.training.ranks import Ranks, sum_gradients
 from sightline.training.shares import Said
-from sightline.training.trainer import CHECKPOINTS, PutOff, Trainer
+from sightline.training.trainer import PutOff, Trainer
 
 
 class EveryNth:

@@ -3,11 +3,11 @@
 Each rank keeps a part of every parameter, of its gradient and its moments; a layer is whole while it computes. With
 bfloat16 what is gathered of the layers is in bfloat16; sums of gradients, the embeddings and the loss are in float32. A
 validation and a model that is written are of a whole copy, which is made for them, on the CPU between them. Checkpoints
-are written in parts, by all at once and beside the training (`torch.distributed.checkpoint`), and appear when all parts
-are there; any number of ranks can go on from one.
+are written in parts, by all at once and beside the training (`torch.distributed.checkpoint`), and appear with the first
+update after all parts are written; any number of ranks can resume from one. Each rank adds the checksums of its own
+parts, so that damage is found as in `checkpoint.py`.
 """
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,13 +19,26 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
-from sightline.training.checkpoint import STATE, Checkpoint, checkpoint_paths, remove_old, step_name
+from sightline.data.batch import TrainingBatch
+from sightline.training.checkpoint import (
+    CHECKPOINTS,
+    Checkpoint,
+    check_whole,
+    checkpoint_paths,
+    finish,
+    newest_whole,
+    remove_old,
+    sha256,
+    step_name,
+)
 from sightline.training.loss import Loss
+from sightline.training.metrics import Clock
 from sightline.training.parallel import ParallelTrainer, SummedLoss, of_rank
 from sightline.training.ranks import Ranks, mesh, whole, writers
 from sightline.training.shares import Said, Validation
-from sightline.training.trainer import CHECKPOINTS, Progress
+from sightline.training.trainer import Progress
 
+METADATA = ".metadata"  # which part lies where, as torch calls it
 MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam, as large as the parameter
 
 
@@ -78,7 +91,15 @@ class ShardedTrainer(ParallelTrainer):
         self.ranks.add(squares, "the norm of the gradients")
         return squares.sqrt()
 
+    def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
+        super()._update(batches, clock)
+        if self._pending:
+            [unfinished] = self.ranks.sums([float(not self._pending[0].done())], "the parts of a checkpoint")
+            if not unfinished:
+                self._settle()
+
     def _model_of(self, checkpoint: Path) -> dict[str, Tensor]:
+        self._state_of(checkpoint)
         parameters = {name: torch.empty_like(p.detach()) for name, p in self._parameters().items()}
         dcp.load({f"model.{name}": p for name, p in parameters.items()}, checkpoint_id=checkpoint)
         return parameters
@@ -98,7 +119,7 @@ class ShardedTrainer(ParallelTrainer):
     # Checkpoints
 
     def _write(self, checkpoint: Checkpoint) -> None:
-        """Begin to write it; it appears with the next one, or at the end of the run."""
+        """Start to write it; `_settle` completes it."""
         self._settle()
         state = {**checkpoint.state, "ranks": self.ranks.size}
         name = step_name(state["step"])
@@ -106,6 +127,9 @@ class ShardedTrainer(ParallelTrainer):
         tensors = {f"model.{name}": value for name, value in checkpoint.model.items()}
         for kind, value in checkpoint.training.items():
             tensors[of_rank(kind, self.ranks.rank) if kind.startswith("random.") else kind] = value
+        if self.ranks.first:
+            shutil.rmtree(draft, ignore_errors=True)  # left by a crash, perhaps of more ranks
+        self.ranks.meet("the checkpoint of rank 0")
         with self.ranks.during("the parts of a checkpoint"):
             writing = dcp.async_save(tensors, checkpoint_id=draft, process_group=self._group)
         self._pending = writing, draft, state
@@ -113,28 +137,37 @@ class ShardedTrainer(ParallelTrainer):
             self._settle()
 
     def _settle(self) -> None:
-        """Wait until all parts of the checkpoint that is being written are there, and give it its name."""
+        """Wait until all parts of the checkpoint are written, and rename it."""
         if not self._pending:
             return
         writing, draft, state = self._pending
-        writing.result()
-        self.ranks.meet("the parts of a checkpoint")
+        writing.result()  # torch has synced the parts
+        own = [*draft.glob(f"__{self.ranks.rank}_*"), *([draft / METADATA] if self.ranks.first else [])]
+        sums = self.ranks.gather({path.name: sha256(path) for path in own}, "the checksums of a checkpoint")
         if self.ranks.first:
-            (draft / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
-            target = draft.with_name(draft.name[1:])
-            shutil.rmtree(target, ignore_errors=True)
-            draft.rename(target)
+            finish(draft, draft.with_name(draft.name[1:]), state, {k: v for part in sums for k, v in part.items()})
             remove_old(draft.parent, max(self.config.train.keep_last, self.config.train.average))
         self._pending = None
         self.ranks.meet("the checkpoint of rank 0")
 
+    def _state_of(self, checkpoint: Path) -> dict[str, Any]:
+        """The state of an undamaged checkpoint; ValueError, on all ranks, for a damaged one. Each checks its share."""
+        try:
+            found: Any = check_whole(checkpoint, self._mine)
+        except ValueError as error:
+            found = str(error)
+        for other in self.ranks.gather(found, "the checks of a checkpoint"):
+            if isinstance(other, str):
+                raise ValueError(other)
+        return found
+
     def restore(self, warn: Callable[[str], None]) -> bool:
         """As of `Trainer`, by any number of ranks."""
-        paths = checkpoint_paths(self.folder / CHECKPOINTS)
-        self._same_everywhere(paths)
-        if not paths:
+        self._same_everywhere(checkpoint_paths(self.folder / CHECKPOINTS))
+        found = newest_whole(self.folder / CHECKPOINTS, lambda path: (path, self._state_of(path)), warn)
+        if found is None:
             return False
-        state = json.loads((paths[-1] / STATE).read_text(encoding="utf-8"))
+        path, state = found
         self.progress = Progress(**{name: state[name] for name in asdict(Progress()) if name in state})
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         model = {f"model.{name}": p.detach() for name, p in parameters.items()}
@@ -143,7 +176,7 @@ class ShardedTrainer(ParallelTrainer):
         average = {f"ema.{name}": value for name, value in self.average.items()}
         random = self._draws() if state["ranks"] == self.ranks.size else {}
         with self.ranks.during("the parts of a checkpoint"):
-            dcp.load({**model, **training, **average, **random}, checkpoint_id=paths[-1])
+            dcp.load({**model, **training, **average, **random}, checkpoint_id=path)
         self.optimizer.restore(self.model, training)
         self._warn = warn
         self._draw_as(Checkpoint({}, random, state))

@@ -23,11 +23,12 @@ from sightline.config import RunConfig
 from sightline.data.batch import Stream, TrainingBatch
 from sightline.errors import UserError, WriteError
 from sightline.training.checkpoint import (
+    CHECKPOINTS,
     Checkpoint,
     average_parameters,
     checkpoint_paths,
     load_checkpoint,
-    newest_checkpoint,
+    newest_whole,
     remove_old,
     save_checkpoint,
 )
@@ -39,7 +40,6 @@ from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without a finite loss and gradient before the run gives up
-CHECKPOINTS = "checkpoints"
 
 
 @dataclass
@@ -355,8 +355,8 @@ class Trainer:
         remove_old(folder, max(self.config.train.keep_last, self.config.train.average))
 
     def restore(self, warn: Callable[[str], None]) -> bool:
-        """Take up the newest whole checkpoint in `folder`; False if there is none."""
-        checkpoint = newest_checkpoint(self.folder / CHECKPOINTS, warn)
+        """Take up the newest whole checkpoint in `folder`; False if there are none, `UserError` if all are damaged."""
+        checkpoint = newest_whole(self.folder / CHECKPOINTS, load_checkpoint, warn)
         if checkpoint is None:
             return False
         state = dict(checkpoint.state)

@@ -21,6 +21,7 @@ from torch import nn
 from sightline.config import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.families.sightline import build_model
+from sightline.training.checkpoint import CHECKPOINTS, checkpoint_paths
 from sightline.training.parallel import ParallelTrainer
 from sightline.training.ranks import Ranks, joined, whole
 from sightline.training.sharded import ShardedTrainer, shard
@@ -83,8 +84,8 @@ def judged_by(network: nn.Module) -> Validation:
     return Validation(said, lambda said: {"loss": mean(said, "nll", "targets"), "batches": float(len(said["nll"]))})
 
 
-def train(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: float = 0.0, **more: Any) -> Trainer:
-    """A training by `kind` that has ended."""
+def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: float = 0.0, **more: Any) -> Any:
+    """A training by `kind` that is yet to run."""
     torch.manual_seed(5)
     model = replace(MODEL, dropout=dropout)
     config = RunConfig(model=model, train=replace(TRAIN, **more))
@@ -104,8 +105,37 @@ def train(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: 
         update(given, clock)
 
     trainer._update = watched
+    return trainer
+
+
+def train(folder: Path, kind: Any, **settings: Any) -> Trainer:
+    """A training by `kind` that has ended."""
+    trainer = made(folder, kind, **settings)
     trainer.run()
     return trainer
+
+
+def flip(path: Path) -> None:
+    """Damage a file in its middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+def resumed_from_the_one_before(folder: Path, ranks: Ranks) -> dict[str, Any]:
+    """A sharded training, resumed after damage to its newest checkpoint that only one rank checks."""
+    settings = {**CASES["sharded"], "checkpoint_every": 2}
+    before = told(train(folder, parallel(ranks), **settings))["parameters"]
+    paths = checkpoint_paths(folder / CHECKPOINTS)
+    if ranks.first:
+        flip(paths[-1] / "__1_0.distcp")
+    ranks.meet("the damage")
+    trainer, warnings = made(folder, parallel(ranks), **settings), list[str]()
+    trainer.restore(warnings.append)
+    step = trainer.progress.step
+    trainer.run()
+    steps = [path.name for path in paths]
+    return {"steps": steps, "step": step, "warnings": warnings, "before": before, **told(trainer)}
 
 
 def told(trainer: Any) -> dict[str, Any]:
@@ -136,3 +166,5 @@ if __name__ == "__main__":
             folder = out / f"{case}-{ranks.size}" / (str(ranks.rank) if ranks.rank else "first")
             record = told(train(folder, parallel(ranks), **settings))
             (out / f"{case}.{ranks.rank}.json").write_text(json.dumps(record))
+        record = resumed_from_the_one_before(out / "shared", ranks)
+        (out / f"resumed.{ranks.rank}.json").write_text(json.dumps(record))

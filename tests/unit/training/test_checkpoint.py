@@ -9,17 +9,22 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from sightline.errors import WriteError
+from sightline.errors import UserError, WriteError
 from sightline.training import checkpoint as module
 from sightline.training.checkpoint import (
+    STARTED,
     Checkpoint,
     average_parameters,
     checkpoint_paths,
     load_checkpoint,
-    newest_checkpoint,
+    newest_whole,
     remove_old,
     save_checkpoint,
 )
+
+
+def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    return newest_whole(folder, load_checkpoint, warn)
 
 
 def make(step: int) -> Checkpoint:
@@ -161,9 +166,15 @@ def test_a_wrong_counter_is_damage_too(tmp_path: Path, key: str) -> None:
 def test_none_whole(tmp_path: Path) -> None:
     for path in save(tmp_path, 10, 20):
         empty(path / "state.json")
-    warnings: list[str] = []
-    assert newest_checkpoint(tmp_path, warnings.append) is None
-    assert len(warnings) == 2
+    with pytest.raises(UserError, match=r"all 2 checkpoints are damaged \(.*step-00000020.*restore one from a backup"):
+        newest_checkpoint(tmp_path, warn=pytest.fail)
+
+
+def test_the_first_removes_the_note_that_there_is_none(tmp_path: Path) -> None:
+    (tmp_path / STARTED).touch()
+    save(tmp_path, 1)
+    remove_old(tmp_path, keep_last=2)
+    assert not (tmp_path / STARTED).exists()
 
 
 def test_old_ones_go(tmp_path: Path) -> None:

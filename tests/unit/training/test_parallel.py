@@ -31,7 +31,8 @@ def by(size: int, folder: Path) -> dict[str, Told]:
     """What so many processes have seen in each case."""
     with group(size, [PROGRAM, folder]) as programs:
         all_end_well(programs)
-    return {case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(size)] for case in CASES}
+    cases = (*CASES, "resumed")
+    return {case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(size)] for case in cases}
 
 
 def alone(folder: Path, case: str) -> dict[str, Any]:
@@ -79,3 +80,14 @@ def test_ranks_drop_out_differently(two: dict[str, Told]) -> None:
     first, second = two["dropout"]
     assert first["draws"] != second["draws"]
     assert first["parameters"] == second["parameters"]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_all_ranks_skip_a_checkpoint_that_one_finds_damaged(request: Any, size: int) -> None:
+    for rank in request.getfixturevalue({2: "two", 4: "four"}[size])["resumed"]:
+        assert rank["steps"] == ["step-00000002", "step-00000004", "step-00000005"]
+        (warning,) = rank["warnings"]
+        assert warning.startswith("checkpoint damaged, using the one before it: ")
+        assert warning.endswith("step-00000005/__1_0.distcp: checksum does not match")
+        assert rank["step"] == 4
+        assert rank["parameters"] == rank["before"]  # bit for bit

@@ -1,5 +1,9 @@
-"""Where a sharded model lies; that it trains as a whole one does is `test_parallel.py`."""
+"""Where a sharded model lies, and its checkpoints; that it trains as a whole one does is `test_parallel.py`."""
 
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,13 +11,16 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy
-from unit.training.ranks_program import MODEL
+from unit.training.ranks_program import CASES, MODEL, batches, flip, made, parallel, train
 
 from sightline.config import RunConfig, TrainConfig
+from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.group import network_and_kind
 from sightline.training import sharded
-from sightline.training.ranks import Ranks
+from sightline.training.checkpoint import CHECKPOINTS, check_whole, checkpoint_paths
+from sightline.training.metrics import Clock
+from sightline.training.ranks import Ranks, joined
 from sightline.training.shares import Validation
 
 
@@ -52,3 +59,79 @@ def test_what_is_judged_is_a_copy_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     assert trained is root is only and judged == [replica] and replica is not only
     own = dict(replica.named_parameters())
     assert all(torch.equal(own[name], p) and own[name] is not p for name, p in only.named_parameters())
+
+
+# Checkpoints, by one rank of one
+
+SETTINGS: dict[str, Any] = {**CASES["sharded"], "ema": 0.0, "average": 2, "checkpoint_every": 2}  # of steps 2, 4 and 5
+
+
+@pytest.fixture(scope="module")
+def kind() -> Iterator[Any]:
+    """The trainer of this process, in a group of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
+            patch.setenv(name, str(value))
+        with joined("cpu", 60.0) as ranks:
+            yield parallel(ranks)
+
+
+@pytest.fixture(scope="module")
+def ended(kind: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run."""
+    return train(tmp_path_factory.mktemp("ended"), kind, **SETTINGS).folder
+
+
+@pytest.fixture
+def folder(ended: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return shutil.copytree(ended, tmp_path / "copy")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+@pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", "state.json"])
+def test_damage_and_missing_parts_are_found(name: str, damage: Callable[[Path], None], folder: Path) -> None:
+    path = folder / CHECKPOINTS / "step-00000005"
+    assert check_whole(path)["step"] == 5
+    damage(path / name)
+    with pytest.raises(ValueError, match="step-00000005"):
+        check_whole(path)
+
+
+def test_none_whole(kind: Any, folder: Path) -> None:
+    for path in checkpoint_paths(folder / CHECKPOINTS):
+        (path / "__0_0.distcp").unlink()
+    with pytest.raises(UserError, match="all 3 checkpoints are damaged"):
+        made(folder, kind, **SETTINGS).restore(pytest.fail)
+
+
+def test_damaged_ones_are_not_averaged(kind: Any, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = made(folder, kind, **SETTINGS)
+    trainer.restore(pytest.fail)
+    flip(folder / CHECKPOINTS / "step-00000004" / "__0_0.distcp")
+    trainer._show = True
+    trainer.run()
+    assert "the last checkpoints are not averaged: " in capsys.readouterr().err
+
+
+def test_one_is_named_with_the_update_after_its_parts_are_there(kind: Any, folder: Path) -> None:
+    """And not before: until then a run that is killed has the one before."""
+    checkpoints = folder / CHECKPOINTS
+    shutil.copytree(checkpoints / "step-00000004", checkpoints / ".step-00000003")  # of a run that was killed
+    stale = checkpoints / ".step-00000003" / "__7_0.distcp"
+    stale.touch()
+    trainer = made(folder, kind, **SETTINGS)
+    trainer._began, trainer.progress.step = 0.0, 3
+    trainer._save()
+    trainer._pending[0].result()
+    assert [path.name[-1] for path in checkpoint_paths(checkpoints)] == ["2", "4", "5"]
+    trainer._update(batches()[:4], Clock(trainer._open_stream(None)))
+    named = checkpoints / "step-00000003"
+    assert check_whole(named)["step"] == 3 and not (named / stale.name).exists()
