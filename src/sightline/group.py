@@ -23,8 +23,9 @@ from sightline.checkpoint.trained import CONFIG, read_run
 from sightline.config import RunConfig
 from sightline.cores import usable_cores
 from sightline.errors import UserError
-from sightline.pipeline import checked_job, make_trainer, refuse_to_overwrite, run, train_model
+from sightline.pipeline import checked_job, make_trainer, run, train_model
 from sightline.tasks.job import Job, TrainRequest
+from sightline.tasks.out_folder import check_out, mark_started
 from sightline.training.lock import locked
 from sightline.training.parallel import ParallelTrainer
 from sightline.training.ranks import Ranks, joined
@@ -53,11 +54,12 @@ def _train_as(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: Pa
     with locked(folder) if first else nullcontext():
         with ranks.one_after_another():
             if first:
-                refuse_to_overwrite(folder, request.resume)
+                check_out(folder, request.resume)
             config = _of_all(ranks.size, config, folder, resume=request.resume or not first)
             _, job, about = checked_job(replace(request, resume=request.resume or not first), config, folder)
             about = {**about, "ranks": ranks.size}
             if first:
+                mark_started(folder)
                 job.layout.write_settings(folder, job.config, job.tokenizer, about)
         torch.manual_seed(job.config.train.seed)
         return run(make_trainer(request, job, about, *network_and_kind(job, ranks)), request, job)

@@ -30,11 +30,11 @@ from sightline.localisation import is_memory
 from sightline.model_card import model_card
 from sightline.network.parameters import count_parameters, parameters_of
 from sightline.tasks.job import Job, TrainRequest, say
+from sightline.tasks.out_folder import check_out, mark_started
 from sightline.tasks.table import TASKS
 from sightline.training.allocator import keep_freed_memory
-from sightline.training.checkpoint import checkpoint_paths
 from sightline.training.lock import locked
-from sightline.training.trainer import CHECKPOINTS, Progress, Trainer
+from sightline.training.trainer import Progress, Trainer
 
 __all__ = ["TrainRequest", "train_model"]
 
@@ -68,7 +68,7 @@ def train_model(request: TrainRequest) -> str:
 
         return train_with_others(request, config, folder)
     with locked(folder):
-        refuse_to_overwrite(folder, request.resume)
+        check_out(folder, request.resume)
         return _train(request, config, folder)
 
 
@@ -77,7 +77,8 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     with torch.random.fork_rng():  # the caller's random state is his own
         torch.manual_seed(job.config.train.seed)
         trainer = make_trainer(request, job, about, job.network().to(choose_device(request.device)))
-        job.layout.write_settings(folder, job.config, job.tokenizer, about)  # nothing before this leaves a trace
+        mark_started(folder)  # nothing before this leaves a trace
+        job.layout.write_settings(folder, job.config, job.tokenizer, about)
         return run(trainer, request, job)
 
 
@@ -220,11 +221,6 @@ def _check_writable(folder: Path) -> None:
     if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
         what = "is not writable" if nearest.is_dir() else "is a file"
         raise UserError(f"--out {folder}: {nearest} {what}; name another folder")
-
-
-def refuse_to_overwrite(folder: Path, resume: bool) -> None:
-    if not resume and (checkpoint_paths(folder / CHECKPOINTS) or (folder / CONFIG).exists()):
-        raise UserError(f"--out {folder}: holds a model already; add --resume to go on with it or name another folder")
 
 
 def _farewell(reason: str, progress: Progress, folder: Path) -> str:

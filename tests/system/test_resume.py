@@ -134,11 +134,12 @@ def test_kill_9_before_the_first_checkpoint_and_in_mid_epoch(
 ) -> None:
     out = tmp_path / "model"
     program = start(out, "--set", "train.checkpoint_every=1000")
-    wait_for_step(program, out, 6)
+    wait_for_step(program, out, 15)
     program.kill()
     assert program.wait() == -signal.SIGKILL
-    assert not (out / "checkpoints").exists()
-    assert "holds a model already; add --resume" in cli(*command, "--out", out).complaint
+    assert (out / "model.safetensors").exists()  # of the validation at step 14
+    assert not list((out / "checkpoints").glob("step-*"))
+    assert "holds a run already; add --resume" in cli(*command, "--out", out).complaint
 
     program = start(out, "--resume")
     wait_for_step(program, out, 18)
@@ -259,6 +260,43 @@ def test_a_damaged_checkpoint_is_passed_over(whole: Path, command: list[str], cl
     assert newest.name in ran.err
     assert f"resuming after step {int(before.name.removeprefix('step-'))}\n" in ran.err
     assert_same_run(out, whole)
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_finished_model_without_checkpoints_is_never_replaced(
+    whole: Path, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    shutil.copytree(whole, out, ignore=shutil.ignore_patterns("checkpoints"))
+    before = content(out)
+    told = cli(*command, "--out", out).complaint
+    assert f"--out {out}: holds a model already; name another folder, or move the model away first" in told
+    told = cli(*command, "--out", out, "--resume").complaint
+    assert f"--out {out}: holds a model without checkpoints, so it cannot be resumed; name another folder" in told
+    (out / "checkpoints").mkdir()  # as if only what is in it had been deleted
+    assert "cannot be resumed" in cli(*command, "--out", out, "--resume").complaint
+    assert content(out) == before
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_left_as_it_is(
+    whole: Path, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    shutil.copytree(whole, out)
+    paths = sorted((out / "checkpoints").iterdir())
+    for path in paths:
+        state = path / "state.json"
+        state.write_text(state.read_text(encoding="utf-8").replace('"step": ', '"step": 1'), encoding="utf-8")
+    before = content(out)
+    for resume in ([], ["--resume"]):
+        told = cli(*command, "--out", out, *resume).complaint
+        damage = f"{paths[-1] / 'state.json'}: checksum does not match"
+        assert f"--out {out}: all {len(paths)} checkpoints are damaged ({damage}), so the run cannot be" in told
+        assert "restore one from a backup or train into another folder" in told and "--resume" not in told
+    assert content(out) == before
 
 
 def test_resuming_a_finished_run_changes_nothing(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate, wr
 from sightline.inspect.picture import save_attention
 from sightline.model import Model
 from sightline.pipeline import TrainRequest, train_model
+from sightline.training.checkpoint import CHECKPOINTS
 
 SHOWN = 12  # translations printed, three for each language
 DRAWN = "<2de>5 March 2021 at 3:07 pm"
@@ -31,7 +32,7 @@ def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str]
             train=[str(path) for path in files["train"]],
             valid=[str(path) for path in files["valid"]],
             out=str(folder),
-            resume=(folder / "config.json").exists(),
+            resume=(folder / CHECKPOINTS).exists(),
             device="cpu",
             settings=settings,
             special=SPECIAL_TOKENS,

@@ -1,0 +1,47 @@
+"""Which folders a run may write to: it never replaces a model, a log or a tokenizer of another run.
+
+A folder belongs to a run that can be resumed if it has checkpoints or the `STARTED` marker (see `training.checkpoint`).
+A model without either is finished: its checkpoints were deleted, or it was made by other means.
+"""
+
+from pathlib import Path
+
+from sightline.checkpoint.layout import ADAPTER
+from sightline.checkpoint.trained import CARD, CONFIG, GENERATION, RUN, TOKENIZER
+from sightline.errors import UserError, writing
+from sightline.training.checkpoint import CHECKPOINTS, STARTED, check_whole, checkpoint_paths, newest_whole
+from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG
+
+WEIGHTS = "*.safetensors"
+WRITTEN = (CONFIG, ADAPTER, WEIGHTS, RUN, TOKENIZER, GENERATION, TRAINING_LOG, VALIDATION_LOG, CARD)  # as patterns
+
+
+def check_out(folder: Path, resume: bool) -> None:
+    """Check that a run may write to `folder`; nothing is changed.
+
+    Raises:
+        UserError: the run would replace files that are not its own; the folder has a run, and `resume` is False; or
+            all its checkpoints are damaged.
+    """
+    checkpoints = folder / CHECKPOINTS
+    found = [path.name for pattern in WRITTEN for path in sorted(folder.glob(pattern))]
+    whole = newest_whole(checkpoints, check_whole, warn=lambda message: None)
+    if whole and CONFIG not in found:
+        raise UserError(f"--out {folder}: has checkpoints but no {CONFIG}; restore it or name another folder")
+    if whole or (checkpoints / STARTED).exists():
+        if not resume:
+            raise UserError(f"--out {folder}: holds a run already; add --resume to resume it or name another folder")
+    elif any(folder.glob(WEIGHTS)):
+        why = "without checkpoints, so it cannot be resumed" if resume else "already"
+        raise UserError(f"--out {folder}: holds a model {why}; name another folder, or move the model away first")
+    elif found:
+        raise UserError(f"--out {folder}: already has {found[0]}, which a run would replace; name another folder")
+
+
+def mark_started(folder: Path) -> None:
+    """Mark `folder` as that of a run without checkpoints, which may start again; not if it has checkpoints."""
+    marker = folder / CHECKPOINTS / STARTED
+    if not checkpoint_paths(marker.parent):
+        with writing(marker):
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
