@@ -167,7 +167,7 @@ class TrainConfig:
     seed: int = setting(1, "of everything random: parameters, dropout, batches")
     max_steps: int = setting(100_000, "optimiser updates (section 5.2)", POSITIVE)
     tokens_per_batch: int = setting(25_000, "rows x longest side (5.1); target pieces if drawn at random", POSITIVE)
-    batching: str = choice(("auto", "random", "bucketed"), "auto: random where padding costs nothing", task="decoder")
+    batching: str = choice(("auto", "random", "bucketed"), "auto: random if a CPU needs no padding", task="decoder")
     accumulate: int = setting(1, "batches per update; by several processes of each", POSITIVE)
     learning_rate: float = setting(0.0, "peak; 0 = the paper's, (d_model * warmup_steps) ** -0.5 (section 5.3)")
     warmup_steps: int = setting(4000, "updates of linear rise", POSITIVE)

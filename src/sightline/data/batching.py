@@ -3,9 +3,9 @@ reads.
 
 Section 5.1 of the paper batches pairs of similar length, because padding costs. What it does not say is what that
 costs in turn: the pairs of a batch are alike, so its gradient is noisier than that of as many pairs drawn at random.
-Where padding costs nothing (`network/packing.py`) batches are therefore drawn at random; elsewhere they are bucketed by
-length, but only within a window of some batches. The plan of an epoch is a pure function of (seed, epoch), so a cursor
-(where a stream stands in the data) is a few numbers. Not here: tensors (`batch.py`).
+Where padding costs nothing (`training/packed.py`) batches are therefore sampled at random; elsewhere they are bucketed
+by length, but only within a window of some batches. The plan of an epoch is a pure function of (seed, epoch), so a
+cursor (where a stream stands in the data) is a few numbers. Not here: tensors (`batch.py`).
 """
 
 import queue

@@ -24,7 +24,7 @@ from sightline.network.more_dropout import without
 from sightline.tasks.comparing import before_and_after, written
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
-from sightline.tasks.translation import TranslationJob, decided, prepare_both, read_files
+from sightline.tasks.translation import TranslationJob, decided, prepare_both, read_files, report_batching
 from sightline.training.shares import Validation
 
 
@@ -55,6 +55,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     tokenizer = model._translator.tokenizer
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     config = replace(config, train=decided(request, config, folder))
+    report_batching(request, config)
     search = f"beam {model.generation.beam_size}, length penalty {model.generation.length_penalty}"
     about = {
         "corpus": {**corpus, **held},

@@ -26,6 +26,7 @@ from sightline.decode.contract import EncoderDecoder
 from sightline.device import device_name
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
+from sightline.native.library import REBUILD, training_library
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import (
@@ -40,7 +41,7 @@ from sightline.tasks.job import (
     say,
 )
 from sightline.tasks.validation import FIRST, shown, validation_texts
-from sightline.training.packed import packs, pays_in_bfloat16
+from sightline.training.packed import are_packable, pays_in_bfloat16
 from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective, nll_of, translation_objective
 
@@ -227,19 +228,22 @@ def prepare_both(
 def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer: Tokenizer) -> RunConfig:
     """The configuration with what the data and the machine decide."""
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
-    return replace(config, model=model, train=decided(request, config, folder))
+    config = replace(config, model=model, train=decided(request, config, folder))
+    report_batching(request, config)
+    return config
 
 
 def decided(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConfig:
-    """[train] with what is "auto" decided: as the run began; else by what is fast here.
+    """[train] with every "auto" replaced: as in the run that is resumed, or else by these rules.
 
-    Where nothing is computed for padding, batches are drawn at random, and precision is bf16 if that pays; on a CPU it
-    is float32 otherwise. On a GPU it stays "auto".
+    `batching` follows from the settings and from whether the device is a CPU, so that a command trains alike on every
+    machine: "random" on a CPU if the compiled library could train such a network without padding, installed or not.
+    `precision` also depends on the processor: "bf16" if that is faster; else "float32" on a CPU and "auto" on a GPU.
     """
     train, on_cpu = config.train, device_name(request.device) == "cpu"
-    packed, pays = on_cpu and _is_packed(config), pays_in_bfloat16(config.model.d_model)
-    chosen = {"batching": "random" if packed else "bucketed"}
-    chosen["precision"] = "bf16" if packed and pays else "float32" if on_cpu else "auto"
+    packable, pays = on_cpu and _is_packable(config), pays_in_bfloat16(config.model.d_model)
+    chosen = {"batching": "random" if packable else "bucketed"}
+    chosen["precision"] = "bf16" if packable and training_library() and pays else "float32" if on_cpu else "auto"
     if request.resume and (folder / CONFIG).is_file():
         chosen = {name: getattr(read_run(folder)[0].train, name) for name in chosen}
     train = replace(train, **{name: value for name, value in chosen.items() if getattr(train, name) == "auto"})
@@ -248,13 +252,26 @@ def decided(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConf
     return train
 
 
-def _is_packed(config: RunConfig) -> bool:
-    """Whether a training on a CPU computes nothing for padding."""
+def report_batching(request: TrainRequest, config: RunConfig) -> None:
+    """Say which pairs make up a batch, and what makes that slow here."""
+    batching = config.train.batching
+    lengths = "of all lengths" if batching == "random" else "of similar length"
+    say(request, f"train.batching = {batching}: each batch has pairs {lengths}")
+    if batching == "random" and device_name(request.device) == "cpu" and not training_library():
+        say(
+            request,
+            "without the compiled library padding is computed, and random batches have much of it: build the library "
+            f"({REBUILD}), or start a run with --set train.batching=bucketed",
+        )
+
+
+def _is_packable(config: RunConfig) -> bool:
+    """Whether the compiled library can train such a network on a CPU without padding."""
     model, train = config.model, config.train
     plain = model.architecture == "transformer" and not (train.compile or train.alignment_weight)
     plain = plain and not (model.n_kv_heads or model.positions == "relative")
     widths = (width or model.d_model // model.n_heads for width in (model.d_k, model.d_v))
-    return plain and packs(tuple(widths), config.data.max_length)
+    return plain and are_packable(tuple(widths), config.data.max_length)
 
 
 def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Side, valid: PreparedCorpus) -> None:

@@ -200,9 +200,14 @@ def _is_rotary(module: nn.Module) -> bool:
     return type(module) is Rotary
 
 
+def are_packable(widths: tuple[int, ...], longest: int) -> bool:
+    """Whether the library can pack sentences of up to `longest` positions for heads of these widths."""
+    return longest <= LONGEST and not any(width % LANES for width in widths)
+
+
 def packs(widths: tuple[int, ...], longest: int) -> bool:
-    """Whether sentences of up to `longest` positions can be packed on a CPU for heads of these widths."""
-    return longest <= LONGEST and not any(width % LANES for width in widths) and training_library() is not None
+    """Whether they are packed here: the library is installed."""
+    return are_packable(widths, longest) and training_library() is not None
 
 
 def pays_in_bfloat16(d_model: int) -> bool:

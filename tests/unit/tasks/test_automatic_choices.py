@@ -1,4 +1,4 @@
-"""`train.batching` and `train.precision` = "auto": by what is fast here, and as a run began when it goes on."""
+"""`train.batching` and `train.precision` = "auto": what is chosen, and that a resumed run keeps its choice."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from sightline.config import RunConfig, apply_settings
 from sightline.native.library import training_library
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.starting import continuing
-from sightline.tasks.translation import decided
+from sightline.tasks.translation import decided, report_batching
 from sightline.training.packed import LONGEST, NARROWEST
 
 REQUEST = TrainRequest("tiny", [], [], "out", device="cpu")
@@ -32,7 +32,6 @@ def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     return request.param
 
 
-@needs_library
 def test_a_transformer_on_a_cpu_reads_pairs_at_random() -> None:
     assert choice() == "random"
     assert choice("model.d_model=96", "model.n_heads=3") == "random"
@@ -54,10 +53,19 @@ def test_what_is_padded_is_bucketed(setting: str) -> None:
     assert choice(setting) == "bucketed"
 
 
-def test_without_the_library_everything_is_padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sightline.training.packed.training_library", lambda: None)
-    assert choice() == "bucketed"
-    assert choice("train.batching=random") == "random"
+@pytest.mark.parametrize("there", [True, False], ids=["with the library", "without"])
+def test_batching_does_not_depend_on_the_library(
+    there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But without it the run warns that padding is computed."""
+    for module in ("sightline.training.packed", "sightline.tasks.translation"):
+        monkeypatch.setattr(f"{module}.training_library", lambda: "a library" if there else None)
+    assert choice() == "random"
+    for batching, warns in (("random", not there), ("bucketed", False)):
+        report_batching(REQUEST, apply_settings(RunConfig(), [f"train.batching={batching}"]))
+        said = capsys.readouterr().err.splitlines()
+        assert said[0].startswith(f"train.batching = {batching}: each batch has pairs of ")
+        assert [line.partition(" padding")[0] for line in said[1:]] == ["without the compiled library"] * warns
 
 
 def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path) -> None:
