@@ -187,7 +187,7 @@ def make_trainer(
         device,
         request.show,
         request.tensorboard,
-        job.chance,
+        job.baseline,
     )
 
 

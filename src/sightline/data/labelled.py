@@ -186,6 +186,11 @@ class LabelledCorpus:
         """Ids of a text, without its end mark."""
         return self.prepared.src(row)[: self.max_length - 1]
 
+    @property
+    def classes(self) -> list[int]:
+        """The class of every text."""
+        return [self.label(row) for row in range(len(self))]
+
     def label(self, row: int) -> int:
         """The class of a text."""
         return self.labels.index(self.prepared.text(row)[1].strip())

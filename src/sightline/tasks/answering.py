@@ -53,8 +53,10 @@ class AnsweringJob(LabellingJob):
     passages: Sequence[Passage] = field(kw_only=True)  # of them
 
     @property
-    def chance(self) -> float:
-        return math.log(sum(map(len, self.train.rows)) / len(self.train))  # type: ignore[union-attr]
+    def baseline(self) -> dict[str, float]:
+        """Of all tokens being equally likely; an exact match needs at least the right first token."""
+        length = sum(map(len, self.train.rows)) / len(self.train)  # type: ignore[union-attr]
+        return {"loss": math.log(length), "exact_match": 1 / length}
 
     def objective(self, network: nn.Module) -> Objective:
         compiled = self.config.train.compile
@@ -71,7 +73,7 @@ class AnsweringJob(LabellingJob):
             parts = [replace(self.passages[row], question=own[self.passages[row].question]) for row in rows]
             logits, losses = passage_logits(network, self.reader, parts, device), [0.0] * len(own)
             for row, part, scores in zip(rows, parts, logits, strict=True):
-                span = torch.tensor([self.valid.classes[row]])  # type: ignore[union-attr]
+                span = torch.tensor([self.valid.classes[row]])
                 losses[part.question] += span_loss(scores[None], span).objective.item()
             answers = answers_in([given[question] for question in own], parts, logits, nothing=not all(gold))
             return {"loss": losses, "answer": [one.text for one in answers]}

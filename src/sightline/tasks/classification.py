@@ -1,7 +1,8 @@
 """Texts to labels: training a classifier on labelled TSV, and using one."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -63,8 +64,8 @@ class ClassificationJob:
     layout: FolderLayout = OURS
 
     @property
-    def chance(self) -> float:
-        return math.log(len(self.train.labels))
+    def baseline(self) -> dict[str, float]:
+        return label_baseline(self.valid.classes, len(self.train.labels))
 
     def network(self) -> nn.Module:
         return build_pooled(self.config.model)
@@ -203,6 +204,16 @@ def said_of_labels(batches: Iterable[tuple[Float[Tensor, "texts classes"], Int[T
         said["found"].append(scores.argmax(1).tolist())
         said["right"].append(labels.tolist())
     return said
+
+
+def label_baseline(classes: Iterable[Hashable], n_labels: int) -> dict[str, float]:
+    """Figures of guessing: all labels are equally likely, or the most frequent class of the validation set is chosen.
+
+    >>> label_baseline([0, 1, 1, 1], n_labels=2)
+    {'loss': 0.693..., 'accuracy': 0.75}
+    """
+    counts = Counter(classes)
+    return {"loss": math.log(n_labels), "accuracy": max(counts.values()) / counts.total()}
 
 
 def label_figures(names: Sequence[str], said: Said) -> dict[str, float]:

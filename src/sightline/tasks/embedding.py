@@ -6,7 +6,6 @@ arXiv:1705.00652, section 4.4): cross-entropy over cosines times 20, as sentence
 folder of sentence-transformers. Not here: pooling and what comes behind it (`sightline.generation.embed`).
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,7 +61,7 @@ class EmbeddingJob:
     make: Callable[[], EncoderOnly]
     layout: FolderLayout
     signature: str = field(default="", init=False)
-    chance: float = field(default=math.inf, init=False)
+    baseline: Mapping[str, float] = field(default_factory=dict, init=False)
 
     def network(self) -> nn.Module:
         return self.make()

@@ -5,9 +5,8 @@ forecasts back to itself, and its errors with them; a linear map cannot, and is 
 forecast are changes from the last known row (see `sightline.data.series.centred`).
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +49,7 @@ class ForecastJob:
     valid: Windows
     tokenizer: None = None
     signature: str = ""
-    chance: float = math.inf
+    baseline: Mapping[str, float] = field(default_factory=dict)
     layout: FolderLayout = OURS
 
     def network(self) -> PooledEncoder:

@@ -77,7 +77,7 @@ class Job(Protocol):
     @property
     def signature(self) -> str: ...  # of the validation's figures, for the model card
     @property
-    def chance(self) -> float: ...  # the loss of guessing; infinite where there is no such thing
+    def baseline(self) -> Mapping[str, float]: ...  # figures of guessing, such as "loss"; {} if nobody can guess
 
     def network(self) -> nn.Module:
         """The network with fresh parameters, or those to start from."""

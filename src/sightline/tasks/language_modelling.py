@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -63,8 +64,10 @@ class LanguageJob:
     signature: str = ""
 
     @property
-    def chance(self) -> float:
-        return math.log(self.config.model.vocab_size)
+    def baseline(self) -> dict[str, float]:
+        """Of all tokens being equally likely, and of always choosing the most frequent one."""
+        most_frequent = int(np.bincount(self.valid.tokens).max())
+        return {"loss": math.log(self.config.model.vocab_size), "accuracy": most_frequent / len(self.valid)}
 
     def network(self) -> nn.Module:
         return self.make()

@@ -4,7 +4,6 @@ Every command for such folders takes what comes out (`label`, `evaluate`, `inspe
 `transformers`. Not here: files and what is changed in them for training (`data/pictures.py`).
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,7 +36,7 @@ from sightline.families.pictures import picture_axes
 from sightline.generation.pictures import PictureModel
 from sightline.network.build import build
 from sightline.network.fronts import PatchFront
-from sightline.tasks.classification import label_figures, label_loss, said_of_labels, say_seen_once
+from sightline.tasks.classification import label_baseline, label_figures, label_loss, said_of_labels, say_seen_once
 from sightline.tasks.heads import headed, in_order, known_head, network_rows, said_of_head, with_head
 from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
 from sightline.tasks.trainable import StartingPoint
@@ -62,8 +61,8 @@ class PictureJob:
     signature: str = ""
 
     @property
-    def chance(self) -> float:
-        return math.log(len(self.train.labels))
+    def baseline(self) -> dict[str, float]:
+        return label_baseline((picture.label for picture in self.valid.pictures), len(self.train.labels))
 
     def network(self) -> nn.Module:
         return self.make()

@@ -51,8 +51,8 @@ class ReplacedJob(MaskedJob):
     """See `sightline.tasks.job.Job`."""
 
     @property
-    def chance(self) -> float:
-        return math.log(self.config.model.vocab_size) + WEIGHT * math.log(2)
+    def baseline(self) -> dict[str, float]:
+        return {"loss": math.log(self.config.model.vocab_size) + WEIGHT * math.log(2)}
 
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, Electra)

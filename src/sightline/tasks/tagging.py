@@ -27,7 +27,7 @@ from sightline.generation.models import ReadingModel
 from sightline.generation.reading import TextReader
 from sightline.generation.tag import PartOfSentence, read_words, word_logits
 from sightline.network.halves import EncoderOnly
-from sightline.tasks.classification import check_length, label_loss, say_seen_once
+from sightline.tasks.classification import check_length, label_baseline, label_loss, say_seen_once
 from sightline.tasks.heads import ENCODERS, about_run, headed, in_order, known_head, said_of_head, with_head
 from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.labelling import LabellingJob
@@ -44,6 +44,10 @@ class TaggingJob(LabellingJob):
     reader: TextReader = field(kw_only=True)
     checked: Sequence[TaggedWords] = field(kw_only=True)  # the sentences of `valid`
     parts: Sequence[PartOfSentence] = field(kw_only=True)  # of them
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        return label_baseline((tag for sentence in self.checked for tag in sentence.tags), len(self.train.labels))
 
     def validation(self, network: nn.Module, device: torch.device) -> Validation:
         """Cross-entropy of a word without smoothing, accuracy of words and F1 of entities of all sentences."""

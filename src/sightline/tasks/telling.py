@@ -40,8 +40,8 @@ class TellingJob:
     show: bool = False  # progress of a validation
 
     @property
-    def chance(self) -> float:
-        return math.log(self.config.model.vocab_size)
+    def baseline(self) -> dict[str, float]:
+        return {"loss": math.log(self.config.model.vocab_size)}
 
     @property
     def size(self) -> int:

@@ -62,8 +62,8 @@ class TranslationJob:
     layout: FolderLayout = OURS
 
     @property
-    def chance(self) -> float:
-        return math.log(self.config.model.vocab_size)
+    def baseline(self) -> dict[str, float]:
+        return {"loss": math.log(self.config.model.vocab_size)}
 
     @property
     def signature(self) -> str:

@@ -73,8 +73,8 @@ class Trainer:
     `objective(batch)` is minimised per target of the batches, whatever a target is.
     `validation` judges `model` as it is then: its figures are "loss" and perhaps others, one of which
     `train.best_metric` may name.
-    `export(parameters, figures, what)` is given every model better than those before it, and says what it is. None is
-    better before the loss of one is below `chance`, that of guessing; until then each replaces the one before.
+    `export(parameters, figures, what)` is given every model better than those before it, and says what it is.
+    `baseline` has figures of guessing. Until a model surpasses one of them, no model is the best, and each is exported.
     Files go to `folder`.
     """
 
@@ -90,7 +90,7 @@ class Trainer:
         device: torch.device,
         show: bool = True,
         tensorboard: bool = False,
-        chance: float = math.inf,
+        baseline: Mapping[str, float] = {},
     ) -> None:
         self.model = model
         self.config = config
@@ -112,7 +112,7 @@ class Trainer:
         self.batches: list[TrainingBatch] = []  # of the latest update
         self._show = show
         self._tensorboard = tensorboard
-        self._chance = chance
+        self._baseline = baseline
 
     def run(self) -> str:
         """Train from where `progress` stands; "finished", "patience" or the name of the signal that ended it."""
@@ -286,21 +286,28 @@ class Trainer:
         started = time.monotonic()
         self.model.eval()
         figures = self.validation.figures(self._said())
-        rises = metric in figures.keys() - {"loss", "wer"}  # of the others less is better
-        value = -figures[metric] if rises else figures.get(metric, figures["loss"])
-        loss = figures["loss"]
-        beaten = loss < self._chance if progress.best is None else (value, loss) < (progress.best, progress.best_loss)
-        better = math.isfinite(value) and beaten
+        value, loss = cost(figures, metric if metric in figures else "loss"), figures["loss"]
+        if progress.best is None:
+            better = self._surpasses_guessing(figures)
+        else:
+            better = (value, loss) < (progress.best, progress.best_loss)
+        finite = math.isfinite(value) and math.isfinite(loss)
+        better = better and finite
         if better:
             progress.best, progress.best_loss = value, loss
         verdict = "best so far" if better else "no better than guessing" if progress.best is None else ""
-        if better or (progress.best is None and math.isfinite(value)):
+        if better or (progress.best is None and finite):
             self.export(self._parameters(), figures, what if better else f"{what}, {verdict}")
         times = {"seconds": round(time.monotonic() - started, 3), "elapsed": self._elapsed()}
         log.validation({"step": progress.step, "what": what, **figures, "best": better, **times})
         shown = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
         self.terminal.say(f"{what}: validation {shown}{f' ({verdict})' if verdict else ''}")
         return better
+
+    def _surpasses_guessing(self, figures: Mapping[str, float]) -> bool:
+        """By any figure: an accuracy may be good while the loss of overconfident mistakes is worse than a guess's."""
+        known = [name for name in self._baseline if name in figures]
+        return not known or any(cost(figures, name) < cost(self._baseline, name) for name in known)
 
     def _elapsed(self) -> float:
         return round(time.monotonic() - self._began, 3)
@@ -422,6 +429,15 @@ class Trainer:
             f"lower train.tokens_per_batch (now {self.config.train.tokens_per_batch}) "
             "and raise train.accumulate to make up for it"
         )
+
+
+def cost(figures: Mapping[str, float], name: str) -> float:
+    """A figure of a validation, negative if more of it is better.
+
+    >>> cost({"loss": 2.0}, "loss"), cost({"accuracy": 0.5}, "accuracy")
+    (2.0, -0.5)
+    """
+    return figures[name] if name in ("loss", "wer") else -figures[name]
 
 
 def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:

@@ -52,7 +52,7 @@ def test_what_is_judged_is_a_copy_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
 
     config = RunConfig(train=TrainConfig(shard="full", accumulate=2))
     asked: dict[str, Any] = {"config": config, "network": lambda: only, "validation": validation}
-    others = ("tokenizer", "layout", "about", "signature", "chance", "objective", "stream")
+    others = ("tokenizer", "layout", "about", "signature", "baseline", "objective", "stream")
     job: Any = SimpleNamespace(**asked, **dict.fromkeys(others, print))
     trained, kind = network_and_kind(job, Ranks(0, 2, 0, 0, torch.device("cpu"), 1.0, None))
     _, root, replica, _ = kind.args

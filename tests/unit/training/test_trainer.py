@@ -75,7 +75,7 @@ class Run:
         validate: Callable[[], Figures] = lambda: {"loss": 1.0},
         dtype: torch.dtype = torch.float32,
         show: bool = False,
-        chance: float = math.inf,
+        baseline: Mapping[str, float] = {},
         **train: Any,
     ) -> None:
         torch.manual_seed(5)
@@ -101,7 +101,7 @@ class Run:
             folder,
             CPU,
             show=show,
-            chance=chance,
+            baseline=baseline,
         )
 
     def parameters(self) -> dict[str, Tensor]:
@@ -398,7 +398,8 @@ def test_only_better_models_are_exported(tmp_path: Path) -> None:
 
 def test_a_diverged_model_is_never_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     losses = iter([700.0, 600.0, 650.0, 5.0, 700.0])
-    run = Run(tmp_path, validate=lambda: {"loss": next(losses)}, validate_every=1, chance=6.0, max_steps=5, show=True)
+    settings: dict[str, Any] = {"validate_every": 1, "max_steps": 5, "show": True}
+    run = Run(tmp_path, validate=lambda: {"loss": next(losses)}, baseline={"loss": 6.0}, **settings)
     run.trainer.run()
     assert run.exported == [*(f"step {i}, no better than guessing" for i in (1, 2, 3)), "step 4"]
     assert [line["best"] for line in run.log("validation.jsonl")] == [False, False, False, True, False]
@@ -409,9 +410,24 @@ def test_a_diverged_model_is_never_the_best(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_diverged_run_ends_by_patience(tmp_path: Path) -> None:
     losses = iter([700.0, 600.0])
-    run = Run(tmp_path, validate=lambda: {"loss": next(losses)}, validate_every=1, chance=6.0, patience=2, max_steps=9)
+    settings: dict[str, Any] = {"validate_every": 1, "patience": 2, "max_steps": 9}
+    run = Run(tmp_path, validate=lambda: {"loss": next(losses)}, baseline={"loss": 6.0}, **settings)
     assert run.trainer.run() == "patience"
     assert run.trainer.progress.best is None
+
+
+def test_a_model_surpasses_guessing_by_any_figure(tmp_path: Path) -> None:
+    """An accuracy of 7 in 8 where the most frequent class is half of all, with mistakes that are overconfident."""
+    judged = iter([(0.5, 0.9), (0.875, 1.2), (0.875, 1.1), (0.5, 1.0)])
+
+    def judge() -> Figures:
+        accuracy, loss = next(judged)
+        return {"loss": loss, "accuracy": accuracy}
+
+    run = Run(tmp_path, validate=judge, validate_every=1, baseline={"loss": math.log(2), "accuracy": 0.5})
+    run.trainer.run()
+    assert run.exported == ["step 1, no better than guessing", "step 2", "step 3", "step 4"]
+    assert run.trainer.progress.best == 1.0  # the loss decides, as train.best_metric says
 
 
 def test_higher_bleu_is_better(tmp_path: Path) -> None:
