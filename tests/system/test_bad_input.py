@@ -1,6 +1,7 @@
 """What users get wrong: one line that names the file and the fix, exit code 2, nothing left behind, no traceback."""
 
 import gzip
+import itertools
 import os
 import re
 import tempfile
@@ -185,6 +186,23 @@ def test_a_validation_pair_beyond_learned_positions(cli: Any, folder: Path) -> N
     told = train(cli, folder, ["good.src", "good.tgt"], *settings, valid=["long.tsv"]).complaint
     assert "model.max_len" in told
     assert "long.tsv" in told
+
+
+def test_too_few_data_are_trained_on_with_warnings(cli: Any, folder: Path) -> None:
+    words = ["".join(chr(97 + i * k % 26) for k in (1, 3, 7, 11, 5)) for i in range(23)]  # each in two pairs
+    for side in ("src", "tgt"):
+        lines = [f"{word} {after}\n" for word, after in itertools.pairwise(words)]
+        (folder / f"few.{side}").write_text("".join(lines), encoding="utf-8")
+    few = ["few.src", "few.tgt"]
+    said = train(cli, folder, few, "data.vocab_size=320", valid=few).err
+    for part in (
+        "\nwarning: --train has 22 pairs, too few to train a translator from scratch (at least 10,000): fine-tune a ",
+        "\nwarning: --valid has 22 pairs, too few to compare models (at least 200)",
+        "\nwarning: a vocabulary of 3",
+        ": set data.vocab_size=300\n",
+        "--valid: 22 of the first 22 pairs are in --train too, so its figures will be too good",
+    ):
+        assert part in said
 
 
 # Random files ---------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ PAIRS = 1000  # looked at of each corpus
 HEAD = 1 << 16  # bytes looked at of each file
 FEWEST = 20  # pairs from which to tell the sides of a validation set
 CLEARLY = 1.3  # times more alike must swapped sides be; on eight real corpora the right ones are 1.4 to 6 times
+LEAKED = 0.1  # share of validation pairs that are training pairs from which it is mentioned
 ALIKE = 0.5  # share of pairs with the same text on both sides from which it is mentioned
 
 MARKUP = re.compile(rb"\s*<(\?xml|!doctype|tmx|xliff|html|srcset|refset|tstset|mteval|dataset)[\s>]", re.IGNORECASE)
@@ -114,6 +115,13 @@ def doubts(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
     if is_swapped(pairs["--train"], pairs["--valid"]):
         sides = " ".join(" ".join(map(display_name, corpus.paths)) for corpus in valid)
         yield f"--valid {sides}: looks swapped, its sources are like the targets of --train; give the sources first"
+    trained = {*pairs["--train"]}
+    seen, leaked = len(pairs["--valid"]), sum(pair in trained for pair in pairs["--valid"])
+    if leaked > LEAKED * seen:
+        yield (
+            f"--valid: {leaked:,} of the first {seen:,} pairs are in --train too, so its figures will be too good; "
+            "hold out pairs instead, for example --valid 500pairs"
+        )
 
 
 def _doubts_of(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:

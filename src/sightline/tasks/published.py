@@ -22,7 +22,8 @@ from sightline.data.corpus import Pair
 from sightline.generation.models import RewritingModel
 from sightline.network.more_dropout import without
 from sightline.tasks.comparing import before_and_after, written
-from sightline.tasks.job import TrainRequest
+from sightline.tasks.job import TrainRequest, say
+from sightline.tasks.small_data import few_validation_pairs
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.translation import TranslationJob, decided, prepare_both, read_files, report_batching
 from sightline.training.shares import Validation
@@ -54,6 +55,8 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     _, train, valid, held = read_files(request)
     tokenizer = model._translator.tokenizer
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
+    for warning in few_validation_pairs(len(validating)):
+        say(request, warning)
     config = replace(config, train=decided(request, config, folder))
     report_batching(request, config)
     search = f"beam {model.generation.beam_size}, length penalty {model.generation.length_penalty}"

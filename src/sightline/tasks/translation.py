@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -40,6 +41,7 @@ from sightline.tasks.job import (
     hold_out,
     say,
 )
+from sightline.tasks.small_data import few_training_pairs, few_validation_pairs, large_vocabulary
 from sightline.tasks.validation import FIRST, shown, validation_texts
 from sightline.training.packed import are_packable, pays_in_bfloat16
 from sightline.training.shares import Mine, Said, Validation, mean
@@ -173,6 +175,8 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
 
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, learn)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
+    for warning in _small_data(config, None if start else tokenizer, prepared, validating):
+        say(request, warning)
     links = None
     if request.alignments or config.train.alignment_weight:
         from sightline.tasks.alignment import links_to_learn  # which a plain training does without
@@ -181,6 +185,16 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     config = completed(request, config, folder, tokenizer)
     about = {"corpus": {**corpus, **held}}
     return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, request.show)
+
+
+def _small_data(config: RunConfig, tokenizer: Tokenizer | None, train: Pairs, valid: Pairs) -> Iterator[str]:
+    """Warnings about few data; `tokenizer` is that of a model that starts from scratch."""
+    if tokenizer:
+        yield from few_training_pairs(len(train.src_lengths))
+        if not config.data.tokenizer:
+            tokens = int(train.src_lengths.sum(dtype=np.int64) + train.tgt_lengths.sum(dtype=np.int64))
+            yield from large_vocabulary(tokenizer.vocab_size, tokens)
+    yield from few_validation_pairs(len(valid.src_lengths))
 
 
 def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus], Sequence[Corpus], dict[str, Any]]:

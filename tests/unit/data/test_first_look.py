@@ -82,8 +82,19 @@ def test_one_file_on_both_sides_is_refused(tmp_path: Path) -> None:
 
 
 def test_sound_corpora_raise_no_doubts(tmp_path: Path) -> None:
-    train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", PAIRS[::-1])
+    others = [(f"{src} Yes.", f"{tgt} Ja.") for src, tgt in PAIRS[::-1]]
+    train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", others)
     assert list(doubts([train], [valid])) == []
+
+
+def test_validation_pairs_that_are_training_pairs_are_mentioned(tmp_path: Path) -> None:
+    train = tsv(tmp_path, "train.tsv", PAIRS)
+    others = [(f"{src} Yes.", f"{tgt} Ja.") for src, tgt in PAIRS]
+    few = tsv(tmp_path, "few.tsv", [PAIRS[0], *others])  # as translation memories have
+    assert list(doubts([train], [few])) == []
+    (doubt,) = doubts([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
+    assert doubt.startswith(f"--valid: {len(PAIRS)} of the first {2 * len(PAIRS)} pairs are in --train too")
+    assert doubt.endswith("hold out pairs instead, for example --valid 500pairs")
 
 
 def test_swapped_validation_files_are_mentioned(tmp_path: Path) -> None:
