@@ -27,7 +27,6 @@ from sightline.decode.contract import EncoderDecoder
 from sightline.device import device_name
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
-from sightline.native.library import REBUILD, training_library
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import (
@@ -43,7 +42,7 @@ from sightline.tasks.job import (
 )
 from sightline.tasks.small_data import few_training_pairs, few_validation_pairs, large_vocabulary
 from sightline.tasks.validation import FIRST, shown, validation_texts
-from sightline.training.packed import are_packable, pays_in_bfloat16
+from sightline.training.packed import are_packable, packs, pays_in_bfloat16
 from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective, nll_of, translation_objective
 
@@ -257,7 +256,9 @@ def decided(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConf
     train, on_cpu = config.train, device_name(request.device) == "cpu"
     packable, pays = on_cpu and _is_packable(config), pays_in_bfloat16(config.model.d_model)
     chosen = {"batching": "random" if packable else "bucketed"}
-    chosen["precision"] = "bf16" if packable and training_library() and pays else "float32" if on_cpu else "auto"
+    chosen["precision"] = (
+        "bf16" if packable and pays and _is_packable(config, packs) else "float32" if on_cpu else "auto"
+    )
     if request.resume and (folder / CONFIG).is_file():
         chosen = {name: getattr(read_run(folder)[0].train, name) for name in chosen}
     train = replace(train, **{name: value for name, value in chosen.items() if getattr(train, name) == "auto"})
@@ -271,16 +272,16 @@ def report_batching(request: TrainRequest, config: RunConfig) -> None:
     batching = config.train.batching
     lengths = "of all lengths" if batching == "random" else "of similar length"
     say(request, f"train.batching = {batching}: each batch has pairs {lengths}")
-    if batching == "random" and device_name(request.device) == "cpu" and not training_library():
+    if batching == "random" and device_name(request.device) == "cpu" and not _is_packable(config, packs):
         say(
             request,
-            "without the compiled library padding is computed, and random batches have much of it: build the library "
-            f"({REBUILD}), or start a run with --set train.batching=bucketed",
+            "random batches have much padding, which only the compiled library can leave out, and it is not used here: "
+            "install it, or start a run with --set train.batching=bucketed",
         )
 
 
-def _is_packable(config: RunConfig) -> bool:
-    """Whether the compiled library can train such a network on a CPU without padding."""
+def _is_packable(config: RunConfig, are_packable: Callable[..., bool] = are_packable) -> bool:
+    """Whether the compiled library can train such a network on a CPU without padding; with `packs`, also here."""
     model, train = config.model, config.train
     plain = model.architecture == "transformer" and not (train.compile or train.alignment_weight)
     plain = plain and not (model.n_kv_heads or model.positions == "relative")
