@@ -4,7 +4,8 @@
 # check-processors  the numerical tests with the instructions of older processors (ARGS: pytest's options)
 # check   lint, format, types, architecture
 # sanitize the library in C under the compilers' sanitizers, with random models, searches and files (ARGS=--tests: and its tests)
-# wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests
+# wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests:
+#         those for Linux are installed and translate, for ARM in an emulator (ARGS='manylinux_2_17_x86_64 ...': for some)
 # browser the page and the explorer in a real browser (Chromium, which it installs where it may)
 # bench   speed against other libraries, a small fixed set in fifteen minutes (after set-up); ARGS='--model DIR --source FILE'
 #         adds the figure that needs a trained model
@@ -49,6 +50,8 @@ sanitize: $(VENV)/.dev
 wheels: $(VENV)/.wheels
 	@rm -rf dist
 	@$(BIN)/python hatch_build.py $(ARGS)
+	@tests/system/aarch64_python.sh $(VENV)/aarch64 $(PIP) || \
+	  echo "The wheel for 64-bit ARM was not tried out: the test that installs it is skipped." >&2
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/system/test_distributions.py
 
 browser: $(VENV)/.browser

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from sightline.native.library import usable_builds
 
 pytestmark = pytest.mark.distributed
 ROOT = Path(__file__).parents[2]
+AARCH64 = Path(os.environ.get("SIGHTLINE_AARCH64", ROOT / ".venv/aarch64"))  # as aarch64_python.sh leaves it
 DIST = Path(os.environ.get("SIGHTLINE_DIST", ROOT / "dist"))
 WHEELS = sorted(DIST.glob("sightline-*.whl"))
 HERE = [wheel for wheel in WHEELS if "manylinux" in wheel.name and platform.machine() in wheel.name]
@@ -220,6 +222,22 @@ def install(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> C
     return make
 
 
+def best_build() -> str:
+    """The build that this processor should run, by what Linux says of it; nothing where it should be torch."""
+    about = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    needed = {
+        "avx512": ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"],
+        "avxvnni": ["avx_vnni"],
+        "avx2": ["avx2"],
+        "i8mm": ["asimddp", "i8mm"],
+        "dotprod": ["asimddp"],
+        "neon": ["asimd"],
+    }
+    return next(
+        (name for name in BUILDS[platform.machine()] if all(map(about.__contains__, needed.get(name, [""])))), ""
+    )
+
+
 @pytest.fixture(scope="module")
 def installed(install: Callable[[Path], str]) -> str:
     """With the wheel for this machine."""
@@ -239,10 +257,44 @@ def test_an_installed_wheel_translates_without_a_compiler(installed: str, model:
     """With the best build, without torch, and with the text of every other build."""
     (about, text, torch), complaints = translated([installed], model, bare)
     best, compiler, folder = about.split(maxsplit=2)
-    assert best in BUILDS[platform.machine()] and (compiler, torch, complaints) == ("None", "False", [])
+    assert (best, compiler, torch, complaints) == (best_build(), "None", "False", [])
     assert folder.startswith(installed.split("/bin/")[0]), "another Sightline than the installed one"
     for build in ("avx2", ANYWHERE):
         assert translated([installed], model, {**bare, "SIGHTLINE_NATIVE": build})[0][1:] == [text, "False"]
+
+
+@pytest.fixture(scope="module")
+def on_arm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Callable[[str], list[str]], dict[str, str]]:
+    """A call of Python on an ARM processor of that name, where the wheel for it is installed; and its environment."""
+    wheels = [wheel for wheel in WHEELS if tag(wheel) == "manylinux_2_17_aarch64"]
+    if not (wheels and (AARCH64 / "complete").is_file() and shutil.which("qemu-aarch64-static")):
+        pytest.skip("no wheel for 64-bit ARM, or no Python for it: make wheels")
+    folder = tmp_path_factory.mktemp("arm")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--only-binary=:all:"]
+    subprocess.run([*pip, "--platform", "manylinux_2_17_aarch64", "--target", folder, wheels[-1]], check=True)
+    emulator, python = ["qemu-aarch64-static", "-L", str(AARCH64 / "root")], str(AARCH64 / "root/usr/bin/python3")
+    paths = os.pathsep.join(map(str, (folder, AARCH64 / "packages")))
+    alone = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return (lambda processor: [*emulator, "-cpu", processor, python]), alone
+
+
+@pytest.mark.parametrize(
+    ("processor", "usable"),
+    [("max", ["i8mm", "dotprod", "neon"]), ("neoverse-n1", ["dotprod", "neon"]), ("cortex-a72", ["neon"])],
+)
+def test_an_installed_wheel_selects_its_build_on_arm(processor: str, usable: list[str], on_arm: Any) -> None:
+    call, environment = on_arm
+    code = "from sightline.native import library as c; print(c.instructions(), *c.usable_builds())"
+    ran = subprocess.run([*call(processor), "-W", "error", "-c", code], env=environment, capture_output=True, text=True)
+    assert (ran.stderr, ran.stdout.split()) == ("", [usable[0], *usable, ANYWHERE])
+
+
+def test_an_installed_wheel_translates_on_arm(on_arm: Any, model: Path) -> None:
+    """The text of this machine, without torch."""
+    call, environment = on_arm
+    (about, text, torch), complaints = translated(call("neoverse-n1"), model, environment)
+    assert about.startswith("dotprod ") and (torch, complaints) == ("False", [])
+    assert text == load(model).translate(["the cat"], beam_size=2)[0].text
 
 
 @pytest.mark.skipif(not shutil.which("qemu-x86_64-static"), reason="needs qemu-x86_64-static")
