@@ -233,9 +233,7 @@ def best_build() -> str:
         "dotprod": ["asimddp"],
         "neon": ["asimd"],
     }
-    return next(
-        (name for name in BUILDS[platform.machine()] if all(map(about.__contains__, needed.get(name, [""])))), ""
-    )
+    return next((name for name in BUILDS[platform.machine()] if name in needed and {*needed[name]} <= {*about}), "")
 
 
 @pytest.fixture(scope="module")

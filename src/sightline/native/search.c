@@ -34,6 +34,7 @@ struct Search {
     Members members;
     const int32_t *ids;
     const float *barred;
+    int32_t *own; /* see list_own; NULL where nothing is barred */
     Options options;
     Limits limits;
     Found found;
@@ -315,6 +316,29 @@ static int offer_best(const Search *s, int row, const float *logits, float large
     return count;
 }
 
+/* The logits of a row as `spare`, with a shortlist those of its own sentence alone: gaps that others leave would change
+   the order in which exponentials are added, and so the last bits. How many. */
+static int possible(const Search *s, int row, const float *logits) {
+    if (!s->own) {
+        memcpy(s->spare, logits, 4 * (size_t)s->vocab);
+        return s->vocab;
+    }
+    const int32_t *own = s->own + (int64_t)sentence_of(s, row) * (s->vocab + 1), n = *own++;
+    for (int i = 0; i < n; i++) s->spare[i] = logits[own[i]];
+    return n;
+}
+
+/* For each sentence (1 + vocab): how many pieces are not barred, and these. */
+static void list_own(Search *s) {
+    for (int i = 0; i < s->members.decodings[0]->sentences; i++) {
+        const float *barred = s->barred + (int64_t)i * s->vocab;
+        int32_t *own = s->own + (int64_t)i * (s->vocab + 1), n = 0;
+        for (int v = 0; v < s->vocab; v++)
+            if (barred[v] == 0) own[++n] = v;
+        own[0] = n;
+    }
+}
+
 /* Offer what may follow a row of `length` tokens. */
 static int continue_row(Search *s, int row, float *logits, int count) {
     const Options *o = &s->options;
@@ -325,8 +349,7 @@ static int continue_row(Search *s, int row, float *logits, int count) {
     if (s->length < o->begun) return offer(s, count, (Candidate){so_far, 0, row, forced});
     if (s->length + 1 == o->end_at) return offer(s, count, (Candidate){so_far, 0, row, o->forced_end});
     const float largest = maximum(logits, s->vocab);
-    memcpy(s->spare, logits, 4 * (size_t)s->vocab);
-    const float rest = logarithm(exponentials(s->spare, s->vocab, largest));
+    const float rest = logarithm(exponentials(s->spare, possible(s, row, logits), largest));
     int token = forced;
     if (forced < 0) rule_out(s, row, logits);
     if (forced < 0 && limits->n_phrases) {
@@ -563,13 +586,15 @@ Search *sightline_search_start(const Members *members, const int32_t *ids, const
     const int few = limits->streams && (options->top_k || options->top_p < 1);
     if (few) s->chances = malloc(sizeof(Chance) * s->vocab);
     const int rows = s->rows * options->beam_size;
-    const int failed = !s->best || !s->needed || !s->reached || !s->met || !s->offered || (few && !s->chances);
+    if (barred) s->own = malloc(4 * (size_t)members->decodings[0]->sentences * (s->vocab + 1));
+    const int failed = (barred && !s->own) || !s->best || !s->needed || !s->reached || !s->met || !s->offered || (few && !s->chances);
     if (failed || allocate(&s->old, rows, found->longest, (int)n) || allocate(&s->new, rows, found->longest, (int)n)) {
         sightline_search_end(s);
         return NULL;
     }
     for (int64_t i = 0; i < (int64_t)s->rows * options->pool; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
     for (int r = 0; r < s->rows; r++) s->old.outputs[r] = r, s->old.log_probs[r] = 0;
+    if (barred) list_own(s);
     return s;
 }
 
@@ -577,7 +602,7 @@ void sightline_search_end(Search *s) {
     if (!s) return;
     release(&s->old), release(&s->new);
     free(s->best), free(s->needed), free(s->reached), free(s->met), free(s->offered);
-    free(s->chances), free(s->memory.bytes), free(s);
+    free(s->own), free(s->chances), free(s->memory.bytes), free(s);
 }
 
 int sightline_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,

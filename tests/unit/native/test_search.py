@@ -326,6 +326,23 @@ def test_equal_chances_are_kept_together(build: Build, sentences: Sentences) -> 
         assert len(drawn) > (2 if "top_p" in changes else 9)
 
 
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 4, "n_best": 4}, {"sample": True, "n_best": 3}])
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_with_a_shortlist_no_bit_depends_on_the_batch(
+    build: Build, sentences: Sentences, settings: dict[str, Any], compute: str
+) -> None:
+    """Random batches of random sentences, whose likely pieces are of any number: each scores as it does alone."""
+    draw = np.random.default_rng(0)
+    model, vocab = native(build(2.0, vocab_size=300), compute), 300
+    config = DecodeConfig(max_length_factor=1.0, max_length_extra=2, **settings)
+    table = CandidateTable(np.arange(4, 40), draw.integers(4, vocab, (vocab, 25)))
+    sources = sentences(*draw.integers(1, 8, 24), vocab=vocab)
+    alone = [decode_tokens(model, [source], config, shortlist=table)[0] for source in sources]
+    for _ in range(10):
+        batch = draw.permutation(len(sources))[: draw.integers(2, len(sources))]
+        assert decode_tokens(model, [sources[i] for i in batch], config, shortlist=table) == [alone[i] for i in batch]
+
+
 def test_draws_from_a_shortlist(build: Build, sentences: Sentences) -> None:
     model, sources = native(build(1.5, vocab_size=300, tied_embeddings="none")), sentences(*LENGTHS, vocab=300)
     table = CandidateTable(np.array([7, 8]), torch.randint(4, 300, (300, 4)).numpy())
