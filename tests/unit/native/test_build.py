@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,19 @@ def test_a_compiler_that_has_not_heard_of_the_newest(
     assert build_in(folder)["build"]() == ""
     plain = [name for name, flags in original.builds().items() if not re.search("avx|dotprod", " ".join(flags))]
     assert made(folder) == sorted(f"_library_{name}.so" for name in plain) != []
+
+
+@pytest.mark.parametrize("call", [["gcc"], [CLANG or "clang"], [*original.ZIG]], ids=["gcc", "clang", "zig"])
+def test_every_compiler_takes_the_program_of_hashes(call: list[str], tmp_path: Path) -> None:
+    """Also those for which a pointer is no number."""
+    if not shutil.which(call[0]) or ("ziglang" in call and not find_spec("ziglang")):
+        pytest.skip(f"needs {' '.join(call[-2:])}")
+    flags = ["-std=gnu11", "-DSCALAR", "-Werror=int-conversion", f"-I{original.FOLDER}", "-c"]
+    source = Path(__file__).with_name("kernels.c")
+    ran = subprocess.run(
+        [*call, *flags, str(source), "-o", str(tmp_path / "kernels.o")], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
 
 
 @needs_compiler
