@@ -19,7 +19,7 @@ from sightline.cores import usable_cores
 from sightline.data.batch import Batch, Stream
 from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
 from sightline.data.corpus import Corpus, Pair, display_name
-from sightline.data.first_look import doubts, parse_pairs
+from sightline.data.first_look import doubts, leaks, parse_pairs
 from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer, prepare, spool
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
@@ -201,7 +201,7 @@ def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus
     files = parse_pairs("--train", request.train)
     parts = hold_out(request, files)
     files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
-    for doubt in doubts(files, valid):
+    for doubt in (*doubts(files, valid), *leaks(files, valid)):
         say(request, doubt)
     return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out(parts)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sightline.data.corpus import Corpus
-from sightline.data.first_look import check_files, doubts, has_header, is_swapped, parse_pairs
+from sightline.data.first_look import check_files, doubts, has_header, is_swapped, leaks, parse_pairs
 from sightline.errors import UserError
 
 ENGLISH = ["the man is reading a book in the garden", "two children play with a red ball", "she sings on the stage"]
@@ -82,8 +82,7 @@ def test_one_file_on_both_sides_is_refused(tmp_path: Path) -> None:
 
 
 def test_sound_corpora_raise_no_doubts(tmp_path: Path) -> None:
-    others = [(f"{src} Yes.", f"{tgt} Ja.") for src, tgt in PAIRS[::-1]]
-    train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", others)
+    train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", PAIRS[::-1])
     assert list(doubts([train], [valid])) == []
 
 
@@ -91,8 +90,8 @@ def test_validation_pairs_that_are_training_pairs_are_mentioned(tmp_path: Path) 
     train = tsv(tmp_path, "train.tsv", PAIRS)
     others = [(f"{src} Yes.", f"{tgt} Ja.") for src, tgt in PAIRS]
     few = tsv(tmp_path, "few.tsv", [PAIRS[0], *others])  # as translation memories have
-    assert list(doubts([train], [few])) == []
-    (doubt,) = doubts([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
+    assert list(leaks([train], [few])) == []
+    (doubt,) = leaks([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
     assert doubt.startswith(f"--valid: {len(PAIRS)} of the first {2 * len(PAIRS)} pairs are in --train too")
     assert doubt.endswith("hold out pairs instead, for example --valid 500pairs")
 
