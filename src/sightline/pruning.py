@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from sightline.checkpoint.beside import SHORTLIST, write_alignment
-from sightline.checkpoint.trained import CONFIG, write_settings, write_weights
+from sightline.checkpoint.trained import CONFIG, write_file, write_settings, write_weights
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
 from sightline.errors import UserError
@@ -75,7 +75,7 @@ def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
         config = model.config
     _write(model, config, parameters, removed, out)
     if (model.path / SHORTLIST).is_file():
-        shutil.copyfile(model.path / SHORTLIST, out / SHORTLIST)
+        write_file(out / SHORTLIST, lambda draft: shutil.copyfile(model.path / SHORTLIST, draft))
     if isinstance(model, PairVerbs):
         write_alignment(out, _alignment_head(model, removed).as_json())
     return out

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sightline.checkpoint.adapters import MATRICES, PREFIX
 from sightline.checkpoint.layout import ADAPTER
+from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import CARD, write_file, write_json, write_text
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig, TrainConfig
@@ -64,6 +65,7 @@ class AdapterLayout:
         tensors = {name: value.detach().float().cpu().contiguous() for name, value in self._tensors(parameters).items()}
         write_file(folder / MATRICES, lambda path: save_file(tensors, path, {"format": "pt"}))
         write_text(folder / CARD, card)
+        seal(folder)
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found = {f"{PREFIX}{entry.key}": entry.to_file(parameters) for entry in self.heads}

@@ -49,6 +49,12 @@ def base_of(folder: Path) -> Path:
     )
 
 
+def folders_of(path: Path) -> list[Path]:
+    """Every folder that a model is read from: its own, or those of adapters and of what they change."""
+    found = adapters_in(path)
+    return [*folders_of(base_of(found[0])), *found] if found else [path]
+
+
 def files_of(path: Path) -> list[Path]:
     """Every file of tensors that a model is made of: those of a folder, or of adapters and of what they change."""
     found = adapters_in(path)

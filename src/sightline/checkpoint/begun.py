@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS
+from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import CARD, FORMAT, GENERATION, RUN, TOKENIZER, write_file, write_json, write_text
 from sightline.checkpoint.vocabulary import SETTINGS
 from sightline.checkpoint.write import config_to_hf, file_tensors
@@ -71,6 +72,7 @@ class BegunLayout:
         """The weights by the names of the family, and the model card."""
         self.write_tensors(folder, parameters)
         write_text(folder / CARD, card)
+        seal(folder)
 
     def write_tensors(self, folder: Path, parameters: Mapping[str, Tensor]) -> None:
         """The weights alone."""

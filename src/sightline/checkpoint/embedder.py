@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from sightline.checkpoint.modules import LIBRARY, MODULES, READING
-from sightline.checkpoint.published import unread_tensors
 from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config import RunConfig
@@ -40,5 +39,5 @@ class EmbedderLayout(SameLayout):
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """With a pooler that was there, which no vector needs and `transformers` looks for."""
-        poolers = {key: value for key, value in unread_tensors(self.model.path).items() if "pooler" in key}
+        poolers = {key: value for key, value in self.unread_in_file().items() if "pooler" in key}
         return {**poolers, **super()._tensors(parameters)}

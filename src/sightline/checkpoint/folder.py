@@ -13,7 +13,8 @@ from typing import Any
 
 from sightline.checkpoint.hub import folder_of
 from sightline.checkpoint.layout import is_family
-from sightline.checkpoint.trained import WEIGHTS, Trained, read_tokenizer, read_weights, settings_for
+from sightline.checkpoint.manifest import Digests
+from sightline.checkpoint.trained import PACKED, WEIGHTS, Trained, read_tokenizer, read_weights, settings_for
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,20 @@ def read_folder(
         published: whether a published model will do as well.
 
     Raises:
-        UserError: something is missing, not understood or does not fit, or it is a model for something else.
+        UserError: something is missing, not understood, does not fit or is not what the manifest lists, or it is a
+            model for something else.
     """
     folder = folder_of(path)
     if published and is_family(folder):
         from sightline.checkpoint.imported import read_published
 
         return read_published(folder, device, dtype)
+    digests = Digests(folder)
+    packed = any(folder.glob(PACKED.format("*")))  # then the weights may not be read: they are checked when they are
+    names = [name for name in digests.names if name != WEIGHTS or not packed]
+    digests.begin(names)
     config, about = settings_for(tasks, folder)
-    trained = Trained(config.model, read_weights(folder), device, str(folder / WEIGHTS))
+    trained = Trained(config.model, read_weights(folder), device, digests)
     tokenizer = None if config.model.task == "forecast" else read_tokenizer(folder, config)
+    digests.check(names)
     return Folder(folder, config, about, device, trained, lambda: tokenizer)

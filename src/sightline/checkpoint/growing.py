@@ -20,6 +20,7 @@ from torch import Tensor
 from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.imported import copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
+from sightline.checkpoint.manifest import check_files, seal
 from sightline.checkpoint.published import file_shapes, open_tensors
 from sightline.checkpoint.trained import write_file, write_json
 from sightline.checkpoint.vocabulary import SETTINGS, read_vocabulary
@@ -37,6 +38,7 @@ def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str,
     Raises:
         UserError: one is there already, one to copy is not, or the vocabulary is of a kind that cannot be added to.
     """
+    check_files(folder)
     config = read_json(folder / CONFIG)
     vocabulary = read_vocabulary(folder, config)
     for piece, origin in pieces.items():
@@ -68,6 +70,7 @@ def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mappin
     }
     write_file(draft / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
     write_json(draft / CONFIG, grown)
+    seal(draft)
     _ = read_folder(draft)
 
 

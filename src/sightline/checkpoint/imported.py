@@ -1,8 +1,8 @@
 """A family's model in a folder: in the Hugging Face layout, or as `sightline import` writes it, which needs no table.
 
 Ours is `config.json` with the axes (`family`) beside the configuration the network came with (`hf`),
-`model.safetensors` with the parameters under our names, and the files of the tokenizer and of sentence-transformers'
-modules as they were.
+`model.safetensors` with the parameters under our names, `unread.safetensors` with what the network does not use of the
+checkpoint (BERT's pooler), and the files of the tokenizer and of sentence-transformers' modules as they were.
 """
 
 import shutil
@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from sightline.checkpoint.adapters import home_of
+from sightline.checkpoint.adapters import folders_of, home_of
 from sightline.checkpoint.folder import Folder
-from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
+from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, UNREAD, WEIGHTS, read_json
+from sightline.checkpoint.manifest import Digests, seal
 from sightline.checkpoint.modules import module_files
 from sightline.checkpoint.precision import dtype_for, refuse_quantised, widest
-from sightline.checkpoint.published import ReadCheckpoint, open_tensors, read_checkpoint
+from sightline.checkpoint.published import ReadCheckpoint, open_tensors, read_checkpoint, unread_tensors
 from sightline.checkpoint.trained import write_file, write_json
 from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 from sightline.checkpoint.vocabulary import read_vocabulary
@@ -32,6 +33,9 @@ KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for wh
 
 def read_published(folder: Path, device: str, dtype: str) -> Folder:
     """A model in the Hugging Face layout, or what `sightline import` made of one; arguments as of `read_folder`."""
+    digests = [Digests(part) for part in folders_of(folder)]
+    for part in digests:
+        part.begin(part.names)
     home = home_of(folder)
     values = read_json(home / CONFIG)
     numbers = None if dtype == "file" else dtype_for(dtype, torch.device(device))
@@ -41,6 +45,8 @@ def read_published(folder: Path, device: str, dtype: str) -> Folder:
         found = read_xlnet(folder, values, numbers)
     else:
         found = _read_ours(folder, values, numbers) if "family" in values else read_checkpoint(folder, numbers, home)
+    for part in digests:
+        part.check(part.names)
     found.network.to(device)
     return Folder(home, found.config, found.hf_config, device, found, lambda: read_vocabulary(home, found.hf_config))
 
@@ -55,17 +61,25 @@ def write_imported(folder: Path, model: Folder) -> None:
         name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
     }
     write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+    if unread := unread_tensors(model.path):
+        write_file(folder / UNREAD, lambda path: save_file(unread, path, {"format": "pt"}))
     copy_companions(model.path, folder)
     values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.about}
     write_json(folder / CONFIG, values)
+    seal(folder)
 
 
 def copy_companions(path: Path, folder: Path) -> None:
     """What stands beside a network and is read as it is: vocabulary, settings to generate with, modules behind it."""
     for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
         if (path / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path / name, folder / name)
+            copy_file(path / name, folder / name)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file into a model folder, replacing the one there in one step."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_file(target, lambda draft: shutil.copyfile(source, draft))
 
 
 def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> ReadCheckpoint:

@@ -19,6 +19,7 @@ from sightline.checkpoint.begun import PIXELS
 from sightline.checkpoint.folder import Folder, read_folder
 from sightline.checkpoint.imported import copy_companions
 from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
+from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import unread_tensors
 from sightline.checkpoint.trained import GENERATION, write_file, write_json
 from sightline.checkpoint.write import file_tensors
@@ -52,6 +53,7 @@ def write_joined(looks: Path, writes: Path, out: Path, seed: int = 1) -> None:
     _write_beside(seen, values, out)
     write_json(out / CONFIG, values)
     write_file(out / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))  # last: with it, all is there
+    seal(out)
 
 
 def _values(seen: Folder, written: Folder) -> dict[str, Any]:

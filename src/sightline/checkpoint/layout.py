@@ -9,6 +9,7 @@ from sightline.errors import UserError
 CONFIG, WEIGHTS, SHARDS = "config.json", "model.safetensors", "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"  # of matrices that are added to the weights of another folder
 PREPROCESSOR = "preprocessor_config.json"  # what is done to a picture or a sound before the network
+UNREAD = "unread.safetensors"  # of an imported model: tensors of its checkpoint that the network does not use
 PICKLED, PICKLED_SHARDS = "pytorch_model.bin", "pytorch_model.bin.index.json"  # before safetensors
 
 

@@ -2,10 +2,13 @@
 
 A first translation does not wait for reading and packing, and processes share what the system has read once. The file
 holds what `native.network.PackedMemory` gave out, one part behind the other, as numbers alone: the addresses at the
-beginning of a layer are made anew in each process. It belongs to one file of weights, by size, time of last change
-and what is not packed of them, to one network in one kind of numbers, and to the sources that put it together. Where
-any is another it is left out with a warning: what translates is always what `model.safetensors` says. It is replaced
-in one step; who writes over it in place ends the processes that have it mapped. Not here: packing itself (`native`).
+beginning of a layer are made anew in each process. The header names what the file was packed from: the digest of
+`model.safetensors`, a checksum of the parameters that are not packed, the network's settings, the kind of numbers, and
+the sources that put it together. If any differs, the file is ignored with a warning: what translates is always what
+`model.safetensors` says. The header also has a checksum of all that follows, so a damaged file is an error.
+
+A packed file is replaced in one step; a program that writes over it in place ends the processes that have it mapped.
+Not here: packing itself (`native`).
 """
 
 import json
@@ -22,19 +25,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sightline.checkpoint.compiled import compiled, fits, is_for_library
-from sightline.checkpoint.trained import PACKED, read_weights, settings_for, write_file
+from sightline.checkpoint.manifest import Digests, seal
+from sightline.checkpoint.trained import PACKED, WEIGHTS, read_weights, settings_for, write_file
 from sightline.checkpoint.weights import WeightsFile
 from sightline.config import ModelConfig
 from sightline.errors import UserError
-from sightline.native.arrays import Floats
+from sightline.native.arrays import Floats, at
 from sightline.native.build import FOLDER, version
-from sightline.native.library import Linear, absence, library
+from sightline.native.library import Linear, absence, library, needed
 from sightline.native.network import NUMBERS, REGISTER, PackedMemory
 
 HELD = ("_proj.weight", "_proj.bias", "tokens.weight", "head.output.weight")  # ends of the names of what is packed
 ORDERED_BY = (FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
 HEADER = 4096  # bytes before the layers: JSON and blanks
-SECOND = 10**9  # nanoseconds
 ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the beginning of a layer that hold them
 
 
@@ -73,7 +76,7 @@ class Mapped(PackedMemory):
 
     def take(self, size: int) -> NDArray[np.uint8]:
         if size > len(self._left):
-            raise damaged(self._path, "is too short")
+            raise damaged(self._path, "it is too short")
         return super().take(size)
 
     def kept(self, table: NDArray[Any]) -> NDArray[Any]:
@@ -110,6 +113,7 @@ def pack(folder: str | Path, compute: str = "") -> Path:
     Raises:
         UserError: there is no such model, or the compiled library does not compute with its network in these numbers.
     """
+    digests = Digests(Path(folder))
     config, _ = settings_for(("translate",), folder)
     compute = compute or config.decode.compute
     if compute not in NUMBERS:
@@ -121,23 +125,30 @@ def pack(folder: str | Path, compute: str = "") -> Path:
         raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
     memory = Collected()
     compiled(config.model, weights, compute, memory)
-    parts = list(memory.written())
-    about = {"of": made_of(config.model, weights, compute), "bytes": HEADER + sum(map(len, parts))}
+    body = np.frombuffer(b"".join(memory.written()), np.uint8)
+    digests.check([WEIGHTS])
+    of = made_of(config.model, weights, compute, digests.digest_of(WEIGHTS))
+    about = {"of": of, "bytes": HEADER + len(body), "checksum": checksum(body)}
 
     def write(draft: Path) -> None:
         with draft.open("wb") as file:
-            file.writelines([json.dumps(about).encode().ljust(HEADER), *parts])
+            file.writelines([json.dumps(about).encode().ljust(HEADER), body.data])
 
     path = Path(folder, PACKED.format(compute))
     write_file(path, write)
+    seal(Path(folder))  # a folder of an older version: without the listed digest each start would hash the weights
     return path
 
 
-def read_packed(path: Path, config: ModelConfig, weights: WeightsFile, compute: str) -> tuple[Any, ...]:
+def read_packed(
+    path: Path, config: ModelConfig, weights: WeightsFile, compute: str, digest: str
+) -> tuple[Any, ...] | None:
     """What `compiled` is told beside the configuration: parameters, `compute`, and the memory that has the layers.
 
+    None, with a warning, where the file was packed from anything else; `digest` is that of the weights.
+
     Raises:
-        UserError: the file is no packed file, is too short, or cannot be read.
+        UserError: the file is no packed file, is damaged, or cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -149,27 +160,34 @@ def read_packed(path: Path, config: ModelConfig, weights: WeightsFile, compute: 
         about = json.loads(content)
         of, size = about["of"], about["bytes"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise damaged(path, "has no header") from None
-    if of != made_of(config, weights, compute):
-        what = "of other weights, of ones with another date (`cp -a` keeps it), or by another version"
-        warnings.warn(f"{path}: was packed {what}, and is left out; {made_anew(path)}", stacklevel=2)
-        return weights, compute
+        raise damaged(path, "it has no header") from None
+    if of != made_of(config, weights, compute, digest):
+        what = "was packed from other weights or by another version of Sightline, and is ignored"
+        warnings.warn(f"{path}: {what}; {made_anew(path)}", stacklevel=2)
+        return None
     if size != len(mapped):
-        raise damaged(path, f"has {len(mapped):,} bytes, not {size:,}")
-    return Unread(weights), compute, Mapped(path, np.frombuffer(mapped, np.uint8)[HEADER:])
+        raise damaged(path, f"it has {len(mapped):,} bytes, not {size:,}")
+    body = np.frombuffer(mapped, np.uint8)[HEADER:]
+    if about.get("checksum") != checksum(body):
+        raise damaged(path, "its content does not have the checksum in its header")
+    return Unread(weights), compute, Mapped(path, body)
 
 
-def made_of(config: ModelConfig, weights: WeightsFile, compute: str) -> list[Any]:
-    """What a packed file is of, and its reader has.
+def made_of(config: ModelConfig, weights: WeightsFile, compute: str, digest: str) -> list[Any]:
+    """What a packed file was packed from, as its header has it and as its reader finds it.
 
-    The time is in seconds, for archives and images of containers keep no parts of one; within one the weights that are
-    not packed tell a training from the next: norms, which every update changes, and little else.
+    `digest` is that of the weights, out of the manifest: they are not hashed again at every start. The checksum of the
+    parameters that are not packed, which are read anyway, reveals weights that were replaced without a new manifest.
     """
-    size, changed = weights.stamp
-    sum_of = zlib.crc32(repr(config).encode())
+    unpacked = zlib.crc32(repr(config).encode())
     for name in sorted(weights):
-        sum_of = sum_of if name.endswith(HELD) else zlib.crc32(weights[name].tobytes(), sum_of)
-    return [compute, size, changed // SECOND, sum_of, sources()]
+        unpacked = unpacked if name.endswith(HELD) else zlib.crc32(weights[name].tobytes(), unpacked)
+    return [compute, digest, unpacked, sources()]
+
+
+def checksum(body: NDArray[np.uint8]) -> int:
+    """That of `native/checksum.c`: SHA-256 would take as long as everything else at a start."""
+    return needed().sightline_checksum(at(body), body.size)
 
 
 @cache
@@ -180,9 +198,9 @@ def sources() -> int:
 
 def damaged(path: Path, why: str) -> UserError:
     """The message for a file that is not what `pack` wrote."""
-    return UserError(f"{path}: damaged, for it {why}; delete it, or {made_anew(path)}")
+    return UserError(f"{path}: damaged: {why}; delete it, or {made_anew(path)}")
 
 
 def made_anew(path: Path) -> str:
     """How to have a packed file as it should be."""
-    return f"`sightline pack {path.parent} --compute {path.suffix[1:]}` makes it anew"
+    return f"`sightline pack {path.parent} --compute {path.suffix[1:]}` packs it again"

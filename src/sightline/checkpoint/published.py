@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from sightline.checkpoint.layout import CONFIG, adapters_in, read_json, weight_files
+from sightline.checkpoint.layout import CONFIG, UNREAD, adapters_in, read_json, weight_files
 from sightline.checkpoint.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
 from sightline.errors import UserError, unknown
 from sightline.families.family import Family
@@ -173,13 +173,13 @@ def _refuse_misfits(
 
 
 def unread_tensors(folder: Path) -> dict[str, Tensor]:
-    """What the files of `folder` hold beside the network, such as a pooler; ours hold nothing."""
+    """What the files of `folder` hold beside the network, such as a pooler; by the keys of the family's files."""
     values = read_json(folder / CONFIG)
     if "family" in values:
-        return {}
+        return _mapped(folder / UNREAD) if (folder / UNREAD).is_file() else {}
     family = FAMILIES[_kind_of(values)]
     tensors = _with_todays_names(open_tensors(folder), family)
-    return {key: tensor for key, tensor in tensors.items() if re.search(family.ignored, key)}
+    return {key: tensor.clone() for key, tensor in tensors.items() if re.search(family.ignored, key)}
 
 
 # --- Files ---

@@ -2,8 +2,10 @@
 
 `config.json` (how it was made), `model.safetensors`, `tokenizer.json`, `generation_config.json` (how to decode) and
 `README.md` (the model card); what was learnt of the model afterwards is `beside`. Nothing in it is ever unpickled. Each
-file is replaced in one step, so that a reader never sees half of one. A classifier does without the search settings, a
-forecaster also without a tokenizer; labels and the statistics of a series stand in `config.json`.
+file is replaced in one step, so that a reader never sees half of one, and `manifest` lists their digests.
+
+A classifier does without the search settings, a forecaster also without a tokenizer; labels and the statistics of a
+series stand in `config.json`.
 
 Nothing here needs torch but the network itself, when it is asked for.
 """
@@ -22,6 +24,7 @@ from safetensors.numpy import save_file
 
 from sightline.checkpoint.compiled import compiled, fits, is_for_library
 from sightline.checkpoint.layout import read_json
+from sightline.checkpoint.manifest import Digests, replace_listed, seal
 from sightline.checkpoint.weights import WeightsFile
 from sightline.config import WITH_DECODER, DecodeConfig, ModelConfig, RunConfig, TrainConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
@@ -40,13 +43,14 @@ class Trained:
     needed until somebody asks for the `network`.
     """
 
-    def __init__(self, config: ModelConfig, weights: WeightsFile, device: str, origin: str) -> None:
-        """`UserError` where the weights, which `origin` names, are not those of such a network."""
+    def __init__(self, config: ModelConfig, weights: WeightsFile, device: str, digests: Digests) -> None:
+        """`UserError` where the weights are not those of such a network, or `digests` has another one of them."""
         self._config = config
         self._weights: WeightsFile | None = weights
         self._device = device
-        self._origin = origin
+        self._digests = digests
         self._network: Any = None
+        self._forms: Any = None  # of the network, as `architectures.decoding_forms` makes them
         self._searchers: dict[str, CompiledNetwork] = {}
         self._lock = RLock()  # a model may be used in several threads
         self.n_parameters = sum(map(math.prod, weights.shapes.values()))  # shared ones are in the file once
@@ -61,31 +65,56 @@ class Trained:
                 self._build()
         return self._network
 
+    @property
+    def changed(self) -> bool:
+        """Whether the network computes anything else than the files say."""
+        return bool(getattr(self._forms, "changed", False))
+
+    def form(self, compute: str) -> Any:
+        """What decodes in these numbers: the compiled library, or torch where that cannot."""
+        return self.searcher(compute) or self._forms_of_network(compute)
+
+    def _forms_of_network(self, compute: str) -> Any:
+        _ = self.network
+        return self._forms(compute)
+
     def searcher(self, compute: str) -> CompiledNetwork | None:
         """The network in the compiled library; None where only the torch module will do."""
         with self._lock:
             if self._weights is None or compute not in NUMBERS:
                 return None
             if compute not in self._searchers:
-                self._searchers[compute] = compiled(self._config, *self._packed(self._weights, compute))
+                self._searchers[compute] = self._compiled(self._weights, compute)
             return self._searchers[compute]
 
-    def _packed(self, weights: WeightsFile, compute: str) -> tuple[Any, ...]:
-        """What `compiled` is told: of a file that was packed ahead of time, if there is one."""
+    def _compiled(self, weights: WeightsFile, compute: str) -> CompiledNetwork:
+        """From a packed file without reading the weights, or from the weights while their digest is computed."""
+        if packed := self._packed(weights, compute):
+            return compiled(self._config, *packed)
+        self._digests.begin([WEIGHTS])
+        network = compiled(self._config, weights, compute)
+        self._digests.check([WEIGHTS])
+        return network
+
+    def _packed(self, weights: WeightsFile, compute: str) -> tuple[Any, ...] | None:
+        """What `compiled` is told of a file that was packed ahead of time; None without one of these weights."""
         path = weights.path.with_name(PACKED.format(compute))
         if not path.is_file():
-            return weights, compute
+            return None
         from sightline.checkpoint.packed import read_packed
 
-        return read_packed(path, self._config, weights, compute)
+        return read_packed(path, self._config, weights, compute, self._digests.digest_of(WEIGHTS))
 
     def _build(self) -> None:
-        from sightline.architectures import build_network, build_pooled, with_parameters  # brings torch
+        from sightline.architectures import build_network, build_pooled, decoding_forms, with_parameters  # brings torch
 
         assert self._weights is not None
         build: Any = build_network if self._config.task in WITH_DECODER else build_pooled
-        network = with_parameters(build, self._config, self._weights, self._origin).to(self._device)
+        origin = str(self._weights.path)
+        self._digests.check([WEIGHTS])
+        network = with_parameters(build, self._config, self._weights, origin).to(self._device)
         self._network, self._weights, self._searchers = network, None, {}
+        self._forms = decoding_forms(network)
 
 
 def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]) -> None:
@@ -101,10 +130,11 @@ def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None,
 
 
 def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> None:
-    """The weights, tensors on whatever device, in float32; and the model card."""
+    """The weights, tensors on whatever device, in float32, the model card, and the manifest last."""
     arrays = {name: value.detach().float().cpu().contiguous().numpy() for name, value in parameters.items()}
     write_file(folder / WEIGHTS, lambda path: save_file(arrays, path, {"format": "pt"}))
     write_text(folder / CARD, card)
+    seal(folder)
 
 
 def write_decoding(folder: Path, decode: DecodeConfig, edit: Callable[[str], str]) -> None:
@@ -219,7 +249,7 @@ def write_file(path: Path, writer: Callable[[Path], Any]) -> None:
             mode = draft.stat().st_mode
             writer(draft)
             draft.chmod(mode)
-            os.replace(draft, path)
+            replace_listed(draft, path)
         finally:
             draft.unlink(missing_ok=True)
 

@@ -11,8 +11,9 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sightline.checkpoint.imported import copy_companions
-from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
+from sightline.checkpoint.imported import copy_companions, copy_file
+from sightline.checkpoint.layout import CONFIG, UNREAD, WEIGHTS, read_json
+from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import unread_tensors
 from sightline.checkpoint.trained import CARD, FORMAT, GENERATION, RUN, write_file, write_json, write_text
 from sightline.checkpoint.write import file_tensors
@@ -36,7 +37,13 @@ class SameLayout:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             copy_companions(self.model.path, folder)
+            if self._is_imported and (self.model.path / UNREAD).is_file():
+                copy_file(self.model.path / UNREAD, folder / UNREAD)
         write_json(folder / CONFIG, _in_float32(self._config()))
+
+    @property
+    def _is_imported(self) -> bool:
+        return "family" in read_json(self.model.path / CONFIG)
 
     def _config(self) -> dict[str, Any]:
         """As the model has it, which may have been given another head than its folder's."""
@@ -52,11 +59,15 @@ class SameLayout:
     def write_pruned(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
         """`write_weights` where most are as they were: what no network reads, such as a pooler, is kept beside them."""
         own = self._tensors(parameters)
-        self._write_tensors(folder, {**unread_tensors(self.model.path), **own}, card)
+        self._write_tensors(folder, {**self.unread_in_file(), **own}, card)
+
+    def unread_in_file(self) -> dict[str, Tensor]:
+        """What stands beside the weights in the same file and no network reads; imported models have a file for it."""
+        return {} if self._is_imported else unread_tensors(self.model.path)
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         own = {name: value.detach().float().cpu().contiguous() for name, value in parameters.items()}
-        return own if "family" in read_json(self.model.path / CONFIG) else self.in_file(own)
+        return own if self._is_imported else self.in_file(own)
 
     def in_file(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Parameters by the names, and in the shapes, of the family."""
@@ -65,6 +76,7 @@ class SameLayout:
     def _write_tensors(self, folder: Path, tensors: Mapping[str, Tensor], card: str) -> None:
         write_file(folder / WEIGHTS, lambda path: save_file(dict(tensors), path, {"format": "pt"}))
         write_text(folder / CARD, card)
+        seal(folder)
 
 
 def write_length_penalty(folder: Path, value: float) -> None:

@@ -6,7 +6,6 @@ training has put another in its place. It is not mapped: a file that somebody wr
 
 from collections.abc import Iterator, Mapping
 from io import BytesIO
-from os import fstat
 from os import name as system
 from pathlib import Path
 from threading import Lock
@@ -37,8 +36,6 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
             # Windows lets nobody replace a file that is open.
             self._file = BytesIO(path.read_bytes()) if system == "nt" else path.open("rb")
             finalize(self, self._file.close)
-            about = path.stat() if system == "nt" else fstat(self._file.fileno())
-            self.stamp = about.st_size, about.st_mtime_ns  # what tells it from any that is put in its place
             self._read_header()
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None

@@ -16,14 +16,21 @@ from sightline.network.axes import NetworkConfig
 SILENT = ("family", "dropout", "head_bias")  # no reader asks for them in a config.json: the bias is in the file or not
 
 
-def write_checkpoint(folder: Path, network: nn.Module, config: NetworkConfig, hf_config: Mapping[str, Any]) -> None:
+def write_checkpoint(
+    folder: Path,
+    network: nn.Module,
+    config: NetworkConfig,
+    hf_config: Mapping[str, Any],
+    unread: Mapping[str, Tensor] | None = None,
+) -> None:
     """`config.json` and `model.safetensors` that transformers loads as the same network.
 
-    `hf_config` is the configuration the network came with; its numbers must be those of `config`.
+    `hf_config` is the configuration the network came with; its numbers must be those of `config`. `unread` are tensors
+    of the checkpoint that the network does not use, by the keys of the file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    write_files(folder, file_tensors(own, config), hf_config)
+    write_files(folder, {**(unread or {}), **file_tensors(own, config)}, hf_config)
 
 
 def write_files(folder: Path, tensors: Mapping[str, Tensor], hf_config: Mapping[str, Any]) -> None:

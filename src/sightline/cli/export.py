@@ -1,16 +1,19 @@
-"""`sightline export`: a translation model for other programs; `sightline pack`: one for a quick start."""
+"""`sightline export`: a translation model for other programs; `pack`: one for a quick start; `seal`: its manifest."""
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from sightline.cli.files import in_file
+from sightline.errors import UserError
 
 
 def add(commands: Any) -> None:
     """Register the commands."""
     _export_options(commands)
     _pack_options(commands)
+    _seal_options(commands)
 
 
 def _export_options(commands: Any) -> None:
@@ -56,3 +59,22 @@ def run_pack(options: argparse.Namespace) -> None:
     print(
         f"{path}: {path.stat().st_size / 2**20:,.1f} MiB; used as long as the weights stay as they are", file=sys.stderr
     )
+
+
+def _seal_options(commands: Any) -> None:
+    what = "write the digests of a model folder's files again, after you changed one of them on purpose"
+    parser = commands.add_parser("seal", help=what)
+    parser.add_argument("model", metavar="MODEL", help="model folder; its files are accepted as they are now")
+    parser.set_defaults(run=run_seal)
+
+
+def run_seal(options: argparse.Namespace) -> None:
+    """Write the manifest, and say what it lists."""
+    from sightline.checkpoint.layout import ADAPTER, CONFIG
+    from sightline.checkpoint.manifest import MANIFEST, seal
+
+    folder = Path(options.model)
+    if not any((folder / name).is_file() for name in (CONFIG, ADAPTER)):
+        raise UserError(f"{folder}: has no {CONFIG}, so it is no model folder; give the folder that holds it")
+    names = seal(folder, again=True)
+    print(f"{folder / MANIFEST}: digests of {len(names)} files ({', '.join(names)})", file=sys.stderr)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.imported import copy_companions
-from sightline.checkpoint.published import read_checkpoint
+from sightline.checkpoint.manifest import seal
+from sightline.checkpoint.published import read_checkpoint, unread_tensors
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.checkpoint.write import write_checkpoint
 from sightline.decode.contract import SpecialIds
@@ -33,8 +34,10 @@ UNKNOWN = ("<unk>", "[UNK]")
 
 def write_back(found: Folder, folder: Path) -> str:
     """Write the layout of transformers into `folder`, read it again and compare; what was compared, one line."""
-    write_checkpoint(folder, found.network, found.config, found.about)
+    unread = unread_tensors(found.path)
+    write_checkpoint(folder, found.network, found.config, found.about, unread)
     copy_companions(found.path, folder)
+    seal(folder)
     again = read_checkpoint(folder)
     kept = dict(again.network.named_parameters())
     own = dict(found.network.named_parameters())

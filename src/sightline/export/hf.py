@@ -17,6 +17,7 @@ import tokenizers
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.write import config_to_hf, file_tensors, write_files
 from sightline.errors import UserError
@@ -70,6 +71,7 @@ def write(exported: Exported, folder: Path, example: str) -> None:
     _write_tokenizer(exported, folder)
     text = USE.format(architecture=_architecture(exported), example=example)
     (folder / "README.md").write_text(text, encoding="utf-8")
+    seal(folder)
 
 
 def family_config(exported: Exported) -> NetworkConfig:

@@ -16,7 +16,16 @@ from time import time
 from typing import Any
 
 FOLDER = Path(__file__).parent
-SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "search.c", "training.c", "team.c")
+SOURCES = (
+    "products.c",
+    "activations.c",
+    "attention.c",
+    "transformer.c",
+    "search.c",
+    "training.c",
+    "team.c",
+    "checksum.c",
+)
 HOUR = 3600  # seconds
 ANYWHERE = "scalar"  # the build that runs everywhere, and so the one that asks what the processor can do
 ASKS = "processor.c"

@@ -7,7 +7,7 @@ import ctypes
 import os
 import platform
 import warnings
-from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
@@ -267,6 +267,7 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("apply", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
         ("levels", None, (c_void_p, c_void_p, c_void_p)),
         ("halve", None, (c_void_p, c_int64, c_void_p)),
+        ("checksum", c_uint64, (c_void_p, c_int64)),
         ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
         ("end", None, (c_void_p,)),
         ("make_room", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),

@@ -69,4 +69,7 @@ EXPORT void sightline_levels(const Linear *layer, int8_t *levels, float *scales)
 /* `n` numbers in bfloat16, the nearest, of two the even one. */
 EXPORT void sightline_halve(const float *x, int64_t n, uint16_t *to);
 
+/* The checksum of `n` bytes; see checksum.c. */
+EXPORT uint64_t sightline_checksum(const uint8_t *bytes, int64_t n);
+
 #endif

@@ -2,17 +2,20 @@
 
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from unit.checkpoint.test_compiled import CONFIGS, SMALL, TEXTS, TOKENIZER, needs_library, network
 
 import sightline
 from sightline.checkpoint import packed
+from sightline.checkpoint.manifest import MANIFEST
 from sightline.checkpoint.packed import HEADER, pack
 from sightline.checkpoint.trained import WEIGHTS, write_settings, write_weights
 from sightline.checkpoint.weights import WeightsFile
@@ -22,6 +25,7 @@ from sightline.errors import UserError
 from sightline.network.parameters import parameters_of
 
 pytestmark = needs_library
+PROJECTION = "encoder.layers.0.ffn.up_proj.weight"
 UNEVEN = replace(SMALL, d_ff=25)  # in bfloat16 not every layer ends where a register may begin
 
 
@@ -69,44 +73,114 @@ def test_numbers_are_those_the_model_decodes_with_unless_others_are_said(tmp_pat
         pack(tmp_path / "model", "float16")
 
 
-def test_what_was_packed_of_other_weights_is_left_out(tmp_path: Path) -> None:
-    """A second training of the same size, a copy of another time: what translates are the weights."""
+def negative() -> dict[str, Any]:
+    return {name: -value for name, value in parameters_of(network(SMALL)).items()}
+
+
+def test_what_was_packed_of_other_weights_is_ignored(tmp_path: Path) -> None:
+    """A second training of the same size: what translates are the weights."""
     folder = write(tmp_path / "model")
     pack(folder, "int8")
-    negative = {name: -value for name, value in parameters_of(network(SMALL)).items()}
-    write_weights(folder, negative, "# Another\n")
-    with pytest.warns(UserWarning, match=r"packed of other weights, .*`sightline pack .*model --compute int8`"):
+    write_weights(folder, negative(), "# Another\n")
+    with pytest.warns(UserWarning, match=r"packed from other weights .*`sightline pack .*model --compute int8`"):
         found = translated(folder)
     (folder / "packed.int8").unlink()
     assert translated(folder) == found
 
 
-def test_weights_of_the_same_size_and_date_are_told_apart(tmp_path: Path) -> None:
-    """As where two trainings end within a second, or a tool gives all files one date."""
-    folder, other = (
-        write(tmp_path / "model"),
-        {name: value + 1 for name, value in parameters_of(network(SMALL)).items()},
-    )
+@pytest.mark.parametrize("sealed", [True, False])
+def test_weights_of_the_same_size_and_date_that_differ_in_one_packed_number_are_told_apart(
+    tmp_path: Path, sealed: bool
+) -> None:
+    """The checksum of what is not packed, the size and the date are those of the first."""
+    folder = write(tmp_path / "model")
     date = (folder / WEIGHTS).stat().st_mtime_ns
     pack(folder, "int8")
+    other = parameters_of(network(SMALL))
+    other[PROJECTION].data[0, 0] += 1
     write_weights(folder, other, "# Another\n")
     os.utime(folder / WEIGHTS, ns=(date, date))
-    with pytest.warns(UserWarning, match="packed of other weights"):
+    if not sealed:
+        (folder / MANIFEST).unlink()
+    with pytest.warns(UserWarning, match="packed from other weights"):
         translated(folder)
 
 
-def test_a_copy_that_keeps_the_second_of_the_date_keeps_the_packed_file(tmp_path: Path, read: list[str]) -> None:
-    """As `tar` and images of containers do; one of another date is left out."""
-    folder = write(tmp_path / "model")
+def test_weights_replaced_behind_the_back_of_the_manifest_are_an_error(tmp_path: Path) -> None:
+    folder, other = write(tmp_path / "model"), tmp_path / "other"
     pack(folder, "int8")
-    date = (folder / WEIGHTS).stat().st_mtime_ns // 10**9 * 10**9
-    os.utime(folder / WEIGHTS, ns=(date, date))
+    write_settings(other, RunConfig(model=SMALL), TOKENIZER, {})
+    write_weights(other, negative(), "# Another\n")
+    shutil.copy(other / WEIGHTS, folder / WEIGHTS)
+    with pytest.warns(UserWarning, match="packed from other weights"), pytest.raises(UserError, match=MANIFEST):
+        translated(folder)
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_dates_do_not_matter(tmp_path: Path, sealed: bool, read: list[str]) -> None:
+    """As after `cp`, `git clone` or `tar`: the packed file is used, and the weights are not read."""
+    folder = write(tmp_path / "model")
+    wanted = translated(folder)
+    pack(folder, "int8")
+    if not sealed:
+        (folder / MANIFEST).unlink()
+    for path in folder.iterdir():
+        os.utime(path, ns=(10**9, 10**9))
+    read.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        wanted = translated(folder)
-    os.utime(folder / WEIGHTS, ns=(date - 1, date - 1))
-    with pytest.warns(UserWarning, match="of ones with another date"):
         assert translated(folder) == wanted
+    first = next(iter(WeightsFile(folder / WEIGHTS)))
+    assert not any(name.endswith(packed.HELD) for name in read if name != first)
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_every_flipped_bit_is_an_error(tmp_path: Path, compute: str) -> None:
+    """In the header and behind it; what the header says is compared, and its blanks are no JSON if they are others."""
+    folder = write(tmp_path / "model")
+    path = pack(folder, compute)
+    content, draw = path.read_bytes(), np.random.default_rng(1)
+    for place in [*draw.integers(0, HEADER, 10), *draw.integers(HEADER, len(content), 70)]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << draw.integers(8)
+        path.write_bytes(damaged)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises((UserError, UserWarning), match=rf"packed\.{compute}"):
+                translated(folder, compute)
+
+
+def test_a_model_without_a_manifest_gets_one(tmp_path: Path) -> None:
+    """Else every start would have to hash the weights."""
+    folder = write(tmp_path / "model")
+    (folder / MANIFEST).unlink()
+    pack(folder, "int8")
+    assert WEIGHTS in (folder / MANIFEST).read_text(encoding="utf-8")
+
+
+def test_damaged_weights_are_not_packed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "model")
+    content = bytearray((folder / WEIGHTS).read_bytes())
+    content[-1] ^= 64
+    (folder / WEIGHTS).write_bytes(content)
+    with pytest.raises(UserError, match=MANIFEST):
+        pack(folder, "int8")
+    assert not (folder / "packed.int8").exists()
+
+
+def test_the_torch_module_is_not_made_of_damaged_weights(tmp_path: Path) -> None:
+    """They are not read while a packed file will do."""
+    folder = write(tmp_path / "model")
+    wanted = translated(folder)
+    pack(folder, "int8")
+    content = bytearray((folder / WEIGHTS).read_bytes())
+    place = (folder / WEIGHTS).read_bytes().index(parameters_of(network(SMALL))[PROJECTION].numpy().tobytes())
+    content[place + 3] ^= 64
+    (folder / WEIGHTS).write_bytes(content)
+    model = sightline.load(folder, "cpu")
+    assert model.translate(TEXTS, compute="int8") == wanted
+    with pytest.raises(UserError, match=rf"{WEIGHTS}: is not the file that {MANIFEST} lists"):
+        _ = model.network
 
 
 def test_a_file_under_the_name_of_other_numbers_is_left_out(tmp_path: Path) -> None:
@@ -121,10 +195,8 @@ def test_a_file_of_a_network_of_other_settings_is_left_out(tmp_path: Path) -> No
     """The same weights in another order: those of queries and keys by pairs."""
     folder = write(tmp_path / "model")
     pack(folder, "int8")
-    date = (folder / WEIGHTS).stat().st_mtime_ns
     write(folder, replace(SMALL, positions="rotary"))
-    os.utime(folder / WEIGHTS, ns=(date, date))
-    with pytest.warns(UserWarning, match="packed of other weights"):
+    with pytest.warns(UserWarning, match="packed from other weights"):
         translated(folder)
 
 
@@ -143,9 +215,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, length: int) -> None:
     folder = write(tmp_path / "model")
     path = pack(folder, "int8")
     os.truncate(path, length if length >= 0 else path.stat().st_size + length)
-    with pytest.raises(
-        UserError, match=r"packed\.int8: damaged, for it has .*; delete it, or `.* --compute int8` makes"
-    ):
+    with pytest.raises(UserError, match=r"packed\.int8: damaged: it has .*; delete it, or `.* --compute int8` packs"):
         translated(folder)
 
 
@@ -153,7 +223,8 @@ def test_a_file_that_says_it_is_whole_is_not_believed(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
     path = pack(folder, "int8")
     content = path.read_bytes()
-    header = json.loads(content[:HEADER]) | {"bytes": len(content) - 64}
+    body = np.frombuffer(content, np.uint8)[HEADER:-64]
+    header = json.loads(content[:HEADER]) | {"bytes": len(content) - 64, "checksum": packed.checksum(body)}
     path.write_bytes(json.dumps(header).encode().ljust(HEADER) + content[HEADER:-64])
     with pytest.raises(UserError, match="is too short"):
         translated(folder)
@@ -162,7 +233,7 @@ def test_a_file_that_says_it_is_whole_is_not_believed(tmp_path: Path) -> None:
 def test_a_header_without_an_end_is_none(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
     pack(folder, "int8").write_bytes(b"[" * HEADER)
-    with pytest.raises(UserError, match=r"packed\.int8: damaged, for it has no header"):
+    with pytest.raises(UserError, match=r"packed\.int8: damaged: it has no header"):
         translated(folder)
 
 

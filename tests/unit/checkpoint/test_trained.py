@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from sightline.checkpoint import trained as module
 from sightline.checkpoint.beside import read_shortlist, write_shortlist
 from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.checkpoint.write import write_files
 from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
@@ -29,7 +30,7 @@ from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
 
-FILES = ["README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
+FILES = ["README.md", "SHA256SUMS", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本"]
 TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
 SHAPE = ModelConfig(
@@ -87,7 +88,7 @@ def test_who_may_read_one_file_may_read_all(folder: Path) -> None:
     (folder.parent / "hf").mkdir()
     write_files(folder.parent / "hf", {"a": torch.zeros(2)}, {})
     files = [path for path in folder.parent.glob("*/*") if path.is_file()]
-    assert len(files) == 7
+    assert len(files) == 8
     assert {path.stat().st_mode for path in files} == {(folder / "config.json").stat().st_mode}
 
 
@@ -101,7 +102,7 @@ def test_a_moved_directory_is_the_same_model(folder: Path, tmp_path: Path) -> No
     )
 
 
-def test_five_files_that_point_nowhere(folder: Path, tmp_path: Path) -> None:
+def test_six_files_that_point_nowhere(folder: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == FILES
     for path in folder.iterdir():
         assert str(tmp_path).encode() not in path.read_bytes(), path.name
@@ -191,6 +192,7 @@ def remove(name: str) -> Callable[[Path], None]:
 
 def other_weights(folder: Path) -> None:
     save_file({"something": torch.zeros(1)}, folder / "model.safetensors")
+    seal(folder, again=True)
 
 
 @pytest.mark.parametrize(

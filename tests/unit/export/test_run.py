@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
 from sightline.checkpoint.folder import Folder, read_folder
 from sightline.checkpoint.imported import write_imported
+from sightline.checkpoint.manifest import MANIFEST
 from sightline.config import ModelConfig, RunConfig
 from sightline.errors import UserError
 from sightline.export import hf, run
@@ -188,8 +189,25 @@ def test_an_imported_family_goes_back_where_it_came_from(kind: str, changes: dic
     assert report.endswith("tensors are the same when read back")
     found, wanted = load_file(back / "model.safetensors"), load_file(there / "model.safetensors")
     assert found.keys() == wanted.keys() and all(torch.equal(found[key], wanted[key]) for key in wanted)
-    assert {path.name for path in back.iterdir()} == {path.name for path in there.iterdir()}
+    assert {path.name for path in back.iterdir()} == {MANIFEST, *(path.name for path in there.iterdir())}
     assert json.loads((back / "config.json").read_text()) == json.loads((there / "config.json").read_text())
     for folder in (there, ours):
         with pytest.raises(UserError, match=r"is a checkpoint of a family \(\w+\).*optimum-cli export onnx --model"):
             export_model(folder, "onnx", tmp_path / "out")
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_what_the_network_does_not_use_goes_back_too(imported: bool, tmp_path: Path) -> None:
+    """Or `transformers` makes a new pooler for a BERT, of random numbers."""
+    there, ours, back = tmp_path / "there", tmp_path / "ours", tmp_path / "back"
+    write_tiny(there, "bert", {})
+    tensors = load_file(there / "model.safetensors")
+    prefix = next(iter(tensors)).partition("embeddings.")[0]
+    pooler = {f"{prefix}pooler.dense.{part}": torch.randn(size) for part, size in (("weight", (8, 8)), ("bias", (8,)))}
+    save_file({**tensors, **pooler}, there / "model.safetensors", {"format": "pt"})
+    if imported:
+        write_imported(ours, read_folder(there))
+    export_model(ours if imported else there, "hf", back)
+    found = load_file(back / "model.safetensors")
+    assert found.keys() == {*tensors, *pooler}
+    assert all(torch.equal(found[key], value) for key, value in {**tensors, **pooler}.items())
