@@ -5,9 +5,9 @@ one of these things where the compiled library can translate (`checkpoint.compil
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ from sightline.checkpoint.compiled import is_for_library
 from sightline.checkpoint.folder import Folder, read_folder
 from sightline.checkpoint.trained import Trained
 from sightline.config import longest_sequence, meaningful
+from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import EncoderDecoder
 from sightline.decode.translator import Translator
 from sightline.device import choose_device, device_name
 from sightline.errors import UserError
@@ -41,13 +41,14 @@ class TrainedTranslator(PairVerbs, TranslationVerbs):
         self._trained: Trained = folder.weights
         if folder.device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
+        trained, tokenizer = self._trained, folder.tokenizer  # not through `self`: without a cycle `del model` frees it
         translator = Translator(
-            lambda: self.network,
-            folder.tokenizer,
+            lambda: trained.network,
+            tokenizer,
             self.config.decode,
             longest_sequence(self.config.model),
-            lambda compute: self._trained.searcher(compute) or self._forms(compute),
-            cache(self._read_shortlist),
+            trained.form,
+            cache(partial(_read_shortlist, folder.path, tokenizer)),
         )
         super().__init__(translator, [folder.path], folder.device, is_for_library(self.config.model))
 
@@ -61,21 +62,9 @@ class TrainedTranslator(PairVerbs, TranslationVerbs):
         """Where the network is, as torch has it."""
         return choose_device(self._device)
 
-    @cached_property
-    def _forms(self) -> Callable[[str], EncoderDecoder]:
-        from sightline.architectures import decoding_forms
-
-        return decoding_forms(self.network)
-
     @property
     def _changed(self) -> bool:
-        return bool(self.silent_heads)
-
-    def _read_shortlist(self) -> CandidateTable:
-        from sightline.checkpoint.beside import read_shortlist
-
-        shortlist = read_shortlist(self.path, self.tokenizer)
-        return CandidateTable(shortlist.frequent, shortlist.likely)
+        return self._trained.changed
 
     @property
     def known_alignment_head(self) -> "AlignmentHead | None":
@@ -100,6 +89,13 @@ class TrainedTranslator(PairVerbs, TranslationVerbs):
             **self.about,
             **meaningful(self.config),
         }
+
+
+def _read_shortlist(folder: Path, tokenizer: Tokenizer) -> CandidateTable:
+    from sightline.checkpoint.beside import read_shortlist
+
+    shortlist = read_shortlist(folder, tokenizer)
+    return CandidateTable(shortlist.frequent, shortlist.likely)
 
 
 def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:

@@ -1,6 +1,7 @@
 """Several translation models that write one translation: model directories of one tokenizer, of any architectures."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sightline.checkpoint.trained import TOKENIZER
@@ -33,15 +34,15 @@ class Ensemble(TranslationVerbs):
                     f"one: train them with --set data.tokenizer={first.path / TOKENIZER}"
                 )
         self.models = tuple(models)
-        self._translators = [model._translator for model in models]
-        own = self._translators[0]
-        limits = [each.max_len for each in self._translators if each.max_len]
+        translators = [model._translator for model in models]  # not through `self`: without a cycle `del` frees it
+        own = translators[0]
+        limits = [each.max_len for each in translators if each.max_len]
         translator = Translator(
-            lambda: self._members([each.model for each in self._translators]),
+            lambda: _members([each.model for each in translators]),
             own.tokenizer,
             own.config,
             min(limits, default=None),
-            self._form,
+            partial(_form, translators),
             own.shortlist,
         )
         paths = [model.path for model in models]
@@ -51,23 +52,23 @@ class Ensemble(TranslationVerbs):
     def _changed(self) -> bool:
         return any(model._changed for model in self.models)
 
-    def _form(self, compute: str) -> EncoderDecoder | OwnSearch:
-        """The compiled library, where it has all models; else torch has all of them, rounded alike in bfloat16."""
-        forms: list[Any] = [each.form(DecodeConfig(compute=compute)) for each in self._translators]
-        if all(isinstance(form, CompiledNetwork) for form in forms):
-            return CompiledEnsemble(tuple(forms))
-        from sightline.network.prepared import rounded  # needs torch
-
-        in_torch: Any = rounded if compute == "bfloat16" else lambda model: model
-        pairs = zip(forms, self._translators, strict=True)
-        members = [in_torch(each.model) if isinstance(form, CompiledNetwork) else form for form, each in pairs]
-        return self._members(members)
-
-    @staticmethod
-    def _members(models: Sequence[Any]) -> EncoderDecoder:
-        from sightline.decode.ensemble import AveragedNetworks  # needs torch
-
-        return AveragedNetworks(models)
-
     def __getattr__(self, name: str) -> Any:
         raise Unable(f"an ensemble has no '{name}': ask one of its `models`")
+
+
+def _form(translators: Sequence[Translator], compute: str) -> EncoderDecoder | OwnSearch:
+    """The compiled library, where it has all models; else torch has all of them, rounded alike in bfloat16."""
+    forms: list[Any] = [each.form(DecodeConfig(compute=compute)) for each in translators]
+    if all(isinstance(form, CompiledNetwork) for form in forms):
+        return CompiledEnsemble(tuple(forms))
+    from sightline.network.prepared import rounded  # needs torch
+
+    in_torch: Any = rounded if compute == "bfloat16" else lambda model: model
+    pairs = zip(forms, translators, strict=True)
+    return _members([in_torch(each.model) if isinstance(form, CompiledNetwork) else form for form, each in pairs])
+
+
+def _members(models: Sequence[Any]) -> EncoderDecoder:
+    from sightline.decode.ensemble import AveragedNetworks  # needs torch
+
+    return AveragedNetworks(models)

@@ -248,6 +248,9 @@ class RewritingModel(PairVerbs, Writer):
     source_language: str = ""  # where a call does not say: codes as the model has them ("de", "deu_Latn", "de_DE")
     target_language: str = ""
 
+    def __post_init__(self) -> None:
+        _ = self.forms  # so that they know the network as it was loaded
+
     def between(self, source_language: str = "", target_language: str = "") -> "RewritingModel":
         """The same model for one pair of languages, for all its verbs.
 

@@ -18,6 +18,7 @@ from sightline.native.network import CompiledEnsemble, CompiledNetwork, Shape
 from sightline.network.attention import DotProduct, MultiHeadAttention
 from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
+from sightline.network.interventions import hooked
 from sightline.network.positions import LearnedPositions, NoPositions, WithoutPadding, in_order
 
 NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"}
@@ -79,6 +80,8 @@ def kind_of(part: Any) -> str:
 
 def shape_of(model: Any) -> Shape:
     """What the network's parameters do not say; `Foreign` for one that is not for the library."""
+    if found := hooked(model):
+        raise Foreign(found)
     for name, module in model.named_modules():
         if kind_of(module) not in PARTS:
             raise Foreign(f"{name or 'the network'} is a {type(module).__name__}")

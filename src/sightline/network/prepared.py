@@ -4,6 +4,7 @@ The first two are decoded step by step with torch and a cache (`cache`); the las
 """
 
 import copy
+import warnings
 from typing import Any
 
 import torch
@@ -12,26 +13,60 @@ from torch import nn
 from sightline.errors import UserError
 from sightline.native.library import absence
 from sightline.network.compiled import foreign, native_available, packed
+from sightline.network.interventions import Structure
 from sightline.network.transformer import Transformer
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # copies in these: on a CPU of the latter alone
 
 
 class PreparedForms:
-    """The forms of one model that decoding asks for, each made when first asked for and kept."""
+    """The forms of one model that decoding asks for, each made when first asked for and kept.
+
+    New values of parameters make new forms. After any other change, such as a hook or another attention kernel, torch
+    decodes with the model itself until the change is undone.
+    """
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
-        self._forms: dict[str, tuple[int, Any]] = {}
+        self._structure = Structure(model)
+        self._loaded = self._parameters()
+        self._forms: dict[str, tuple[Any, Any]] = {}
+        self._warned = False
+
+    @property
+    def changed(self) -> bool:
+        """Whether the model computes anything else than when it was given."""
+        return self._parameters() != self._loaded or bool(self._structure.change())
 
     def __call__(self, compute: str) -> Any:
         """The form for `compute`, as `prepare_for_inference` makes it; a new one if the model was changed since."""
-        version = sum(0 if p.is_inference() else p._version for p in self._model.parameters())
+        if change := self._structure.change():
+            return self._changed_form(compute, change)
+        parameters = self._parameters()
         known, form = self._forms.get(compute, (None, None))
-        if form is None or known != version:
+        if form is None or known != parameters:
             form = prepare_for_inference(self._model, compute)
-            self._forms[compute] = (version, form)
+            self._forms[compute] = (parameters, form)
         return form
+
+    def _parameters(self) -> list[tuple[int, int]]:
+        """Where each parameter is, and how often it was changed there."""
+        return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in self._model.parameters()]
+
+    def _changed_form(self, compute: str, change: str) -> Any:
+        """What torch decodes with, for the library knows of no `change`; copies are made anew each time."""
+        if compute == "int8":
+            raise UserError(
+                f"compute = int8 is computed by the compiled library, which does not support {change}; "
+                "undo that, or leave out int8"
+            )
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"{change}: torch decodes from now on, more slowly than the compiled library", stacklevel=2)
+        on_cpu = next(self._model.parameters()).device.type == "cpu"
+        if compute == "bfloat16" and on_cpu:
+            return rounded(self._model)
+        return _converted(self._model, HALF[compute]) if compute in HALF else self._model
 
 
 def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
@@ -49,7 +84,7 @@ def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
     """
     on_cpu = next(model.parameters()).device.type == "cpu"
     if compute == "float16" or (compute == "bfloat16" and not on_cpu):
-        return copy.deepcopy(model).to(HALF[compute]).requires_grad_(False).eval()
+        return _converted(model, HALF[compute]).eval()
     if compute != "torch" and on_cpu and native_available(model):
         return packed(model, compute)
     if compute == "bfloat16":
@@ -57,6 +92,10 @@ def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
     if compute == "int8":
         raise _no_int8(model, on_cpu)
     return model
+
+
+def _converted(model: Transformer, dtype: torch.dtype) -> Transformer:
+    return copy.deepcopy(model).to(dtype).requires_grad_(False)
 
 
 @torch.no_grad()

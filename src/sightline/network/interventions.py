@@ -1,0 +1,64 @@
+"""What is done to a network besides changing its parameters: hooks, replaced parts, other settings.
+
+A form of the network that was prepared for decoding (`prepared`) knows the parameters alone. So decoding asks here
+whether anything else has changed since.
+"""
+
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+INTERNAL = vars(nn.Module()).keys() - {*HOOKS, "training"}  # what torch keeps in every module for itself
+BY_VALUE = (bool, int, float, str, type(None))  # settings that are compared by value; other objects by identity
+
+
+def hooked(network: nn.Module) -> str:
+    """The first module whose forward pass a hook or another function in its place changes; "" if there is none."""
+    if any(getattr(torch_module, f"_global{name}") for name in HOOKS):
+        return "a hook on every module"
+    for path, module in network.named_modules():
+        if any(getattr(module, name) for name in HOOKS):
+            return f"a hook on {path or 'the network'}"
+        if "forward" in vars(module):
+            return f"another forward of {path or 'the network'}"
+    return ""
+
+
+class Structure:
+    """A network as it was at one moment, but for its parameters."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._before = dict(_attributes(network))  # holds on to every part: no other can take its identity
+
+    def change(self) -> str:
+        """The first thing that is different by now, for a message; "" if nothing is, or if it was undone."""
+        if found := hooked(self._network):
+            return found
+        now = dict(_attributes(self._network))
+        for path, name in {**self._before, **now}:
+            key = path, name
+            if not (key in self._before and key in now and _same(self._before[key], now[key])):
+                where = path or "the network"
+                return f"another {name} of {where}" if name else f"another module {where}"
+        return ""
+
+
+def _attributes(network: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
+    """Every module by its path, and what is set on it by path and name: numbers, functions, kernels with their own."""
+    for path, module in network.named_modules():
+        yield (path, ""), module
+        for name, value in vars(module).items():
+            if name in INTERNAL or name in HOOKS:
+                continue
+            yield (path, name), value
+            if hasattr(value, "__dict__") and not isinstance(value, FunctionType | type):
+                yield from (((path, f"{name}.{inner}"), setting) for inner, setting in vars(value).items())
+
+
+def _same(before: Any, now: Any) -> bool:
+    return before is now or (isinstance(now, BY_VALUE) and type(before) is type(now) and before == now)
