@@ -1,7 +1,7 @@
 """Which files a folder in the Hugging Face layout has, and how to tell one; needs no torch."""
 
 import json
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from sightline.errors import UserError
@@ -63,6 +63,9 @@ def _weight_map(path: Path) -> dict[str, str]:
     found = read_json(path).get("weight_map")
     if not isinstance(found, dict) or not found or not all(isinstance(name, str) for name in found.values()):
         raise UserError(f"{path}: has no 'weight_map' from the names of tensors to those of files")
+    for name in found.values():  # of all systems the separators and drives
+        if PureWindowsPath(name).anchor or ".." in PureWindowsPath(name).parts:
+            raise UserError(f"{path}: names {name}, which is outside of the folder; fetch the checkpoint again")
     missing = sorted({name for name in found.values() if not (path.parent / name).is_file()})
     if missing:
         raise UserError(f"{path}: names {missing[0]}, which is missing; fetch the whole checkpoint")

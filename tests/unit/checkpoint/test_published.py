@@ -114,6 +114,17 @@ def test_shards_are_one_checkpoint(write: Any) -> None:
     assert torch.equal(output(read_checkpoint(folder).network), expected)
 
 
+def test_shards_may_be_links_as_in_the_cache_of_the_hub(write: Any, tmp_path: Path) -> None:
+    folder = write("llama")
+    expected = output(read_checkpoint(folder).network)
+    (tmp_path / "blobs").mkdir()
+    (folder / "model.safetensors").rename(tmp_path / "blobs" / "3f2a")
+    (folder / "model-1-of-1.safetensors").symlink_to(Path("..", "blobs", "3f2a"))
+    index = {"weight_map": dict.fromkeys(load_file(tmp_path / "blobs" / "3f2a"), "model-1-of-1.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert torch.equal(output(read_checkpoint(folder).network), expected)
+
+
 @pytest.mark.parametrize("archive", [True, False], ids=["archive", "before_1.6"])
 def test_an_old_file_of_tensors_is_read_with_a_warning(archive: bool, write: Any) -> None:
     folder = write("gpt2")
@@ -150,6 +161,11 @@ def test_old_files_in_shards(archive: bool, write: Any) -> None:
     ("weight_map", "message"),
     [
         ({"a": "pytorch_model-9.bin"}, r"index\.json: names pytorch_model-9\.bin, which is missing"),
+        ({"a": "../model.bin"}, r"index\.json: names \.\./model\.bin, which is outside of the folder"),
+        ({"a": "/tmp/model.bin"}, r"index\.json: names /tmp/model\.bin, which is outside of the folder"),
+        ({"a": "x/../../model.bin"}, "which is outside of the folder"),
+        ({"a": "..\\model.bin"}, "which is outside of the folder"),
+        ({"a": "C:\\model.bin"}, "which is outside of the folder"),
         ({"a": 3}, "index.json: has no 'weight_map' from the names"),
         ([], "index.json: has no 'weight_map' from the names"),
     ],
