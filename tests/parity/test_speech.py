@@ -16,6 +16,7 @@ import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, batches_of, curves, in_file
 from tiny_families import HEARING, WHISPER, write_tiny
 
+import sightline
 from sightline.config import RunConfig, apply_settings, load_recipe
 from sightline.data.told import ToldBatch
 from sightline.evaluate.transcripts import normalised
@@ -101,6 +102,28 @@ def test_batches_are_what_transformers_makes_of_the_files(both: tuple[Any, Trans
     assert batch.tgt_in[0, : 4 + len(ids[0])].tolist() == [266, 267, 268, 269, *ids[0]]
     for row, expected in zip(batch.tgt_out, ids, strict=True):
         assert row[row != -100].tolist() == [*expected, 265] and row[:3].tolist() == [-100] * 3
+
+
+@pytest.mark.parametrize("seconds", [0.7, 2.345])
+def test_windows_are_filled_up_as_there(seconds: float, tmp_path: Path) -> None:
+    """One window with silence behind the recording; the last of several with zeros, which are no silence."""
+    write_tiny(tmp_path, "whisper", WHISPER, HEARING)
+    model: Any = sightline.load(tmp_path, "cpu")
+    samples = torch.rand(round(seconds * 16_000), generator=torch.Generator().manual_seed(1)).numpy() - 0.5
+    soundfile.write(tmp_path / "sound.wav", samples, 16_000, subtype="FLOAT")
+    heard: list[torch.Tensor] = []
+    model.network.src_embeddings.register_forward_pre_hook(lambda _, given: heard.append(given[0][0].clone()))
+    model.transcribe(tmp_path / "sound.wav", "en")
+
+    extractor = transformers.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
+    long = {"truncation": False, "padding": "longest"} if seconds > 1 else {}
+    features = extractor(samples, sampling_rate=16_000, return_tensors="pt", **long).input_features
+    frames = features.size(2)
+    segment = transformers.WhisperForConditionalGeneration._get_input_segment
+    theirs = [segment(features, [at], [min(100, frames - at)], 100, 1, [0])[0] for at in range(frames)]
+    found = [[at for at, one in enumerate(theirs) if torch.allclose(one, part, atol=1e-4)] for part in heard]
+    assert all(found), "no window is anything else than one of theirs"
+    assert (found[-1][0] > frames - 100) == (seconds > 1)
 
 
 def test_loss_and_gradients(both: tuple[Any, Transformer, TranscriptionJob]) -> None:

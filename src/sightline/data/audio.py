@@ -77,9 +77,9 @@ def log_mel(
     Args:
         samples: 16,000 a second.
         n_mels: bands, 80, or 128 from Whisper large-v3 on.
-        seconds: length of the result.
+        seconds: length of the result; 0 = as long as the sound.
     """
-    length = seconds * RATE
+    length = seconds * RATE or len(samples)
     samples = F.pad(samples[:length], (0, max(length - len(samples), 0)))
     spectrum = torch.stft(samples, WINDOW, HOP, window=torch.hann_window(WINDOW), return_complex=True)
     power = spectrum[:, :-1].abs().square()

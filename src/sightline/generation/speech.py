@@ -86,7 +86,7 @@ class SpeechModel(LookVerbs, Writer):
         chosen, size = self.generation.changed({"n_best": 1, **settings}), self.window
         samples = read_audio(sound)
         frames = max(1, len(samples) // HOP)
-        seconds = -(-(frames + size) * HOP // RATE)  # a window of silence behind it, or the last one would be short
+        seconds = 0 if frames > size else -(-size * HOP // RATE)  # silence is behind a recording of one window alone
         mel = log_mel(samples, self.config.n_mels, seconds)
         language = language or detect_language(self.network, mel[:, :size], self.marks)
         in_segments = timestamps or frames > size

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.decode.contract import Hypothesis, Rule
@@ -228,11 +229,13 @@ def windows(
 ) -> Iterator[tuple[float, float, list[int]]]:
     """Beginning, end (seconds) and text tokens of each segment of a recording of `frames`, heard `window` at a time.
 
-    `listen` gives the tokens of a window, with timestamps; `mel` has silence behind the recording, at least a window.
+    `listen` gives the tokens of a window, with timestamps. The last window is filled up with zeros, as OpenAI's code and
+    `transformers` (`WhisperGenerationMixin._get_input_segment`) do, not with the spectrogram of silence.
     """
     seek = 0
     while seek < frames:
-        tokens = listen(mel[:, seek : seek + window])
+        heard = mel[:, seek : seek + window]
+        tokens = listen(F.pad(heard, (0, window - heard.size(1))))
         found, understood = segments(tokens, first_timestamp, min(window, frames - seek))
         offset = seek * STEP / FRAMES
         for start, end, text in found:
