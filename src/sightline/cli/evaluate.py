@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file, output
-from sightline.cli.generate import compute_option, score_text
+from sightline.cli.generate import compute_option, finite, score_text
 from sightline.cli.options import (
     EITHER,
     TRANSLATES,
@@ -76,11 +76,11 @@ def run_score(options: argparse.Namespace) -> None:
     with output(options.output) as file:
         for score in scores:
             record = {
-                "log_prob": score.log_prob,
-                "perplexity": score.perplexity,
-                "token_log_probs": score.token_log_probs,
+                "log_prob": finite(score.log_prob),
+                "perplexity": finite(score.perplexity),
+                "token_log_probs": [*map(finite, score.token_log_probs)],
             }
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(record, allow_nan=False) + "\n")
     pieces = sum(len(score.token_log_probs) for score in scores)
     print(f"perplexity {corpus_perplexity(scores):.6g} over {pieces:,} pieces, {len(scores):,} pairs", file=sys.stderr)
 

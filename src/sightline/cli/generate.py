@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -153,10 +154,15 @@ def score_text(options: argparse.Namespace, model: "Model") -> None:
     from sightline.data.corpus import read_lines
 
     found = model.perplexity("\n".join(read_lines(options.source)), options.stride)
-    record = {"log_prob": found.log_prob, "perplexity": found.perplexity, "tokens": found.tokens}
+    record = {"log_prob": finite(found.log_prob), "perplexity": finite(found.perplexity), "tokens": found.tokens}
     with output(options.output) as file:
-        file.write(json.dumps(record) + "\n")
+        file.write(json.dumps(record, allow_nan=False) + "\n")
     print(f"perplexity {found.perplexity:.6g} over {found.tokens:,} tokens", file=sys.stderr)
+
+
+def finite(number: float) -> float | None:
+    """A number for JSON, which knows no infinity: null stands for what is impossible, and for its perplexity."""
+    return number if math.isfinite(number) else None
 
 
 # --- fill and embed ---

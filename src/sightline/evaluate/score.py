@@ -18,6 +18,7 @@ from sightline.data.batch import Batch, Tokens, collate
 from sightline.data.batching import cut_padded
 from sightline.data.side import Side
 from sightline.decode.contract import EncoderDecoder
+from sightline.decode.engine import not_finite
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 
@@ -94,6 +95,9 @@ def score_pairs(
     Pairs of like length share a batch: rows x longest side stays within `batch_tokens` (a pair that is longer
     on its own is a batch of its own). The batching changes no score beyond the rounding of floats. Works on
     the model's device and without dropout, and leaves the model in the mode it was in. `src_end_id` as of `collate`.
+
+    Raises:
+        UserError: the model is damaged: it gives NaN for a probability.
     """
     scores: dict[int, PairScore] = {}
     device = next(model.parameters()).device
@@ -103,6 +107,8 @@ def score_pairs(
             log_probs = _target_log_probs(model, batch.to(device)).tolist()
             for row, values in zip(rows, log_probs, strict=True):
                 scores[row] = PairScore(values[: len(pairs[row][1]) + 1])
+                if any(map(math.isnan, scores[row].token_log_probs)):
+                    raise not_finite()
     return [scores[row] for row in range(len(pairs))]
 
 

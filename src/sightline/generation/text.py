@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sightline.decode.contract import Hypothesis, Stop
+from sightline.decode.engine import not_finite
 from sightline.decode.search import Step
 from sightline.errors import UserError
 from sightline.generation.decoding import begin, in_batches, limits_of, search, stream, streams_of
@@ -116,8 +117,9 @@ class Perplexity:
 
     @property
     def perplexity(self) -> float:
-        """exp(- mean log-probability of a token)."""
-        return math.exp(-self.log_prob / self.tokens)
+        """exp(- mean log-probability of a token); infinite where that no longer fits into a float."""
+        entropy = -self.log_prob / self.tokens
+        return math.exp(entropy) if entropy < 709 else math.inf
 
 
 @torch.inference_mode()
@@ -128,7 +130,7 @@ def perplexity(network: Onward, tokens: Sequence[int], window: int, stride: int)
     has it, and so from at least `window - stride` tokens before it (but for those of the first window).
 
     Raises:
-        UserError: fewer than two tokens, or a stride that would leave some out.
+        UserError: fewer than two tokens, a stride that would leave some out, or a damaged model: it gives NaN.
     """
     if len(tokens) < 2:
         raise UserError("a text of fewer than two tokens has no perplexity: the first one is given, not predicted")
@@ -144,4 +146,6 @@ def perplexity(network: Onward, tokens: Sequence[int], window: int, stride: int)
         done = end
         if end == len(tokens):
             break
+    if math.isnan(total):
+        raise not_finite()
     return Perplexity(total, len(tokens) - 1)

@@ -134,3 +134,12 @@ def test_unequal_counts_are_refused() -> None:
     tokenizer = Tokenizer.learn(["a"], DataConfig(vocab_size=300))
     with pytest.raises(UserError, match="2 source but 1 target"):
         score_texts(tiny_model(), tokenizer, ["a", "b"], ["a"])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_damaged_model_has_no_score(value: float) -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        model.encoder.layers[0].ffn.up_proj.weight[0, 0] = value
+    with pytest.raises(UserError, match="predictions are not finite: its training diverged or its file is damaged"):
+        score_pairs(model, random_pairs(3))
