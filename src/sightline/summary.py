@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sightline.checkpoint.beside import SHORTLIST
 from sightline.checkpoint.compiled import described
 from sightline.checkpoint.layout import WEIGHTS, is_family
+from sightline.checkpoint.manifest import MANIFEST, check_files
 from sightline.checkpoint.trained import CARD, RUN
 from sightline.config import RunConfig
 from sightline.errors import UserError
@@ -42,7 +43,12 @@ CODE = r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"  # of a language,
 
 def summary(folder: Path, model: Any) -> dict[str, str]:
     """The rows of the model that `sightline.load` made of `folder`."""
-    return _of_family(folder, model) if is_family(folder) else _of_ours(folder, model)
+    rows = _of_family(folder, model) if is_family(folder) else _of_ours(folder, model)
+    if names := check_files(folder):
+        rows["digests"] = f"{len(names)} files are as {MANIFEST} lists them"
+    elif not is_family(folder):
+        rows["digests"] = f"none; `sightline seal {folder}` writes {MANIFEST}, to find damage"
+    return rows
 
 
 def size_text(size: int) -> str:

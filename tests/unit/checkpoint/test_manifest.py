@@ -130,10 +130,14 @@ def test_only_a_model_is_sealed(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not (tmp_path / MANIFEST).exists()
 
 
-def test_a_model_of_an_older_version_loads(folder: Path) -> None:
+def test_a_model_of_an_older_version_loads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = translated(folder)
+    assert main(["info", str(folder)]) == 0
+    assert f"3 files are as {MANIFEST} lists them" in capsys.readouterr().out
     (folder / MANIFEST).unlink()
     assert translated(folder) == wanted
+    assert main(["info", str(folder)]) == 0
+    assert f"none; `sightline seal {folder}`" in capsys.readouterr().out
     write_alignment(folder, {"layer": 0, "head": 1, "row": "predicts"})
     assert not (folder / MANIFEST).exists(), "nobody has vouched for the other files"
 
