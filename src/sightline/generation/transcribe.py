@@ -229,8 +229,8 @@ def windows(
 ) -> Iterator[tuple[float, float, list[int]]]:
     """Beginning, end (seconds) and text tokens of each segment of a recording of `frames`, heard `window` at a time.
 
-    `listen` gives the tokens of a window, with timestamps. The last window is filled up with zeros, as OpenAI's code and
-    `transformers` (`WhisperGenerationMixin._get_input_segment`) do, not with the spectrogram of silence.
+    `listen` gives the tokens of a window, with timestamps. The last window is filled up with zeros, as by OpenAI's code
+    and `transformers` (`WhisperGenerationMixin._get_input_segment`), not with the spectrogram of silence.
     """
     seek = 0
     while seek < frames:
