@@ -8,13 +8,14 @@ al. 2019, arXiv:1906.06442). Not here: training on both.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import tee
+from itertools import accumulate, tee
 
 from sightline.data.corpus import Pair
 from sightline.data.scripts import words
 from sightline.decode.translator import Translation
 
 OFTEN = 4  # times that a stretch of words stands in a row where a search has found no end
+LONGEST = 60  # pieces of such a stretch: time is to grow with the text, not with its square
 BLANK, EMPTY, REPEATING = "blank line", "empty translation", "translation that repeats itself"
 
 
@@ -59,10 +60,12 @@ def repeats_itself(pieces: Sequence[str]) -> bool:
     >>> repeats_itself("it is very very very late".split())
     False
     """
-    for n in range(1, len(pieces) // OFTEN + 1):
+    has_letter = [any(map(str.isalpha, piece)) for piece in pieces]
+    letters_before = [0, *accumulate(has_letter)]
+    for n in range(1, min(LONGEST, len(pieces) // OFTEN) + 1):
         run = 0
         for i in range(len(pieces) - n):
             run = run + 1 if pieces[i] == pieces[i + n] else 0
-            if run >= (OFTEN - 1) * n and any(map(str.isalpha, "".join(pieces[i : i + n]))):
+            if run >= (OFTEN - 1) * n and letters_before[i + n] > letters_before[i]:
                 return True
     return False

@@ -7,7 +7,7 @@ SOUTH_ASIAN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\uaa60-\uaa7f"  # Thai, La
 KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 UNSPACED = SOUTH_ASIAN + KANA + HAN
-_UNSPACED_SENTENCE = re.compile(f"[{KANA}{HAN}\u3000-\u303f\uff01-\uff60]$")  # ends so: CJK punctuation, full width
+_UNSPACED_END = re.compile(f"[{KANA}{HAN}\u3000-\u303f\uff01-\uff60]")  # with CJK punctuation and full width
 _WORD = re.compile(f"[{UNSPACED}]|[^\\s{UNSPACED}]+")
 
 
@@ -30,7 +30,7 @@ def letters(text: str) -> float:
 
 def blank_after(sentence: str) -> str:
     """What stands between it and the next one: nothing in Chinese and Japanese."""
-    return "" if _UNSPACED_SENTENCE.search(sentence) else " "
+    return "" if _UNSPACED_END.match(sentence, max(0, len(sentence) - 1)) else " "
 
 
 def running(sentences: Iterable[str]) -> str:
@@ -39,7 +39,7 @@ def running(sentences: Iterable[str]) -> str:
     >>> running(["Two.", "", "Three."]), running(["二。", "三。"])
     ('Two. Three.', '二。三。')
     """
-    text = ""
+    pieces: list[str] = []
     for sentence in filter(None, sentences):
-        text += (blank_after(text) if text else "") + sentence
-    return text
+        pieces += [blank_after(pieces[-1]), sentence] if pieces else [sentence]
+    return "".join(pieces)

@@ -15,6 +15,7 @@ from typing import Any
 from sightline.errors import UserError, unknown
 
 INSTALL = "pip install 'sightline[speech]'"
+PARENTHESES, BRACKETS = re.compile(r"\([^)]+?\)"), re.compile(r"[<\[][^>\]]*[>\]]")
 BASIC, ENGLISH = NORMALIZERS = ("basic", "english")
 
 
@@ -97,12 +98,18 @@ def normalizer_of(name: str) -> Callable[[str], str]:
     return EnglishTextNormalizer()
 
 
+def _without(pattern: re.Pattern[str], closing: str, text: str) -> str:
+    """A text without what a pattern finds; behind the last closing bracket nothing is looked for, as it cannot end."""
+    end = 1 + max(text.rfind(bracket) for bracket in closing)
+    return pattern.sub("", text[:end]) + text[end:]
+
+
 def normalised(text: str) -> str:
     """Small letters and digits with one blank between words; without what stands in brackets.
 
     >>> normalised("(Sighs.)  Seven, ÉIGHT!")
     'seven éight'
     """
-    text = re.sub(r"\([^)]+?\)", "", re.sub(r"[<\[][^>\]]*[>\]]", "", text.lower()))
+    text = _without(PARENTHESES, ")", _without(BRACKETS, ">]", text.lower()))
     text = "".join(" " if unicodedata.category(c)[0] in "MSP" else c for c in unicodedata.normalize("NFKC", text))
     return " ".join(text.lower().split())

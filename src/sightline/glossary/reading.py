@@ -19,7 +19,7 @@ from sightline.localisation.markup import Element, Source, same_language
 from sightline.localisation.unit import plain
 
 LARGEST = 64 << 20  # bytes of a file
-MOST = 200_000  # terms
+MOST, MOST_LANGUAGES = 200_000, 500  # terms, and languages of a file
 Given: TypeAlias = Glossary | str | Path | Sequence[tuple[str, str]]
 
 
@@ -48,7 +48,10 @@ def read_glossary(path: str | Path, languages: Sequence[str] = ("", "")) -> list
     if name.lower().endswith(".tbx"):
         terms = list(_of_tbx(name, data, languages))
     elif name.lower().endswith(".csv"):
-        terms = list(_of_csv(name, _text(name, data), languages))
+        try:
+            terms = list(_of_csv(name, _text(name, data), languages))
+        except csv.Error as error:
+            raise UserError(f"{name}: is no CSV ({error}); look for a quotation mark without its partner") from error
     else:
         terms = list(_of_lines(name, _text(name, data)))
     if not terms:
@@ -120,8 +123,10 @@ def _of_tbx(name: str, data: bytes, languages: Sequence[str]) -> Iterator[Term]:
 def _codes(name: str, entries: Sequence[Element], languages: Sequence[str]) -> list[str]:
     """The languages that are meant: those that were said, or the only two."""
     known: list[str] = []
-    for code in (_code(section) for entry in entries for section in entry.every("langSet", "langSec")):
+    for code in dict.fromkeys(_code(section) for entry in entries for section in entry.every("langSet", "langSec")):
         known += [] if any(same_language(code, one) for one in known) else [code]
+        if len(known) > MOST_LANGUAGES:
+            raise UserError(f"{name}: has terms in more than {MOST_LANGUAGES} languages; is it a glossary?")
     there = ", ".join(known) or "none"
     lacking = [code for code in languages if code and not any(same_language(one, code) for one in known)]
     if lacking:

@@ -6,9 +6,11 @@ letter of a script without blanks is a word of its own. Not here: files (`readin
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 
 from sightline.data.marks import marks, word_pattern
 from sightline.data.scripts import UNSPACED
@@ -43,27 +45,46 @@ class Match:
     term: Term
 
 
+class TermTree:
+    """Terms by their words: a text is followed word by word, so that its terms are found in one pass."""
+
+    __slots__ = ("next", "term")
+
+    def __init__(self) -> None:
+        self.next: dict[str, TermTree] = {}
+        self.term: Term | None = None  # which ends here
+
+    def add(self, words: Sequence[str], term: Term) -> Term:
+        """The term of these words: this one, or the one that was there before."""
+        tree = self
+        for word in words:
+            tree = tree.next.setdefault(word, TermTree())
+        tree.term = tree.term or term
+        return tree.term
+
+
+NOWHERE = TermTree()
+
+
 class Glossary:
     """Terms, to be found in texts."""
 
     def __init__(self, terms: Iterable[Term]) -> None:
         """`UserError` for a term without words, or one with two translations; the same line twice is one."""
         self.terms: tuple[Term, ...] = tuple(dict.fromkeys(terms))
-        self._exact: dict[tuple[str, ...], Term] = {}
-        self._folded: dict[tuple[str, ...], Term] = {}
+        self._exact, self._folded = TermTree(), TermTree()
         for term in self.terms:
             self._add(term)
-        self._longest = max((len(words) for words in self._exact), default=0)
 
     def _add(self, term: Term) -> None:
         if not (term.words and term.target.strip()):
             raise UserError(f"{_at(term)}a term needs a word on either side: '{term.source}', '{term.target}'")
-        known = self._exact.setdefault(term.words, term)
+        known = self._exact.add(term.words, term)
         if known.target != term.target:
             both = f"'{known.target}' and '{term.target}'"
             raise UserError(f"{_at(term)}'{term.source}' has two translations, {both}: leave one of them out")
         if not term.source.isupper():
-            self._folded.setdefault(folded(term.words), term)
+            self._folded.add(tuple(word.casefold() for word in term.words), term)
 
     def matches(self, text: str) -> list[Match]:
         """The terms in a text, in its order.
@@ -73,26 +94,38 @@ class Glossary:
         ['Hotdog', 'Hund', 'EDV']
         """
         words = list(word_pattern().finditer(text))
-        found = sorted(self._found(words), key=lambda one: (one[0] - one[1], one[0]))
+        said = [(word[0], word[0].casefold()) for word in words]
+        waiting = [(first - last, first) for first in range(len(said)) if (last := self._longest(said, first)[0])]
+        heapify(waiting)
         taken: set[int] = set()
         chosen = []
-        for first, last, term in found:
-            if taken.isdisjoint(range(first, last)):
+        while waiting:
+            length, first = heappop(waiting)
+            free = next((i for i in range(first, first - length) if i in taken), first - length)
+            last, term = self._longest(said, first, free)
+            if term and last - first == -length:
                 taken.update(range(first, last))
                 chosen.append(Match(words[first].start(), words[last - 1].end(), term))
+            elif term:
+                heappush(waiting, (first - last, first))
         return sorted(chosen, key=lambda match: match.start)
 
     def note(self, source: str, translation: str) -> None:
         """Called with every text that was translated, for whoever counts."""
 
-    def _found(self, words: Sequence[re.Match[str]]) -> Iterator[tuple[int, int, Term]]:
-        """Every term among words, from one to before another."""
-        for first in range(len(words)):
-            for last in range(first + 1, min(first + self._longest, len(words)) + 1):
-                key = tuple(word[0] for word in words[first:last])
-                term = self._exact.get(key) or self._folded.get(folded(key))
-                if term:
-                    yield first, last, term
+    def _longest(self, words: Sequence[tuple[str, str]], first: int, end: int = sys.maxsize) -> tuple[int, Term | None]:
+        """The longest term that begins with a word and ends before `end`: the number behind its last word.
+
+        0 and None where there is none. `words` are as written, and without case.
+        """
+        exact, folds, found = self._exact, self._folded, (0, None)
+        for at in range(first, min(end, len(words))):
+            exact, folds = exact.next.get(words[at][0], NOWHERE), folds.next.get(words[at][1], NOWHERE)
+            if exact is NOWHERE and folds is NOWHERE:
+                break
+            if term := exact.term or folds.term:
+                found = at + 1, term
+        return found
 
     def missing(self, source: str, translation: str) -> list[Term]:
         """The terms of a source that its translation does not hold.
@@ -112,11 +145,6 @@ def holds(text: str, target: str) -> bool:
     """
     begins = rf"(?<![\w{marks()}])" if target[:1].isalnum() and not re.match(rf"[{UNSPACED}]", target) else ""
     return re.search(begins + r"\s+".join(map(re.escape, target.split())), text) is not None
-
-
-def folded(words: Sequence[str]) -> tuple[str, ...]:
-    """Without case."""
-    return tuple(word.casefold() for word in words)
 
 
 def _at(term: Term) -> str:

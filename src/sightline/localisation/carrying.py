@@ -6,8 +6,9 @@ and each goes where the word it stood at went, by the links of the attention (as
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from sightline.data.links import Link
@@ -16,7 +17,8 @@ from sightline.localisation.unit import Code, Parts, joined, plain, words
 MARKS = "⓵⓶⓷⓸⓹⓺⓻⓼⓽⓾"
 MARK = re.compile(f"[{MARKS}]")
 WORD = re.compile(r"\S+")
-TRAILING = re.compile(r"\W+$")
+TRAILING = re.compile(r"(?<!\W)\W+$")
+MOST_COPIED = 100  # different codes of a sentence, each of which is looked for at every character
 
 
 def marked(parts: Parts) -> str | None:
@@ -78,7 +80,7 @@ def _next_of(part: str | Code, marks: dict[Code, list[str]]) -> str:
 def copied(text: str, codes: Sequence[Code]) -> Parts | None:
     """The parts of a text in which a model has left every code as it is; None if one is lost or doubled."""
     wanted = Counter(code.text for code in codes)
-    if not wanted or any(code.inline for code in codes):
+    if not wanted or len(wanted) > MOST_COPIED or any(code.inline for code in codes):
         return None
     pattern = "|".join(re.escape(code) for code in sorted(wanted, key=len, reverse=True))
     pieces = re.split(f"({pattern})", text)
@@ -97,17 +99,58 @@ def placed(source: Parts, text: str, links: Collection[Link]) -> Parts:
     >>> plain(placed(source, "un chien noir", [(0, 0), (1, 2), (2, 1)]))
     'un chien <b>noir</b>'
     """
-    words = [match.span() for match in WORD.finditer(text)]
-    linked: dict[int, list[int]] = defaultdict(list)
-    for i, j in links:
-        linked[i].append(j)
+    words = [
+        (match.start(), match.end(), match.start() + len(TRAILING.sub("", match[0]))) for match in WORD.finditer(text)
+    ]
+    linked = _Linked(links, len(words))
     found: list[_Placed] = []
-    for number, part in enumerate(source):
-        if isinstance(part, Code):
-            before, after = uncut(source[:number]), uncut(source[number + 1 :])
-            at = _position(before, after, text, words, linked)
-            found.append(_Placed(at, part, before[-1:].isspace(), after[:1].isspace()))
+    for place, part in _places(source):
+        at = _position(place, text, words, linked)
+        found.append(_Placed(at, part, place.before.isspace(), place.after.isspace()))
     return _inserted(text, found)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a code stands in a source without codes."""
+
+    before: str  # the character before it, and the one behind it
+    after: str
+    words: int  # that have begun before it
+    is_first: bool  # nothing but blanks is before it, or behind it
+    is_last: bool
+
+
+def _places(source: Parts) -> Iterator[tuple[_Place, Code]]:
+    """Every code and its place."""
+    text = uncut(source)
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    starts = [match.start() for match in WORD.finditer(text)]
+    at = 0
+    for part in source:
+        if isinstance(part, Code):
+            n_words = bisect_left(starts, at)
+            yield _Place(text[max(0, at - 1) : at], text[at : at + 1], n_words, at <= first, at >= last), part
+        else:
+            at += len(part)
+
+
+class _Linked:
+    """The first and the last word that each source word is linked to."""
+
+    def __init__(self, links: Collection[Link], n_words: int) -> None:
+        self._ends: dict[int, tuple[int, int]] = {}
+        for i, j in links:
+            if j < n_words:
+                first, last = self._ends.get(i, (j, j))
+                self._ends[i] = min(first, j), max(last, j)
+        self._linked = sorted(self._ends)
+
+    def nearest(self, word: int) -> tuple[int, int] | None:
+        """Those of a word, or of the nearest that has any, of two as near the first; None where there is no link."""
+        at = bisect_left(self._linked, word)
+        near = self._linked[max(0, at - 1) : at + 1]
+        return self._ends[min(near, key=lambda i: abs(i - word))] if near else None
 
 
 @dataclass(frozen=True)
@@ -124,41 +167,38 @@ class _Placed:
         return self.code.text.startswith(("</", "](", "]["))
 
 
-def _position(
-    before: str, after: str, text: str, words: Sequence[tuple[int, int]], linked: Mapping[int, list[int]]
-) -> int:
-    """The character of the translation before which a code goes that stands between these two texts of the source."""
-    if not before.strip() or not words:
+def _position(place: _Place, text: str, words: Sequence[tuple[int, int, int]], linked: _Linked) -> int:
+    """The character of the translation before which a code goes that has this place in the source.
+
+    `words` of the translation: where each begins, where it ends, and where it ends without its punctuation.
+    """
+    if place.is_first or not words:
         return 0
-    if not after.strip():
+    if place.is_last:
         return len(text)
-    behind_word = not before[-1:].isspace()
-    word = len(before.split()) - behind_word
-    links = [j for j in _nearest(word, linked) if j < len(words)]
-    if not links:
+    behind_word = not place.before.isspace()
+    word = place.words - behind_word
+    ends = linked.nearest(word)
+    if ends is None:
         return words[min(word, len(words) - 1)][1 if behind_word else 0]
     if not behind_word:
-        return words[min(links)][0]
-    start, end = words[max(links)]
-    punctuated = after[:1].isalnum() or after[:1].isspace()  # the source's word has its comma before the code, or none
-    return end if punctuated and not before[-1:].isalnum() else start + len(TRAILING.sub("", text[start:end]))
-
-
-def _nearest(word: int, linked: Mapping[int, list[int]]) -> list[int]:
-    """The links of a word, or of the nearest that has any."""
-    return linked[min(linked, key=lambda i: (abs(i - word), i))] if linked else []
+        return words[ends[0]][0]
+    _, end, unpunctuated = words[ends[1]]
+    punctuated = place.after.isalnum() or place.after.isspace()  # its comma, if any, is before the code
+    return end if punctuated and not place.before.isalnum() else unpunctuated
 
 
 def _inserted(text: str, found: Sequence[_Placed]) -> Parts:
     """A text with codes in it: no tag closes before it has opened, and blanks are where the source has them."""
     places: list[int] = []
-    for number, one in enumerate(found):
-        opened = [places[i] for i in range(number) if one.closes and not found[i].closes]
-        places.append(max([one.at, *opened[-1:]]))
+    opened = 0  # the place of the last tag that opens
+    for one in found:
+        places.append(max(one.at, opened) if one.closes else one.at)
+        opened = opened if one.closes else one.at
     pieces: list[str | Code] = []
     done = 0
     for at, number in sorted((at, number) for number, at in enumerate(places)):
-        one, left, right = found[number], text[:at][-1:], text[at : at + 1]
+        one, left, right = found[number], text[max(0, at - 1) : at], text[at : at + 1]
         pieces += [text[done:at], " " * (one.blank_before and left.isalnum()), one.code]
         pieces.append(" " * (one.blank_behind and right.isalnum()))
         done = at

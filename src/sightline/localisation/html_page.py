@@ -8,10 +8,10 @@ are texts. Blanks in a text that is translated become one, as a browser shows th
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape, unescape
+from html import escape
 
 from sightline.localisation.passages import Characters, Passages, TextPassage
-from sightline.localisation.unit import Code, Parts, joined, plain
+from sightline.localisation.unit import Code, Parts, joined, plain, unescaped
 
 CHARSET = re.compile(rb"<meta[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 MARKUP = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9:-]*)|[!?])")
@@ -164,7 +164,7 @@ def _attribute_passages(text: str, said: Mapping[str, tuple[int, int]]) -> Itera
     for name in TEXTS:
         start, end = said.get(name, (0, 0))
         if text[start:end].strip() and text[start - 1] in "\"'":
-            source = BLANKS.sub(" ", unescape(text[start:end]))
+            source = BLANKS.sub(" ", unescaped(text[start:end]))
             yield TextPassage(start, end, (source,), lambda parts: escape(plain(parts)))
 
 
@@ -184,27 +184,27 @@ def _run_passages(text: str, run: Sequence[Markup]) -> Iterator[TextPassage]:
     parts: list[str | Code] = []
     for piece in run:
         raw = text[max(start, piece.start) : min(end, piece.end)]
-        parts.append(unescape(BLANKS.sub(" ", raw)) if piece.kind == "text" else Code(raw, inline=True))
+        parts.append(unescaped(BLANKS.sub(" ", raw)) if piece.kind == "text" else Code(raw, inline=True))
     codes = tuple((piece.start, piece.end) for piece in run if piece.kind != "text")
     yield TextPassage(start, end, joined(parts), _spelt, codes)
 
 
 def _trimmed(text: str, run: Sequence[Markup]) -> list[Markup]:
     """A run without what stands around its text: blanks, comments, pictures, and pairs of tags that enclose it all."""
-    found, closed = list(run), _closed(run)
+    closed, begin, end = _closed(run), 0, len(run)
     pairs = {run[start].start: run[end].start for start, end in closed.items()}
     ends = set(pairs.values())
-    while found:
-        first, last = found[0], found[-1]
+    while begin < end:
+        first, last = run[begin], run[end - 1]
         if _is_around(text, first) or (first.kind == "open" and first.start not in pairs) or first.kind == "close":
-            found = found[1:]
+            begin += 1
         elif _is_around(text, last) or (last.kind == "close" and last.start not in ends) or last.kind == "open":
-            found.pop()
+            end -= 1
         elif first.kind == "open" and pairs[first.start] == last.start:
-            found = found[1:-1]
+            begin, end = begin + 1, end - 1
         else:
             break
-    return found
+    return list(run[begin:end])
 
 
 def _is_around(text: str, piece: Markup) -> bool:

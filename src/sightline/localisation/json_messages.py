@@ -15,6 +15,7 @@ from sightline.localisation.passages import Characters, Passages, TextPassage
 from sightline.localisation.unit import plain
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
+DEEPEST = 100  # objects and lists inside each other
 ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}")
 
 
@@ -33,7 +34,7 @@ def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     except (RecursionError, ValueError) as error:
         raise UserError(f"{path}: is no JSON that anybody writes by hand ({error}); it is refused") from error
     in_ascii = characters.text.isascii() and ESCAPED.search(characters.text) is not None
-    return Passages(characters, _passages(characters.text, _kind(whole), in_ascii))
+    return Passages(characters, _passages(characters, _kind(whole), in_ascii))
 
 
 def _kind(whole: Any) -> str:
@@ -45,8 +46,12 @@ def _kind(whole: Any) -> str:
     return "arb" if any(key.startswith("@@") or f"@{key}" in whole for key in whole) else ""
 
 
-def _passages(text: str, kind: str, in_ascii: bool) -> Iterator[TextPassage]:
+def _passages(characters: Characters, kind: str, in_ascii: bool) -> Iterator[TextPassage]:
+    text = characters.text
     for path, start, end in _values(text):
+        if len(path) > DEEPEST:
+            where = f"{characters.path}: line {characters.line(start)}"
+            raise UserError(f"{where}: is inside more than {DEEPEST} objects and lists; it is refused")
         if kind == "extension" and (len(path) != 2 or path[1] != "message"):
             continue
         if kind == "arb" and any(key.startswith("@") for key in path):

@@ -21,7 +21,7 @@ from sightline.localisation.unit import Code, Parts, joined, plain
 
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
 LINE_END = re.compile(r"\r\n?|\n")
-BREAKS = re.compile(r"(?: {2,}|\\)$")  # at a line's end
+BREAKS = re.compile(r"(?:(?<! ) {2,}|\\)$")  # at a line's end
 ALONE = re.compile(r":{3}|\[!\w+\]\s*$|\{%.*%\}\s*$|\{\{[<%].*[>%]\}\}\s*$")  # containers, alerts, tags of templates
 TASK = re.compile(r"\[[ xX]\](?:\s+|$)")
 OPENING = re.compile(r"!?\[|[*_~]+")
@@ -30,7 +30,12 @@ BLOCK = re.compile(r"(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~")  # what begins
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
 OPENS, CLOSES = "\ue000", "\ue001"  # private characters before emphasis while it is written
-REFERENCE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])")
+EMPTY = re.compile(rf"{OPENS}[*_~]+{CLOSES}[*_~]+")
+LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{OPENS}[*_~]++)++)(\s+)")
+LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{CLOSES}[*_~]++)+)")
+REFERENCE = re.compile(
+    r"(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])"
+)
 
 
 def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
@@ -94,7 +99,7 @@ def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> l
 def _passage(text: str, run: Sequence[tuple[int, int]], references: Collection[str], is_cell: bool) -> TextPassage:
     start, end = run[0][0], run[-1][1]
     parts = _with_references(" ".join(text[slice(*span)] for span in run), references)
-    while (pair := _around(parts)) and text[start:end].endswith(pair[1].text):
+    while (pair := _around(parts)) and text.endswith(pair[1].text, start, end):
         start, end, parts = start + len(pair[0].text), end - len(pair[1].text), parts[1:-1]
     inside = text[start:end]
     start, end = end - len(inside.lstrip()), start + len(inside.rstrip())
@@ -148,7 +153,7 @@ def _tight(parts: Parts) -> str:
         pieces.append((CLOSES if part in opened else OPENS) + part.text)
         opened ^= {part}
         left[part] -= 1
-    text = re.sub(rf"{OPENS}[*_~]+{CLOSES}[*_~]+", "", "".join(pieces))
-    text = re.sub(rf"((?:{OPENS}[*_~]+)+)(\s+)", r"\2\1", text)
-    text = re.sub(rf"(\s+)((?:{CLOSES}[*_~]+)+)", r"\2\1", text)
+    text = EMPTY.sub("", "".join(pieces))
+    text = LOOSE_OPENING.sub(r"\2\1", text)
+    text = LOOSE_CLOSING.sub(r"\2\1", text)
     return text.replace(OPENS, "").replace(CLOSES, "")

@@ -9,18 +9,19 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from html import unescape
+from functools import cached_property
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from sightline.errors import UserError
-from sightline.localisation.unit import Code, Parts, joined, plain
+from sightline.localisation.encodings import decoded
+from sightline.localisation.unit import Code, Parts, joined, plain, unescaped
 
 START_TAG = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 END_TAG = re.compile(rb"</[^>]*>")
 TOKEN = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<\?.*?\?>|([^<]+)", re.DOTALL)
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-DECLARED = re.compile(rb"<\?xml[^>]*\bencoding\s*=\s*[\"']([\w.:-]+)")
+DECLARED = re.compile(rb"<\?xml[^>]*?\bencoding\s*=\s*[\"']([\w.:-]+)")
 DEEPEST = 500  # elements inside each other
 
 
@@ -59,7 +60,7 @@ class Source:
         declared = DECLARED.match(data)
         self._encoding = self._encoding or (declared[1].decode() if declared else "utf-8")
         try:
-            self.data = data[len(self._mark) :].decode(self._encoding).encode()
+            self.data = decoded(data[len(self._mark) :], self._encoding).encode()
         except (LookupError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: is not in the encoding that it names, {self._encoding} ({error})") from error
         self.root = _Reader(path).read(self.data)
@@ -67,6 +68,12 @@ class Source:
     def text(self, start: int, end: int) -> str:
         """The characters of a stretch of bytes."""
         return self.data[start:end].decode()
+
+    @cached_property
+    def prefix(self) -> str:
+        """Of the names of the format, with its colon: that of the first tag."""
+        name = self.text(self.root.start, self.root.inner)[1:].split()[0].rstrip("/>")
+        return name.rpartition(":")[0] + ":" if ":" in name else ""
 
     def edited(self, edits: Iterable[tuple[int, int, str]]) -> bytes:
         """The file with stretches of bytes, none of which overlap, replaced by texts; in its own encoding."""
@@ -101,11 +108,11 @@ class Source:
 
     def indentation(self, element: Element) -> str:
         """The line end and blanks before an element, to put another behind it."""
-        before = self.data[: element.start]
-        blanks = before[len(before.rstrip(b" \t")) :]
-        rest = before[: len(before) - len(blanks)]
-        end = b"\r\n" if rest.endswith(b"\r\n") else b"\n" if rest.endswith(b"\n") else b""
-        return (end + blanks).decode() if end else ""
+        at = element.start
+        while self.data[at - 1 : at] in (b" ", b"\t"):
+            at -= 1
+        line_end = next((end for end in (b"\r\n", b"\n") if self.data.endswith(end, 0, at)), b"")
+        return (line_end + self.data[at : element.start]).decode() if line_end else ""
 
 
 class _Reader:
@@ -168,8 +175,8 @@ class _Reader:
 def _characters(raw: str) -> str:
     """The text of a stretch without elements: entities resolved, comments left out."""
     if "<" not in raw:
-        return unescape(raw) if "&" in raw else raw
-    return "".join(m[1] if m[1] is not None else unescape(m[2] or "") for m in TOKEN.finditer(raw))
+        return unescaped(raw) if "&" in raw else raw
+    return "".join(m[1] if m[1] is not None else unescaped(m[2] or "") for m in TOKEN.finditer(raw))
 
 
 def written(parts: Parts) -> str:

@@ -5,10 +5,12 @@ files have no word for what a machine wrote. Not here: formats that keep a trans
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sightline.errors import UserError
+from sightline.localisation.encodings import decoded
 from sightline.localisation.markup import MARKS
 from sightline.localisation.unit import Code, Parts, Unit, UnitState
 
@@ -27,7 +29,7 @@ class Characters:
         body, names, at = data[len(self._mark) :], [marked] if marked else list(encodings), 0
         for self.encoding in names:
             try:
-                self.text = body.decode(self.encoding)
+                self.text = decoded(body, self.encoding)
             except (LookupError, UnicodeDecodeError) as error:
                 at = getattr(error, "start", 0)
             else:
@@ -79,26 +81,37 @@ class Passages:
 
     def _between(self, start: int, end: int, changed: Sequence[tuple[TextPassage, Parts]]) -> str:
         """A stretch of the file with what has changed in it."""
-        text, starts, pieces = self._characters.text, [one.start for one, _ in changed], list[str]()
+        text, pieces = self._characters.text, list[str]()
         for number, (passage, parts) in enumerate(changed):
             if start <= passage.start and passage.end <= end:
-                inner = changed[number + 1 : bisect_left(starts, passage.end)]
+                inner = _starting_in(passage.start, passage.end, changed, number + 1)
                 pieces += [text[start : passage.start], passage.spelt(self._with_inner(passage, parts, inner))]
                 start = passage.end
         return "".join([*pieces, text[start:end]])
 
     def _with_inner(self, passage: TextPassage, parts: Parts, inner: Sequence[tuple[TextPassage, Parts]]) -> Parts:
         """A translation whose codes have changed, too, where they hold passages."""
-        spans = list(passage.codes)
+        spans: dict[str, deque[tuple[int, int]]] = {}
+        for span in passage.codes if inner else ():
+            spans.setdefault(self._characters.text[slice(*span)], deque()).append(span)
         return tuple(self._code(part, spans, inner) if inner and isinstance(part, Code) else part for part in parts)
 
-    def _code(self, code: Code, spans: list[tuple[int, int]], inner: Sequence[tuple[TextPassage, Parts]]) -> Code:
+    def _code(
+        self, code: Code, spans: Mapping[str, deque[tuple[int, int]]], inner: Sequence[tuple[TextPassage, Parts]]
+    ) -> Code:
         """A code as it is to be written: that of the first span not yet taken that reads so."""
-        span = next((span for span in spans if self._characters.text[slice(*span)] == code.text), None)
-        if span is None:
+        if not spans.get(code.text):
             return code
-        spans.remove(span)
-        return Code(self._between(*span, inner), code.inline)
+        start, end = spans[code.text].popleft()
+        return Code(self._between(start, end, _starting_in(start, end, inner)), code.inline)
+
+
+def _starting_in(
+    start: int, end: int, changed: Sequence[tuple[TextPassage, Parts]], first: int = 0
+) -> Sequence[tuple[TextPassage, Parts]]:
+    """Those from number `first` on that begin in a stretch; they are in the order of their places."""
+    low = bisect_left(changed, start, first, key=lambda one: one[0].start)
+    return changed[low : bisect_left(changed, end, low, key=lambda one: one[0].start)]
 
 
 def _state(source: Parts) -> UnitState:

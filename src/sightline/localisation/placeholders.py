@@ -12,27 +12,32 @@ from collections.abc import Iterator
 
 from sightline.localisation.unit import Code, Parts, joined, plain
 
-ADDRESS = r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-BRACES = r"\{\{[^{}]*\}\}|\{%.*?%\}|\{#.*?#\}|\$\{[^{}]*\}|\$t\([^()]*\)|\{[\w.\[\]!:,<>^+#%-]*\}"
-PERCENT = r"%(?:\d+\$)?(?:\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsa@](?![A-Za-z])|%%|%\w+%"
-TAGS = r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.*?-->|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
+# Every pattern takes time in proportion to a text of any kind (`test_scanners.py`): what has not been closed where the
+# same begins again is no code, so no two searches for an end go over one stretch; `*+` never gives back what it took.
+ADDRESS = r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+"
+TEMPLATE = r"\{%(?:[^%{\n]|%(?!\})|\{(?!%))*+%\}|\{#(?:[^#{\n]|#(?!\})|\{(?!#))*+#\}"
+BRACES = rf"\{{\{{[^{{}}]*\}}\}}|{TEMPLATE}|\$\{{[^{{}}]*\}}|\$t\([^()]*\)|\{{[\w.\[\]!:,<>^+#%-]*\}}"
+SIZE = r"(?:hh?|ll?|[Lqjzt])?"
+PERCENT = rf"%(?:\d++\$)?(?:\(\w+\))?[-+#0]*+\d*+(?:\.\d+)?{SIZE}[diouxXeEfFgGcrsa@](?![A-Za-z])|%%|%\w+%"
+COMMENT = r"<!--(?:[^<\n-]|<(?!!--)|-(?!->))*+-->"
+TAGS = rf"</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
 ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS))
 OF_MARKUP = {
     "": re.compile(ANYWHERE),
     # A role with its target, a literal, a substitution, a reference to a note, and of a link with a text its ends; two
     # backticks that nothing closes, too, for whoever writes them where its source has none spoils what follows.
     "rst": re.compile(
-        r":[\w:.+-]+:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
+        r":[\w:.+-]{1,64}:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
         rf"\s?::(?=\s*$)|``|{ANYWHERE}"
     ),
     "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
     # An escaped character, a reference whose text is code, code, a note, an address, the ends of links and pictures and
     # those of emphasis, which begins or ends at a word; `_` in a word is none.
     "markdown": re.compile(
-        r"\\[!-/:-@\[-`{-~]|\[`+[^`\[\]]+`+\](?!\()(?:\[[^\[\]]*\])?|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|\[\^[^\s\]]+\]:?|"
-        r"<[^<>\s]*[:@][^<>\s]*>|!?\[(?=[^\]]{0,999}\][(\[])|\]\[[^\[\]]*\]|"
-        r"\]\((?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)|"
-        rf"{ANYWHERE}|(?<!\s)\*+|\*+(?!\s)|(?<!\w)_+(?!\s)|(?<!\s)_+(?!\w)|~~|`+"
+        r"\\[!-/:-@\[-`{-~]|\[`+[^`\[\]]+`+\](?!\()(?:\[[^\[\]]*\])?|(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|\[\^[^\s\[\]]+\]:?|"
+        r"<[^<>\s:@]*[:@][^<>\s]*>|!?\[(?=[^\]]{0,999}+\][(\[])|\]\[[^\[\]]*\]|"
+        r"\]\((?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*+)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)|"
+        rf"{ANYWHERE}|(?<!\s)\*+|\*+(?!\s)|(?<!\w)_++(?!\s)|(?<![\s_])_++(?!\w)|~~|`+"
     ),
 }
 CHOOSES = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")

@@ -6,13 +6,14 @@ over two cues is translated as two, for its words must keep their times.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from html import escape, unescape
+from html import escape
 
 from sightline.data.scripts import HAN, KANA, running
 from sightline.errors import UserError
 from sightline.localisation.passages import Characters, Passages, TextPassage
-from sightline.localisation.unit import Code, Parts, joined
+from sightline.localisation.unit import Code, Parts, joined, unescaped
 
 TIME = r"(?:\d+:)?\d{1,2}:\d{1,2}[,.]\d{1,3}"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?$")
@@ -85,7 +86,7 @@ def _passage(text: str, lines: LineSpans, is_vtt: bool) -> TextPassage:
     start, end = lines[0][0], lines[-1][1]
     between = text[lines[0][1] : lines[1][0]] if len(lines) > 1 else ""
     pieces = TAG.split(running(text[slice(*span)].strip() for span in lines))
-    source = joined([Code(p, inline=True) if i % 2 else unescape(p) if is_vtt else p for i, p in enumerate(pieces)])
+    source = joined([Code(p, inline=True) if i % 2 else unescaped(p) if is_vtt else p for i, p in enumerate(pieces)])
     return TextPassage(start, end, source, lambda parts: between.join(_wrapped(_written(parts, is_vtt), len(lines))))
 
 
@@ -104,11 +105,18 @@ def _wrapped(text: str, many: int) -> list[str]:
     (['a dog runs and', 'a cat sleeps'], ['一只狗在跑。', '一只猫在睡。'])
     """
     words = [(" " * (not n), piece) for word in WORD.findall(text) for n, piece in enumerate(INSIDE.split(word))]
-    for width in range(max(1, len(text) // many), len(text) + 1):
-        lines = [""]
-        for blank, word in words:
-            fits = len(lines[-1] + blank + word) <= width or not lines[-1] or word.startswith(SPEAKS)
-            lines = [*lines[:-1], f"{lines[-1]}{blank}{word}".strip()] if fits else [*lines, word]
-        if len(lines) <= many:
-            return lines
-    return [text]
+    widths = range(max(1, len(text) // many), len(text) + 1)
+    narrowest = bisect_left(widths, True, key=lambda width: len(_lines(words, width)) <= many)
+    return _lines(words, widths[narrowest]) if narrowest < len(widths) else [text]
+
+
+def _lines(words: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Words, each with what stands before it in a line, in lines of at most so many characters where they fit."""
+    lines, length = [list[str]()], 0
+    for blank, word in words:
+        if length and length + len(blank + word) > width and not word.startswith(SPEAKS):
+            lines.append([])
+            length = 0
+        lines[-1] += [blank * (length > 0), word]
+        length += len(blank) * (length > 0) + len(word)
+    return ["".join(line) for line in lines]

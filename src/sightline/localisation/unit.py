@@ -4,10 +4,15 @@ A text is a row of parts: strings, which are translated, and codes, which are co
 `("Hello ", Code("<b>"), "world", Code("</b>"), ", {name}")` in a format of tags, and `placeholders.py` finds `{name}`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from html import unescape
+from itertools import groupby
 from typing import Protocol, runtime_checkable
+
+LONG_NUMBER = re.compile(r"&#(?:()(\d{9,})|([xX])([0-9a-fA-F]{9,}))")  # Python reads none of more than 4,300 digits
 
 
 class UnitState(StrEnum):
@@ -83,9 +88,22 @@ def joined(parts: Sequence[str | Code]) -> Parts:
     ('ab', Code(text='<x/>', inline=False))
     """
     found: list[str | Code] = []
-    for part in parts:
-        if isinstance(part, str) and found and isinstance(found[-1], str):
-            found[-1] += part
-        elif part != "":
-            found.append(part)
+    for is_text, run in groupby(filter(None, parts), lambda part: isinstance(part, str)):
+        several = tuple(run)
+        found += [plain(several)] if is_text else several
     return tuple(found)
+
+
+def unescaped(text: str) -> str:
+    """A text with its character references resolved; one to a number that no character has is U+FFFD, as in HTML.
+
+    >>> unescaped("caf&eacute; &#" + "9" * 5000 + ";") == "café \ufffd"
+    True
+    """
+    return unescape(LONG_NUMBER.sub(_shortened, text)) if "&" in text else text
+
+
+def _shortened(found: re.Match[str]) -> str:
+    """A reference to the same character, or to another number beyond all characters."""
+    base, digits = found[1] or found[3] or "", found[2] or found[4]
+    return f"&#{base}{digits.lstrip('0')[:8] or '0'}"

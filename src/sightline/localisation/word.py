@@ -7,10 +7,12 @@ changes tracked are left alone, and so are text boxes in a paragraph that has a 
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import groupby
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -25,7 +27,7 @@ TEXT_PART = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.
 MOST, LARGEST = 10_000, 1 << 29  # files of an archive, and bytes of all of them unpacked
 CONTAINERS = ("hyperlink", "ins", "smartTag")
 NOISE = ("proofErr", "lastRenderedPageBreak")
-UNSEEN = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*/>")  # properties of a run that nobody sees
+UNSEEN = re.compile(r"<\w+:(?:lang|noProof)\b[^<>]*/>")  # properties of a run that nobody sees
 CODE = re.compile(r"<(/?)([gx])(\d+)/?>")
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
@@ -82,10 +84,12 @@ class WordDocument:
 
     def __init__(self, data: bytes, parts: Mapping[str, Source]) -> None:
         self._data, self._parts = data, parts
-        self._found = [(name, one) for name, part in parts.items() for one in _paragraphs(part, part.root, _Fields())]
-        lines = {name: part.data for name, part in parts.items()}
+        self._found = [
+            (name, one) for name, part in parts.items() for one in _paragraphs(part, part.root, part.prefix, _Fields())
+        ]
+        ends = {name: [end.start() for end in re.finditer(b"\n", part.data)] for name, part in parts.items()}
         self.units = [
-            Unit(one.source, (), UnitState.UNTRANSLATED, lines[name].count(b"\n", 0, one.start) + 1)
+            Unit(one.source, (), UnitState.UNTRANSLATED, bisect_left(ends[name], one.start) + 1)
             for name, one in self._found
         ]
 
@@ -158,21 +162,14 @@ def _repacked(data: bytes, changed: Mapping[str, bytes]) -> bytes:
 # --- paragraphs
 
 
-def _paragraphs(part: Source, element: Element, fields: _Fields) -> Iterator[Paragraph]:
-    prefix = _prefix(part)
+def _paragraphs(part: Source, element: Element, prefix: str, fields: _Fields) -> Iterator[Paragraph]:
     for child in element.children:
         is_paragraph = child.name == "p" and part.text(child.start, child.inner).startswith(f"<{prefix}p")
         found = _paragraph(part, child, prefix, fields) if is_paragraph else None
         if found:
             yield found
         elif child.children:
-            yield from _paragraphs(part, child, fields if not is_paragraph else _Fields())
-
-
-def _prefix(part: Source) -> str:
-    """Of the names of the format, with its colon: that of the first tag."""
-    name = part.text(part.root.start, part.root.inner)[1:].split()[0].rstrip("/>")
-    return name.rpartition(":")[0] + ":" if ":" in name else ""
+            yield from _paragraphs(part, child, prefix, fields if not is_paragraph else _Fields())
 
 
 def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> Paragraph | None:
@@ -192,11 +189,9 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
 def _merged(pieces: Sequence[RunPiece]) -> list[RunPiece]:
     """Objects side by side are one: a field is several runs, whose order counts."""
     found: list[RunPiece] = []
-    for piece in pieces:
-        if piece.raw and found and found[-1].raw:
-            found[-1] = found[-1]._replace(raw=found[-1].raw + piece.raw)
-        else:
-            found.append(piece)
+    for is_object, run in groupby(pieces, lambda piece: bool(piece.raw)):
+        several = list(run)
+        found += [several[0]._replace(raw="".join(one.raw for one in several))] if is_object else several
     return found
 
 

@@ -80,20 +80,14 @@ class Exchange:
             tag = self._source.text(place.target.start, place.target.inner).replace("/>", ">")
             yield place.target.start, place.target.end, f"{with_attributes(tag, **said)}{written(parts)}{self._closing}"
             return
-        prefix = self._prefix
+        prefix = self._source.prefix
         behind = place.segment.child("seg-source") or place.source
         element = f"{with_attributes(f'<{prefix}target>', **said)}{written(parts)}{self._closing}"
         yield behind.end, behind.end, self._source.indentation(place.source) + element
 
     @property
-    def _prefix(self) -> str:
-        """Of the namespace, with its colon, as the first tag has it."""
-        name = self._source.text(self._source.root.start, self._source.root.inner)[1:].split()[0].rstrip("/>")
-        return name.rpartition(":")[0] + ":" if ":" in name else ""
-
-    @property
     def _closing(self) -> str:
-        return f"</{self._prefix}target>"
+        return f"</{self._source.prefix}target>"
 
 
 def _with_translate(element: Element, kept: bool) -> Iterator[tuple[Element, bool]]:

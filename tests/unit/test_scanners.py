@@ -1,0 +1,406 @@
+"""Every scanner of text takes time in proportion to the text, whatever the text is.
+
+One request or one file of a shape that nobody thought of must not stop a server. `SHAPES` are texts that have made
+scanners slow, and `SCANNERS` all code that reads texts of users: a new one is a line there. Regular expressions at the
+head of a module are found by themselves, and so are those written into a call of `re`.
+
+Time is processor time. A scanner that needs less than `QUICK` for a text of `SMALL` characters is linear, or would need
+more; any other is given texts of twice the length, twice the length of those, and so on: it fails if three doublings in
+a row cost it more than `MOST` times the time each. A quadratic one takes 4 times, a linear one twice the time.
+"""
+
+import ast
+import importlib
+import json
+import pkgutil
+import re
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pytest
+
+import sightline
+from sightline.backtranslation import repeats_itself
+from sightline.config import DataConfig
+from sightline.data import scripts
+from sightline.data.marks import word_pattern
+from sightline.data.sentences import sentence_key
+from sightline.data.tokenizer import Tokenizer
+from sightline.data.words import cut
+from sightline.decode.translator import clean_text, split_text
+from sightline.errors import UserError
+from sightline.evaluate import answers, spacing, transcripts
+from sightline.glossary.terms import Glossary, Term, holds
+from sightline.localisation.doubts import doubts
+from sightline.localisation.fill import SentenceAnswer, filling, targets_of
+from sightline.localisation.placeholders import adds_codes, chooses, with_codes
+from sightline.localisation.reading import parse_document
+from sightline.localisation.sentences import sentences
+from sightline.localisation.unit import Document
+from sightline.serve.answering import take_apart
+from sightline.serve.languages import detected
+from sightline.survey import characters
+
+Scan = Callable[[str], Any]
+SMALL, QUICK, MOST, DOUBLINGS = 2000, 0.002, 2.9, 3
+
+SHAPES = {  # what a text repeats, with what it begins and ends with
+    "one long word": ("", "a", ""),
+    "a word before a mark": ("", "a", "!"),
+    "capitals": ("", "A", ""),
+    "digits": ("", "0", ""),
+    "accents": ("", "é", "!"),
+    "marks on letters": ("a", "\u0301", ""),
+    "Chinese": ("", "漢", ""),
+    "Thai": ("", "ก", "a"),
+    "blanks": ("a", " ", "a"),
+    "blanks at the end": ("a", " ", ""),
+    "tabs": ("", "\t", "a"),
+    "line ends": ("a", "\n", "a"),
+    "carriage returns": ("a", "\r", "a"),
+    "both": ("", "\r\n", "a"),
+    "no-break blanks": ("a", "\xa0", "a"),
+    "low lines": ("a", "_", "a"),
+    "short words": ("", "a b ", ""),
+    "short sentences": ("", "A b. ", ""),
+    "Chinese sentences": ("", "漢字。", ""),
+    "initials": ("", "A. ", ""),
+    "numbers": ("", "1. ", ""),
+    **{f"{mark!r}": ("", mark, "a") for mark in "<>&%{}[]()`*~\\\"'.,:;/-+@#$|!?=^\0"},
+    **{
+        f"{unit!r}": ("", unit, "")
+        for unit in (
+            *("<a", "<!--", "<!--a", "-->", "<a>", "</a>", "<a></a>", "<a ", "<?", "<![CDATA[", "<script>", "<img>"),
+            *("{{", "{%", "{%a", "{#", "${", "%(", "$t(", "](", "![", "[a](", "[a](b) ", "``", "` `` ", "*a", "** "),
+            *("_a ", "&#", "&a", "&#1"),
+            *("\\u", "\\\n", "\\a", "http://", "http://a ", "a@", "a@b.", "a.", "a-", "$a", "%1"),
+            *("%d ", ":a:`", ":a"),
+            *("`_", " <a>", "_[", "00:", "a=", "a: b\n", "'{", "! ", "|a", "| ", "|a\\|", "> ", "# "),
+            *("- ", "{n, plural, "),
+            *("{a} ", "<0x0A>", "[^a", "[a]: b\n", "a\n\n", "  a\n", "\u200d", "\ue000*", "漢 ", "Ã©"),
+        )
+    },
+    **{f"{first!r} and {unit!r}": (first, unit, last) for first, unit, last in (
+        ("](", " ", "a"), ("](<", "a", "b"), ("{% ", "a ", ""), ("<", ":", ""), ("%", "0", "!"), ("%(", "a", ""),
+        ("a@b", "c", ""), (" ", "_", " "), ("$t(", "a", ""), ("---\n", "a\n", ""), ("1\n", "a", ""), ("{%", "%}", "a"),
+        ("<a b='", "\"", ""), ("&#", "9", ";"), ("[`", "a", ""), ("\\", "\\", "u"), ("a\n", "=", ""),
+        ("|a|\n|-|\n", "|a|\n", ""),
+        ("1\n00:00:01,000 --> 00:00:02,000\n", "a ", ""), ("1\n00:00:01,000 --> 00:00:02,000\n", "a\n", ""),
+        ("", "1\n00:00:01,000 --> 00:00:02,000\na b\n\n", ""),
+    )},
+}  # fmt: skip
+# For documents, whose texts go through scanners that are given every shape.
+OF_DOCUMENTS = (
+    "one long word", "blanks", "line ends", "carriage returns", "short sentences", "Chinese sentences",
+    *(repr(unit) for unit in (
+        *("<", "&", "{", "[", "`", "*", "_a ", "\\", '"', "|", "<!--", "<a>", "<a ", "<a></a>", "</a>"),
+        *("<img>", "<script>"),
+        *("{%a", "{a} ", "%d ", "[a](b) ", "](", "> ", "- ", "# ", "|a\\|", "\\\n", "&#1", "a=", "a: b\n", "[a]: b\n"),
+        *("  a\n", "\ue000*", " <a>", "'{"),
+    )),
+    *(shape for shape in SHAPES if " and " in shape and "\\n" in shape),
+)  # fmt: skip
+
+
+def text_of(shape: str, length: int) -> str:
+    """A text of a shape."""
+    before, unit, behind = SHAPES[shape]
+    return before + unit * (length // len(unit)) + behind
+
+
+def seconds(scan: Scan, text: str, tries: int = 1) -> float:
+    """Of processor time; the least of some tries."""
+    found = []
+    for _ in range(tries):
+        begin = time.process_time()
+        scan(text)
+        found.append(time.process_time() - begin)
+    return min(found)
+
+
+def growth(scan: Scan, make: Callable[[int], str], size: int = SMALL) -> list[float]:
+    """How much more time each doubling takes, up to the first that is well below the square."""
+    found: list[float] = []
+    before = seconds(scan, make(size))
+    while before >= QUICK and len(found) < DOUBLINGS:
+        size *= 2
+        after = seconds(scan, make(size))
+        if after >= MOST * before:
+            after = seconds(scan, make(size), tries=2)
+        found.append(after / before)
+        if found[-1] < MOST:
+            break
+        before = after
+    return found
+
+
+def slow_shapes(scan: Scan, size: int = SMALL, shapes: Iterable[str] = SHAPES) -> list[str]:
+    """The shapes for which a scanner is not linear."""
+    slow = []
+    for shape in shapes:
+        found = growth(scan, lambda length, shape=shape: text_of(shape, length), size)
+        if len(found) == DOUBLINGS and min(found) >= MOST:
+            slow.append(f"{shape}: {', '.join(f'{times:.1f}' for times in found)} times")
+    return slow
+
+
+# --- documents, filled by a model that answers with what it is asked
+
+
+def filled(document: Document, loses: bool) -> bytes:
+    """A document with translations that are their sources; one that `loses` codes has them put beside their words."""
+    steps = filling(document, "en", marks=False, again=True)
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send([_answer(text, wanted.aligned, loses) for text in wanted.texts])
+    except StopIteration as end:
+        return document.filled(targets_of(end.value))
+
+
+def _answer(text: str, aligned: bool, loses: bool) -> SentenceAnswer:
+    answer = text if aligned or not loses else "a"
+    links = frozenset((i, i) for i in range(len(text.split()))) if aligned else None
+    return SentenceAnswer(answer, -0.1, 1 + len(text), links)
+
+
+def document(name: str, content: Callable[[str], str | bytes] = str, loses: bool = False) -> Scan:
+    """Reads, fills and writes a file of this name, or refuses it."""
+
+    def scan(text: str) -> None:
+        data = content(text)
+        with suppress(UserError):
+            filled(parse_document(name, data.encode() if isinstance(data, str) else data, ("en", "de")), loses)
+
+    return scan
+
+
+def in_po(text: str) -> str:
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'msgid "{quoted}"\nmsgstr ""\n'
+
+
+def in_xliff(text: str) -> str:
+    unit = f'<trans-unit id="1"><source>{xml(text)}</source></trans-unit>'
+    return f'<xliff version="1.2"><file source-language="en"><body>{unit}</body></file></xliff>'
+
+
+def in_tmx(text: str) -> str:
+    unit = f'<tu><tuv xml:lang="en"><seg>{xml(text)}</seg></tuv><tuv xml:lang="de"><seg>a</seg></tuv></tu>'
+    return f'<tmx version="1.4"><header srclang="en"/><body>{unit}</body></tmx>'
+
+
+def xml(text: str) -> str:
+    return escape(text.replace("\0", ""))
+
+
+def docx(body: str) -> bytes:
+    """A Word document with these paragraphs."""
+    namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("word/document.xml", f'<w:document xmlns:w="{namespace}"><w:body>{body}</w:body></w:document>')
+    return file.getvalue()
+
+
+def in_docx(text: str) -> bytes:
+    return docx(f"<w:p><w:r><w:t>{xml(text)}</w:t></w:r></w:p>")
+
+
+@cache
+def tokenizer(subword: str) -> Tokenizer:
+    """One that has learnt little."""
+    texts = ["a dog runs . the dog sleeps !", "aaaaaaaa bbbb", "漢字 &amp; <a>"] * 20
+    return Tokenizer.learn(texts, DataConfig(subword=subword, vocab_size=300), ["<2de>"])
+
+
+GLOSSARY = Glossary([Term("a a a a a", "b"), Term("a b", "c"), Term("漢" * 20, "d"), Term("A", "A")])
+
+SCANNERS: dict[str, Scan] = {
+    "placeholders": lambda text: with_codes((text,)),
+    "placeholders of reStructuredText": lambda text: with_codes((text,), "rst"),
+    "placeholders of extensions": lambda text: with_codes((text,), "extension"),
+    "placeholders of Markdown": lambda text: with_codes((text,), "markdown"),
+    "added placeholders": lambda text: adds_codes((text,), (text,), "rst"),
+    "choices": lambda text: chooses((text,)),
+    "sentences": lambda text: sentences((text,), "en"),
+    "sentences of Japanese": lambda text: sentences((text,), "ja"),
+    "sentences with codes": lambda text: sentences(with_codes((text,)), "en"),
+    "texts of a request": lambda text: take_apart(text, "en"),
+    "doubts": lambda text: doubts((text,), (text + "b",), -0.1),
+    "repetitions": lambda text: repeats_itself(text.split()),
+    ".html": document("a.html"),
+    ".html with lost codes": document("a.html", loses=True),
+    ".html in an attribute": document("a.html", lambda text: f'<p>a <img alt="{escape(text)}"> b</p>'),
+    ".md": document("a.md"),
+    ".md with lost codes": document("a.md", loses=True),
+    ".txt": document("a.txt"),
+    ".srt": document("a.srt"),
+    ".srt of one cue": document("a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\n{text}"),
+    ".vtt": document("a.vtt", lambda text: f"WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n{text}"),
+    ".properties": document("a.properties"),
+    ".properties of one text": document("a.properties", lambda text: f"a={text}"),
+    ".json": document("a.json"),
+    ".json of one text": document("a.json", lambda text: json.dumps({"a": text})),
+    ".json of one text in a list": document("a.json", lambda text: json.dumps([text, {text: text}])),
+    ".po": document("a.po"),
+    ".po of one text": document("a.po", in_po),
+    ".po with lost codes": document("a.po", in_po, loses=True),
+    ".xliff": document("a.xliff"),
+    ".xliff of one text": document("a.xliff", in_xliff),
+    ".tmx of one text": document("a.tmx", in_tmx),
+    ".docx of one text": document("a.docx", in_docx),
+    "terms": GLOSSARY.matches,
+    "missing terms": lambda text: GLOSSARY.missing(text, text),
+    "a term": lambda text: holds(text, "a a a"),
+    "words": scripts.words,
+    "letters": scripts.letters,
+    "texts in a row": lambda text: scripts.running(text.split(" ")),
+    "clean texts": clean_text,
+    "parts": lambda text: split_text(clean_text(text), lambda part: len(part) < 50),
+    "keys of sentences": sentence_key,
+    "words of the tokenizer": cut,
+    "BPE": lambda text: tokenizer("bpe").encode_batch([text]),
+    "BPE and back": lambda text: tokenizer("bpe").decode(tokenizer("bpe").encode(text)),
+    "BPE by the library": lambda text: tokenizer("bpe").encode_with_starts(text),
+    "BPE with dropout": lambda text: tokenizer("bpe").encode_with_dropout(text, 0.1, 1),
+    "unigram": lambda text: tokenizer("unigram").encode_batch([text]),
+    "faults of characters": lambda text: [characters.position(text, fault) for fault in characters.look(text)[0]],
+    "transcripts": transcripts.normalised,
+    "answers": answers.normalised,
+    "what BLEU cuts": lambda text: spacing.bleu_tokenizer([text]),
+    "languages": lambda text: detected(text, ["en", "de"]),
+}
+
+
+@pytest.mark.parametrize("name", SCANNERS)
+def test_a_scanner_takes_time_in_proportion_to_its_text(name: str) -> None:
+    assert slow_shapes(SCANNERS[name], *((SMALL // 2, OF_DOCUMENTS) if name.startswith(".") else ())) == []
+
+
+# --- documents of many units, and texts of many codes: what is copied or looked through once for each is as slow
+
+
+MANY: dict[str, tuple[str, Callable[[int], str | bytes]]] = {
+    "elements of a page": ("a.html", lambda n: "<p>a b</p>" * n),
+    "tags around a text": ("a.html", lambda n: "<b></b><img>" * n + "a b" + "<i></i>" * n),
+    "pictures in a paragraph": ("a.html", lambda n: "<p>a " + "<img alt='a b'> c " * n + "</p>"),
+    "bold words": ("a.html", lambda n: "<p>" + "a <b>b</b> c " * n + "</p>"),
+    "paragraphs": ("a.md", lambda n: "a *b* [c](d)\n\n" * n),
+    "cells": ("a.md", lambda n: "|a" * n + "|\n" + "|-" * n + "|\n" + "|a b" * n + "|\n"),
+    "lines": ("a.txt", lambda n: "a b\n" * n),
+    "cues": ("a.srt", lambda n: "1\n00:00:01,000 --> 00:00:02,000\na b\n\n" * n),
+    "lines of a cue": ("a.srt", lambda n: "1\n00:00:01,000 --> 00:00:02,000\n" + "a b\n" * n),
+    "properties": ("a.properties", lambda n: "a=a {0}\n" * n),
+    "messages": ("a.json", lambda n: json.dumps(["a {b}"] * n)),
+    "entries": ("a.po", lambda n: 'msgid "a"\nmsgstr ""\n\n' * n),
+    "lines of an entry": ("a.po", lambda n: 'msgid ""\n' + '"a b"\n' * n + 'msgstr ""\n'),
+    "placeholders": ("a.po", lambda n: f'msgid "{"a %s b " * n}"\nmsgstr ""\n'),
+    "different placeholders": ("a.po", lambda n: in_po(" ".join(f"a {{b{i}}}" for i in range(n)))),
+    "units of XLIFF": ("a.xliff", lambda n: in_xliff("a").replace("<trans-unit", XLIFF_UNIT * n + "<trans-unit")),
+    "units on lines": ("a.xliff", lambda n: in_xliff("a").replace("<trans", f"\n  {XLIFF_UNIT}" * n + "<trans")),
+    "units of a memory": ("a.tmx", lambda n: in_tmx("a").replace("<tu>", TMX_UNIT * n + "<tu>")),
+    "paragraphs of Word": ("a.docx", lambda n: docx("<w:p><w:r><w:t>a b</w:t></w:r></w:p>\n" * n)),
+    "runs of Word": ("a.docx", lambda n: docx("<w:p>" + BOLD * n + "</w:p>")),
+    "objects of Word": ("a.docx", lambda n: docx(f"<w:p>{BOLD}" + "<w:r><w:tab/></w:r>" * n + f"{BOLD}</w:p>")),
+}  # fmt: skip
+XLIFF_UNIT = '<trans-unit id="1"><source>a b</source></trans-unit>'
+TMX_UNIT = '<tu><tuv xml:lang="en"><seg>a b</seg></tuv></tu>'
+BOLD = "<w:r><w:t>a </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>b </w:t></w:r>"
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_document_takes_time_in_proportion_to_what_is_in_it(name: str) -> None:
+    file, make = MANY[name]
+    cases = ((loses, make(n)) for n in (250, 4000) for loses in (False, True))
+    few, few_lost, many, many_lost = (
+        _per_byte(document(file, lambda _, d=data: d, loses), data) for loses, data in cases
+    )
+    assert many < 4 * few + 1e-6
+    assert many_lost < 4 * few_lost + 1e-6
+
+
+def _per_byte(scan: Scan, data: str | bytes) -> float:
+    return seconds(scan, "", tries=2) / len(data)
+
+
+# --- regular expressions
+
+PACKAGES = ("data", "decode", "evaluate", "generation", "glossary", "inspect", "localisation", "serve", "survey")
+AT_THE_BEGINNING = (  # which are only tried where a text begins
+    "data.amount.COUNT", "data.amount.SHARE", "data.corruption.FULL_STOP", "localisation.po.STRING",
+    "data.first_look.LANGUAGE_CODE", "data.first_look.MARKUP", "data.links.LINK", "localisation.markdown.ALONE",
+    "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
+    "localisation.markup.DECLARED", "serve.languages.BETWEEN",
+)  # fmt: skip
+IN_XML = (  # of a file that expat has found to be XML: what begins there also ends
+    "localisation.markup.END_TAG", "localisation.markup.START_TAG", "localisation.markup.TOKEN",
+    "localisation.json_messages.TOKEN",  # and of one that is JSON
+)  # fmt: skip
+BOUNDED = (  # by what calls them
+    "localisation.html_page.CHARSET",  # the first 2,048 bytes of a file
+    "evaluate.transcripts.PARENTHESES",  # what is before the last closing bracket
+    "evaluate.transcripts.BRACKETS",
+)
+
+
+def patterns() -> Iterator[tuple[str, re.Pattern[Any]]]:
+    """The regular expressions of the modules of `PACKAGES`, by the names they have there."""
+    for package in PACKAGES:
+        folder = Path(sightline.__path__[0], package)
+        for found in pkgutil.walk_packages([str(folder)], f"sightline.{package}."):
+            name = found.name.removeprefix("sightline.")
+            for key, value in vars(importlib.import_module(found.name)).items():
+                values = value if isinstance(value, dict) else {"": value}
+                yield from ((f"{name}.{key}{k}", p) for k, p in values.items() if isinstance(p, re.Pattern))
+        for file in folder.rglob("*.py"):
+            for n, pattern in enumerate(written_into_calls(ast.parse(file.read_text(encoding="utf-8")))):
+                yield f"{package}/{file.name} {n}", re.compile(pattern)
+
+
+def written_into_calls(tree: ast.AST) -> Iterator[str]:
+    """The patterns of calls such as `re.sub("a+", ...)`; not those of `re.match` and `re.fullmatch`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                ast.Attribute(ast.Name("re"), "sub" | "search" | "split" | "findall" | "finditer"),
+                [ast.Constant(str(pattern)), *_],
+            ):
+                yield pattern
+
+
+def test_regular_expressions_take_time_in_proportion_to_a_text() -> None:
+    slow, seen = [], set[Any]()
+    for name, pattern in [*patterns(), ("words", word_pattern()), ("joined words", word_pattern("-"))]:
+        if name in (*IN_XML, *BOUNDED) or pattern in seen:
+            continue
+        seen.add(pattern)
+        slow += [f"{name}, {shape}" for shape in slow_shapes(finder(pattern, name in AT_THE_BEGINNING))]
+    assert slow == []
+
+
+def finder(pattern: re.Pattern[Any], at_the_beginning: bool) -> Scan:
+    """Looks for a pattern everywhere in a text."""
+
+    def scan(text: str) -> None:
+        subject = text.encode() if isinstance(pattern.pattern, bytes) else text
+        if at_the_beginning:
+            pattern.match(subject)
+        else:
+            for _ in pattern.finditer(subject):
+                pass
+
+    return scan
+
+
+def test_the_square_of_a_text_is_noticed() -> None:
+    assert slow_shapes(lambda text: re.findall(r"[\w.+-]+@", text), 2000)
+    assert slow_shapes(lambda text: [text[i:] for i in range(len(text))], 20_000)
+    assert slow_shapes(lambda text: re.findall(r"%[-+#0]*\d*s", text), 2000)
