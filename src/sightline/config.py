@@ -34,6 +34,8 @@ NOT_NEGATIVE: Range = "at least 0", lambda x: x >= 0
 POSITIVE: Range = "greater than 0", lambda x: x > 0
 SHARE: Range = "greater than 0 and at most 1", lambda x: 0 < x <= 1
 RATE: Range = "at least 0 and less than 1", lambda x: 0 <= x < 1
+SEED: Range = "from 0 to 4294967295", lambda x: 0 <= x < 2**32
+THREADS: Range = "from 0 to 1024", lambda x: 0 <= x <= 1024
 A_CHARACTER: Range = "at least 8", lambda x: x >= 8  # any, in bytes, with its end mark and what is declared before it
 
 
@@ -164,7 +166,7 @@ class DataConfig:
 class TrainConfig:
     """The training procedure; section 5 of the paper."""
 
-    seed: int = setting(1, "of everything random: parameters, dropout, batches")
+    seed: int = setting(1, "of everything random: parameters, dropout, batches", SEED)
     max_steps: int = setting(100_000, "optimiser updates (section 5.2)", POSITIVE)
     tokens_per_batch: int = setting(25_000, "rows x longest side (5.1); target pieces if drawn at random", POSITIVE)
     batching: str = choice(("auto", "random", "bucketed"), "auto: random if a CPU needs no padding", task="decoder")
@@ -192,7 +194,7 @@ class TrainConfig:
     precision: str = choice(("auto", "float32", "bf16"), "auto: bf16 on CUDA and where a CPU is faster by it")
     compile: bool = setting(False, "torch.compile the model")
     recompute: bool = setting(False, "keep no activations in layers: less memory, a third more time", only_for=PARALLEL)
-    threads: int = setting(0, "CPU threads; 0 = all. Part of the result on CPU: sums are split by it")
+    threads: int = setting(0, "CPU threads; 0 = all. Part of the result on CPU: sums are split by it", THREADS)
     shard: str = choice(("none", "full", "offload"), "full: processes share one copy of all (FSDP2); offload: on CPUs")
     timeout: float = setting(600.0, "seconds that a process waits for the others it trains with", POSITIVE)
     log_every: int = setting(100, "updates", POSITIVE)
@@ -219,7 +221,7 @@ class DecodeConfig:
     temperature: float = setting(1.0, "of the distribution drawn from", POSITIVE)
     top_k: int = setting(0, "draw from the k likeliest pieces only; 0 is all")
     top_p: float = setting(1.0, "draw from the likeliest pieces with this total probability", SHARE)
-    seed: int = setting(1, "of sampling")
+    seed: int = setting(1, "of sampling", SEED)
     batch_tokens: int = setting(4096, "source pieces decoded at once", POSITIVE)
     max_source_length: int = setting(256, "longer texts are translated in parts, pieces", A_CHARACTER)
     shortlist: bool = setting(False, "write only what `sightline shortlist` found likely; faster on a CPU")

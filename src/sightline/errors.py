@@ -30,6 +30,8 @@ def writing(path: str | Path, *others: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:
+        raise  # whoever reads standard output has had enough: that is no fault of this file's
     except (OSError, *others) as error:
         raise unwritable(path, error) from error
 

@@ -196,6 +196,20 @@ def test_a_setting_or_file_that_makes_no_sense(
     assert complaint in cli("translate", model_path, *arguments, stdin=b"a\n").complaint
 
 
+@pytest.mark.parametrize("name", ["strings.xml", "a.csv", "train.en"])
+@pytest.mark.parametrize("options", [[], ["--sentences"]])
+def test_a_file_of_another_type_is_refused_unless_it_is_to_be_taken_line_by_line(
+    name: str, options: list[str], model_path: Path, cli: Any, tmp_path: Path
+) -> None:
+    text = "<resources>\n<string>a b</string>\n</resources>\n"
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    arguments = ["translate", model_path, tmp_path / name, "-o", tmp_path / "out"]
+    assert "--lines translates its lines as they are" in cli(*arguments, *options).complaint
+    assert not (tmp_path / "out").exists()
+    assert cli(*arguments, "--lines").code == 0
+    assert len((tmp_path / "out").read_text(encoding="utf-8").splitlines()) == 3
+
+
 def test_a_reader_who_has_had_enough_is_no_error(model_path: Path, tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("a b c\n" * 40, encoding="utf-8")
     arguments = [sys.executable, "-m", "sightline", "translate", str(model_path), str(tmp_path / "input.txt")]

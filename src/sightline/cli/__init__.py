@@ -8,12 +8,14 @@ exit code 2. Torch is imported by the commands that need it, so that help is ins
 """
 
 import argparse
+import errno
 import os
 import sys
 import warnings
 from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
+from io import TextIOBase
 from typing import Any, NoReturn
 
 import sightline
@@ -38,7 +40,9 @@ from sightline.cli import (
 )
 from sightline.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
 from sightline.cores import keep_to_quota
-from sightline.errors import UserError, unknown
+from sightline.errors import FULL, UserError, unknown, unwritable
+
+UNWRITABLE = (*FULL, errno.EIO, errno.EBADF)  # numbers of errors of standard output
 
 # In the order of the help.
 COMMANDS = (
@@ -81,10 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     warnings.formatwarning = one_line
     wait_briefly(os.environ)
+    open_streams()
     keep_to_quota(os.environ)
     flags: dict[str, str] = {}
     try:
-        options = parse([argument for argument in arguments if argument != "--debug"] or ["--help"])
+        options = _parsed([argument for argument in arguments if argument != "--debug"] or ["--help"])
         flags = getattr(options, "flags", flags)
         with ExitStack() as options.closing:
             options.run(options)
@@ -109,8 +114,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("sightline: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        if debug or error.filename or error.errno not in UNWRITABLE:
+            raise
+        _discard_output()
+        print(f"sightline: error: {unwritable('standard output', error)}", file=sys.stderr)
+        return 2
+
+
+class ClosedOutput(TextIOBase):
+    """Stands for standard output where a shell has closed it (`>&-`)."""
+
+    def reconfigure(self, **how: Any) -> None:
+        """As of a stream of text."""
+
+    def write(self, text: str) -> int:
+        """Nobody could read it."""
+        raise UserError("standard output is closed; name a file with -o, or write to one: > FILE")
+
+    @property
+    def buffer(self) -> "ClosedOutput":
+        """For bytes."""
+        return self
+
+
+def open_streams() -> None:
+    """Put something in the place of standard streams that a shell has closed, so that no file gets their numbers."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  (for as long as the program runs)
+    if sys.stdout is None:
+        os.open(os.devnull, os.O_WRONLY)
+        sys.stdout = ClosedOutput()  # type: ignore[assignment]
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _discard_output() -> None:
+    """Have what is still to be written go nowhere, or Python would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """`parse`; help that has been printed is written out before the program ends."""
+    try:
+        return parse(arguments)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
 
 
 def wait_briefly(environment: MutableMapping[str, str]) -> None:

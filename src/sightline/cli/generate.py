@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import in_file, lines_of, out_file, output
+from sightline.cli.files import binary_output, in_file, lines_of, out_file, output
 from sightline.cli.options import (
     FAMILY,
     input_option,
@@ -259,13 +259,8 @@ def _embedded(
 def _save_array(path: Path, parts: Iterable[Any]) -> None:
     import numpy as np
 
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UserError(f"-o {path}: {'is a folder' if path.is_dir() else 'its folder does not exist'}; name a file")
-    vectors = np.concatenate(list(parts))
-    draft = path.with_name(f".{path.name}.part")
-    with draft.open("wb") as file:
-        np.save(file, vectors)
-    draft.replace(path)
+    with binary_output(str(path)) as file:
+        np.save(file, np.concatenate(list(parts)))
 
 
 # --- label, caption and transcribe ---

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import output
 from sightline.cli.options import decode_overrides, load_models
+from sightline.localisation import is_document
 
 if TYPE_CHECKING:
     from sightline.localisation.fill import Filled
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 def fill_document(options: argparse.Namespace) -> None:
     """Translate what nobody has; the rest of the file stays as it is."""
     from sightline.localisation.fill import fill, targets_of
+    from sightline.localisation.other_types import refuse_by_name
     from sightline.localisation.reading import read_document
 
-    document = read_document(options.input, options.languages, ".txt" if options.sentences else "")
+    plain = not is_document(options.input)
+    if plain:
+        refuse_by_name(options.input)
+    document = read_document(options.input, options.languages, ".txt" if plain else "")
     model: Any = load_models(options)
     language = options.source_language or options.languages[0]
     filled = fill(document, model, language, **decode_overrides(options, model.decode_config))

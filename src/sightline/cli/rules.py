@@ -47,19 +47,20 @@ def _shows_everything(options: argparse.Namespace) -> bool:
 
 RULES: dict[str, tuple[FlagRule, ...]] = {
     "translate": (
+        FlagRule(("sentences",), lambda o: o.lines, "does not go with --lines: say how the file is to be cut, once"),
         FlagRule(
             ("format", "alignment", "prefix", "draft", "n_best", "workers", "ray"),
-            lambda o: is_document(o.input, o.sentences),
+            lambda o: is_document(o.input, o.sentences, o.lines),
             "is for lines of text, and this is a document that is filled unit by unit",
         ),
         FlagRule(
             ("report",),
-            lambda o: not is_document(o.input, o.sentences),
+            lambda o: not is_document(o.input, o.sentences, o.lines),
             f"is for documents (files such as {', '.join(MEMORIES)}), and with --sentences for any text",
         ),
         FlagRule(
             ("languages",),
-            lambda o: not (o.glossary or is_document(o.input, o.sentences)),
+            lambda o: not (o.glossary or is_document(o.input, o.sentences, o.lines)),
             "is for documents and for --glossary, which may have several",
         ),
         FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),

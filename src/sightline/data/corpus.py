@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
@@ -27,6 +28,7 @@ RawLines = Callable[[str], Iterator[bytes]]  # reads a file: `read_raw_lines`, o
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 STANDARD_INPUT = "-"
+LONGEST_LINE = 16 << 20  # bytes
 HF_PREFIX = "hf:"
 
 
@@ -226,7 +228,13 @@ def read_lines(path: str, allow_empty: bool = False, raw: "RawLines | None" = No
 def read_raw_lines(path: str) -> Iterator[bytes]:
     """The lines of a file as bytes, decompressed, line feeds included."""
     with open_binary(path) as stream:
-        yield from stream
+        for number, line in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), 1):
+            if len(line) > LONGEST_LINE:
+                long = f"line {number} is longer than {LONGEST_LINE >> 20} MiB"
+                raise UserError(
+                    f"{display_name(path)}: {long}; is it text, with a sentence or a document on each line?"
+                )
+            yield line
 
 
 def read_head(path: str, size: int) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.layout import read_json
-from sightline.config import ANY, POSITIVE, SHARE, check_values, choice, setting
+from sightline.config import ANY, POSITIVE, SEED, SHARE, check_values, choice, setting
 from sightline.decode.contract import Rule, SearchOptions, Stop, with_room
 from sightline.errors import UserError, unknown
 
@@ -32,7 +32,7 @@ class GenerationSettings:
     temperature: float = setting(1.0, "of sampling", POSITIVE)
     top_k: int = setting(50, "sample from the k likeliest tokens; 0 is all")
     top_p: float = setting(1.0, "sample from the likeliest tokens with this total probability", SHARE)
-    seed: int = setting(1, "of sampling")
+    seed: int = setting(1, "of sampling", SEED)
     stop: tuple[str, ...] = setting((), "end before this string; may be given several times")
     batch_size: int = setting(16, "inputs computed with at once; with the compiled library in each thread", POSITIVE)
     compute: str = choice(("float32", "int8", "bfloat16"), "numbers of weights; float32: or those it was loaded in")

@@ -29,6 +29,7 @@ def is_memory(path: str) -> bool:
     return path.lower().endswith(MEMORIES) or os.path.isdir(path)
 
 
-def is_document(path: str, by_sentences: bool = False) -> bool:
+def is_document(path: str, by_sentences: bool = False, by_lines: bool = False) -> bool:
     """Whether `translate` fills a file unit by unit, by its name; a `.txt` is lines unless it is cut into sentences."""
-    return by_sentences or path.lower().endswith(tuple(e for ends in FORMATS.values() for e in ends if e != ".txt"))
+    endings = tuple(e for ends in FORMATS.values() for e in ends if e != ".txt")
+    return not by_lines and (by_sentences or path.lower().endswith(endings))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from sightline.localisation.other_types import HEAD, refuse_by_content
 from sightline.localisation.passages import Characters, Passages, TextPassage
 from sightline.localisation.unit import plain
 
@@ -13,8 +14,9 @@ def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     """A text; `languages` say nothing to it.
 
     Raises:
-        UserError: it is not UTF-8; with the line.
+        UserError: it is not UTF-8, with the line; or no text, but a file of another type.
     """
+    refuse_by_content(path, data[:HEAD])
     characters = Characters(path, data)
     found = PARAGRAPH.finditer(characters.text)
     return Passages(characters, (TextPassage(*one.span(), (one[0],), plain) for one in found))

@@ -28,6 +28,8 @@ TUNE = ["evaluate", "m", "--source", "a", "--reference", "b", "--tune", "length_
 UNREAD: list[tuple[list[str], str]] = [
     (["translate", "m", "a.po", "--format", "jsonl"], "--format is for lines of text"),
     (["translate", "m", "a.TMX", "--n-best", "2"], "--n-best is for lines of text"),
+    (["translate", "m", "a.txt", "--sentences", "--lines"], "--sentences does not go with --lines"),
+    (["translate", "m", "a.po", "--lines", "--report", "r.jsonl"], "--report is for documents"),
     (["translate", "m", "a.txt", "--report", "r.jsonl"], "--report is for documents (files such as .po"),
     (["translate", "m", "a.txt", "--languages", "en-de"], "--languages is for documents and for --glossary"),
     (["translate", "m", "--draft", "input", "--keep", "k"], "--keep does not go with --draft"),
