@@ -60,8 +60,8 @@ def refuse_by_content(path: str, head: bytes) -> None:
     """`UserError` for a file that begins as no lines of text do; `head` has its first bytes, `HEAD` at most."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return  # UTF-16, which who reads it says
-    if b"\0" in head:
-        raise _unsupported(path, "no text: it has a byte 0")
+    if 100 * head.count(0) > len(head):
+        raise _unsupported(path, "no text: every hundredth byte is 0, or more")
     text = head.decode("utf-8", errors="replace").removeprefix("\ufeff").lstrip()
     if found := BEGINNING.match(text):
         raise _unsupported(path, list(BEGINS)[int(str(found.lastgroup)[1:])])

@@ -32,7 +32,7 @@ BEFORE = {  # what an entry must have when a keyword comes
 
 
 @dataclass
-class Entry:
+class CatalogueEntry:
     """An entry; lines are counted from 0."""
 
     start: int  # of its first comment
@@ -67,7 +67,7 @@ class Msgstr:
 class Catalogue:
     """A document of gettext's."""
 
-    def __init__(self, lines: Sequence[str], encoding: str, entries: Sequence[Entry], forms: int) -> None:
+    def __init__(self, lines: Sequence[str], encoding: str, entries: Sequence[CatalogueEntry], forms: int) -> None:
         """`lines` with their ends; `forms` of the plural, as the header says."""
         self._encoding, self._entries, self._lines = encoding, entries, lines
         found = [pair for number, entry in enumerate(entries) for pair in _units(number, entry, forms)]
@@ -87,7 +87,7 @@ class Catalogue:
             at = entry.end
         return "".join([*lines, *self._lines[at:]]).encode(self._encoding)
 
-    def _written(self, entry: Entry, texts: Mapping[int, str]) -> list[str]:
+    def _written(self, entry: CatalogueEntry, texts: Mapping[int, str]) -> list[str]:
         """The lines of an entry with these translations by form, which a person has yet to look at."""
         import polib
 
@@ -142,21 +142,21 @@ def read(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
     except (LookupError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: is not in the encoding that its header names, {encoding} ({error})") from error
     lines = [found[0] for found in re.finditer(r"[^\n]*+\n|[^\n]++", text)]
-    entries = list(_Reader(path).entries(lines))
+    entries = list(_EntryReader(path).entries(lines))
     header = next((entry.text("msgstr") for entry in entries if not entry.text("msgid")), "")
     forms = FORMS.search(header)
     texts = [entry for entry in entries if entry.text("msgid")]
     return Catalogue(lines, encoding, texts, int(forms[1]) if forms else 2)
 
 
-class _Reader:
+class _EntryReader:
     """Makes entries of lines, and refuses what gettext's `msgfmt` refuses."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._entry: Entry | None = None
+        self._entry: CatalogueEntry | None = None
 
-    def entries(self, lines: Sequence[str]) -> Iterator[Entry]:
+    def entries(self, lines: Sequence[str]) -> Iterator[CatalogueEntry]:
         """Those that are not obsolete, in order; `UserError` for the first line that belongs to none."""
         for number, line in enumerate(lines):
             text = (line.removeprefix("\ufeff") if number == 0 else line).strip()
@@ -176,7 +176,7 @@ class _Reader:
     def _has_translation(self) -> bool:
         return self._entry is not None and self._entry.msgstr >= 0
 
-    def _finished(self, number: int) -> Iterator[Entry]:
+    def _finished(self, number: int) -> Iterator[CatalogueEntry]:
         """The entry that ends before a line, unless only comments of it have been read."""
         entry = self._entry
         if entry is not None and entry.strings:
@@ -189,11 +189,11 @@ class _Reader:
         if text.startswith("#~"):
             self._entry = None  # comments before it are an obsolete entry's
             return
-        self._entry = self._entry or Entry(number)
+        self._entry = self._entry or CatalogueEntry(number)
         self._entry.fuzzy |= text.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", text)
 
     def _string(self, keyword: str, raw: str, number: int) -> None:
-        entry = self._entry = self._entry or Entry(number)
+        entry = self._entry = self._entry or CatalogueEntry(number)
         if keyword:
             self._check(entry, keyword, number)
             entry.strings[keyword] = []
@@ -206,7 +206,7 @@ class _Reader:
         entry.strings[next(reversed(entry.strings))].append(ESCAPE.sub(_meant, raw))
         entry.end = number + 1
 
-    def _check(self, entry: Entry, keyword: str, number: int) -> None:
+    def _check(self, entry: CatalogueEntry, keyword: str, number: int) -> None:
         """`UserError` for a keyword that does not follow those before it."""
         there = tuple(entry.strings)
         if keyword.startswith("msgstr["):
@@ -230,7 +230,7 @@ def _meant(escape: re.Match[str]) -> str:
     return ESCAPES.get(said) or chr(int(said[1:], 16) if said.startswith("x") else int(said, 8))
 
 
-def _units(number: int, entry: Entry, forms: int) -> Iterator[tuple[Msgstr, Unit]]:
+def _units(number: int, entry: CatalogueEntry, forms: int) -> Iterator[tuple[Msgstr, Unit]]:
     msgid = entry.text("msgid")
     markup = "rst" if ROLE.search(msgid) else ""
     if not entry.is_plural:
@@ -241,6 +241,6 @@ def _units(number: int, entry: Entry, forms: int) -> Iterator[tuple[Msgstr, Unit
         yield Msgstr(number, form), _unit(entry, source, entry.forms.get(form, ""), markup)
 
 
-def _unit(entry: Entry, source: str, target: str, markup: str) -> Unit:
+def _unit(entry: CatalogueEntry, source: str, target: str, markup: str) -> Unit:
     state = UnitState.FUZZY if target and entry.fuzzy else UnitState.TRANSLATED if target else UnitState.UNTRANSLATED
     return Unit((source,) if source else (), (target,) if target else (), state, entry.start + 1, markup)

@@ -51,7 +51,7 @@ PLAIN = (
     "<b>Hello</b> world\nA dog.\nA cat.\n",
     "[1] A dog.\n", "John: Hi!\nMary: \"Hi!\"\nJohn: A dog?\n", "- A dog\n- A cat\n", "1\n2\n3\n",
     "--- A dog\n", "# A dog\n", "100 %\n",
-    "x = 3 means that\nA dog\nA cat\n", "<unk>\n", "< 3 dogs >\nA dog\nA cat\n",
+    "a\0" * 3 + "a" * 400, "x = 3 means that\nA dog\nA cat\n", "<unk>\n", "< 3 dogs >\nA dog\nA cat\n",
 )  # fmt: skip
 
 
