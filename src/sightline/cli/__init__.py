@@ -15,7 +15,6 @@ import warnings
 from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
-from io import TextIOBase
 from typing import Any, NoReturn
 
 import sightline
@@ -85,7 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     warnings.formatwarning = one_line
     wait_briefly(os.environ)
-    open_streams()
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from sightline.cli.streams import open_streams
+
+        open_streams()
     keep_to_quota(os.environ)
     flags: dict[str, str] = {}
     try:
@@ -122,33 +124,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         print(f"sightline: error: {unwritable('standard output', error)}", file=sys.stderr)
         return 2
-
-
-class ClosedOutput(TextIOBase):
-    """Stands for standard output where a shell has closed it (`>&-`)."""
-
-    def reconfigure(self, **how: Any) -> None:
-        """As of a stream of text."""
-
-    def write(self, text: str) -> int:
-        """Nobody could read it."""
-        raise UserError("standard output is closed; name a file with -o, or write to one: > FILE")
-
-    @property
-    def buffer(self) -> "ClosedOutput":
-        """For bytes."""
-        return self
-
-
-def open_streams() -> None:
-    """Put something in the place of standard streams that a shell has closed, so that no file gets their numbers."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  (for as long as the program runs)
-    if sys.stdout is None:
-        os.open(os.devnull, os.O_WRONLY)
-        sys.stdout = ClosedOutput()  # type: ignore[assignment]
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def _discard_output() -> None:

@@ -4,19 +4,15 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from gzip import GzipFile
-from io import TextIOWrapper
+from contextlib import contextmanager
 from pathlib import Path
-from stat import S_IMODE
-from typing import IO, TextIO, TypeVar, cast
+from typing import TextIO, TypeVar
 
-from sightline.errors import UserError, writing
+from sightline.errors import UserError
 
 Item = TypeVar("Item")
 MOST_CHARACTERS = 200_000  # of a line: a book has as many on 100 pages
 STANDARD_OUTPUT = ("-", "/dev/stdout")
-PACKED = (".bz2", ".xz", ".zst", ".zip", ".7z")  # which are read by no command, and written by none
 
 
 def in_file(path: str) -> str:
@@ -55,56 +51,10 @@ def output(path: str) -> Iterator[TextIO]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout
         return
-    if path.endswith(PACKED):
-        raise UserError(f"-o {path}: only .gz is written compressed; name a file that ends in .gz, or in none of these")
-    with binary_output(path) as file:
-        packed = GzipFile("", "wb", fileobj=file, mtime=0) if path.endswith(".gz") else None
-        with TextIOWrapper(cast(IO[bytes], packed or file), encoding="utf-8", newline="\n") as text:
-            yield text
-            text.flush()
-            if packed:
-                packed.close()
+    from sightline.cli.replacing import text_output
 
-
-@contextmanager
-def binary_output(path: str) -> Iterator[IO[bytes]]:
-    """A file that appears under its name when it is complete.
-
-    It has the permissions of the file that it replaces, and its owner where the system lets it.
-    """
-    target = Path(path)
-    if target.is_dir() or not target.absolute().parent.is_dir():
-        raise UserError(f"-o {path}: {'is a folder' if target.is_dir() else 'its folder does not exist'}; name a file")
-    with writing(f"-o {path}"):
-        if _is_stream(target):
-            with open(os.open(target, os.O_WRONLY | os.O_APPEND), "wb") as file:
-                yield file
-            return
-        target = target.resolve()
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with draft.open("wb") as file:
-                if target.exists():
-                    _take_over(file.fileno(), target.stat())
-                yield file
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether this is a device, a pipe or what a shell has opened, which is written to and never replaced."""
-    return (path.exists() and not path.is_file()) or str(path.absolute()).startswith(("/dev/fd/", "/dev/std", "/proc/"))
-
-
-def _take_over(file: int, before: os.stat_result) -> None:
-    """Give an open file the owner and the permissions of another."""
-    if not hasattr(os, "fchown"):
-        return  # Windows has neither
-    if (os.fstat(file).st_uid, os.fstat(file).st_gid) != (before.st_uid, before.st_gid):
-        with suppress(PermissionError):
-            os.fchown(file, before.st_uid, before.st_gid)
-    os.fchmod(file, S_IMODE(before.st_mode))
+    with text_output(path) as file:
+        yield file
 
 
 def progress(items: Iterable[Item], *paths: str) -> Iterable[Item]:

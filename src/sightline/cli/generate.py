@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import binary_output, in_file, lines_of, out_file, output
+from sightline.cli.files import in_file, lines_of, out_file, output
 from sightline.cli.options import (
     FAMILY,
     input_option,
@@ -18,6 +18,7 @@ from sightline.cli.options import (
     refuse_unread,
     whole,
 )
+from sightline.cli.replacing import binary_output
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
