@@ -90,7 +90,9 @@ def main() -> None:
     about = machine.description(machine.prepare(options))
     results = tried(options.folders)
     header = ["ending", "files", "texts", "refused", "wrong"]
-    rows = [[e, r.files, f"{r.texts:,}", len(r.refused), len(r.wrong)] for e, r in sorted(results.items())]
+    every = [(ending, [r.files, r.texts, len(r.refused), len(r.wrong)]) for ending, r in sorted(results.items())]
+    every.append(("all", [sum(column) for column in zip(*(counts for _, counts in every), strict=True)]))
+    rows = [[ending, *(f"{count:,}" for count in counts)] for ending, counts in every]
     sections = [machine.table(header, rows)]
     for title, lines in (
         ("Refused", [line for result in results.values() for line in result.refused]),
