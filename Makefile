@@ -9,6 +9,7 @@
 # browser the page and the explorer in a real browser (Chromium, which it installs where it may)
 # bench   speed against other libraries, a small fixed set in fifteen minutes (after set-up); ARGS='--model DIR --source FILE'
 #         adds the figure that needs a trained model
+# bench-quick  every script in benchmarks/ once, on tiny generated data: do they still run? (ARGS='NAME ...': these)
 # quality translation quality on a corpus you have, e.g. make quality ARGS='multi30k --data DIR --out runs/ende'
 # peers   only set up .venv-peers, the environment of the benchmarks
 # clean   remove .venv, .venv-peers and everything built
@@ -23,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 # The benchmarks' environment; make bench PEERS=DIR uses another one.
 PEERS := .venv-peers
 
-.PHONY: demo test test-distributed check-processors check sanitize wheels browser bench quality peers clean
+.PHONY: demo test test-distributed check-processors check sanitize wheels browser bench bench-quick quality peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -62,6 +63,9 @@ browser: $(VENV)/.browser
 
 bench: $(PEERS)/.ready
 	@$(PEERS)/bin/python benchmarks/bench.py $(ARGS)
+
+bench-quick: $(VENV)/.browser
+	@$(BIN)/python benchmarks/quick.py $(ARGS)
 
 quality: $(VENV)/.dev
 	@$(BIN)/python benchmarks/quality.py $(ARGS)

@@ -1,20 +1,23 @@
 """The small fixed set behind `make bench`: ours beside the best peer, in some fifteen minutes on two cores.
 
-    python benchmarks/bench.py [--model DIR --source FILE] [--cores 0 1] [--quick]
+    python benchmarks/bench.py [--model DIR --source FILE] [--only PART ...] [--cores 0 1] [--quick]
 
-Prints last, for each figure, `bench: NAME RATIO goal GOAL`: how many times faster ours is than the best peer as shipped
+Prints last, for each figure, `bench: NAME RATIO goal GOAL threads N`: how many times faster ours is than the best peer
+as shipped, both with N threads
 (for `train-share-*`: our share of the machine's matrix-product rate; for `decode-all-cores`: of so many times the speed
 of one core; for `cold-memory-*`: the peer's peak over ours), or a dash where it was not measured. Above them stands
 what they come from, also with the peer given our allocator setting. `decode-natural` needs a trained model and
 text for it, `decode-shortlist` one that `sightline shortlist` has been run on. For all contenders and sizes:
-`training.py` and `decoding.py`. `--quick` is for trying the script out: the tiny model, two turns.
+`training.py` and `decoding.py`. Both sides of a ratio have the same number of threads: all cores, except that a new
+process has one, and single sentences are translated with whichever number suits the peer better.
 """
 
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ import exports
 import machine
 import training
 from decoders import Job
-from turns import fastest, speed_ratio
+from turns import fastest
 from work import SIZES
 from workers import Worker
 
@@ -49,6 +52,8 @@ GOALS = {
     "decode-all-cores": 0.9,
     "cold-start-int8": 1.0,
     "cold-start-float32": 1.0,
+    "cold-start-int8-not-packed": 1.0,
+    "cold-start-float32-not-packed": 1.0,
     "cold-memory-int8": 0.8,
     "cold-memory-float32": 0.8,
 }
@@ -57,24 +62,25 @@ TRAINING = {"d256": (["transformers", "torch.nn"], 7), "base": (["transformers",
 DECODING = ("ours int8", "ctranslate2 int8", "transformers")
 GRAPHS = ("onnxruntime float32", "onnxruntime int8", "openvino float32")
 BATCHES = {1: 32, 8: 64, 32: 128, 128: 256}  # and how many sentences are translated in a turn
+SIZE = machine.pick("base", "tiny")
+Found = tuple[dict[str, float], list[str]]  # figures, and the tables they come from
 GREEDY, BEAM = Job(1, 64, decoding.FORCED), Job(4, 32, decoding.FORCED)  # batches at which CTranslate2 is fastest
 
 
-def training_figures(threads: int, quick: bool) -> tuple[dict[str, float], list[str]]:
+def training_figures(threads: int) -> Found:
     """`train-*` and the tables they come from."""
     figures, sections = {}, []
     for size, (peers, turns) in TRAINING.items():
-        shape = "tiny" if quick else size
-        measured = training.measure(shape, [training.OURS, *peers], 2 if quick else turns, threads)
+        shape = machine.pick(size, "tiny")
+        measured = training.measure(shape, [training.OURS, *peers], machine.pick(turns, 2), threads)
         sections.append(training.section(measured))
         figures |= {name.replace(shape, size): value for name, value in training.goals(measured).items()}
     return figures, sections
 
 
-def decoding_figures(folder: Path, cores: int, quick: bool) -> tuple[dict[str, float], list[str]]:
+def decoding_figures(folder: Path, cores: int) -> Found:
     """`decode-*` of a model with random parameters and outputs of a forced length."""
-    size, turns = ("tiny", 2) if quick else ("base", 5)
-    exports.random_model(size, folder)
+    size, turns = SIZE, machine.pick(5, 2)
     agreed = decoding.check_agreement(folder)
     workers = decoding.contenders(folder, cores, DECODING)
     vocab_size = SIZES[size].vocab_size
@@ -89,33 +95,20 @@ def decoding_figures(folder: Path, cores: int, quick: bool) -> tuple[dict[str, f
     single = decoding.latency(
         title, folder, cores, Job(1, 1, decoding.FORCED), decoding.random_turns(turns, 8, vocab_size)
     )
-    ours, theirs = (fastest(single.seconds, [n for n in single.seconds if n.startswith(s)]) for s in ("ours", "ctr"))
+    peer = fastest(single.seconds, [name for name in single.seconds if name.startswith("ctranslate2")])
     rate = machine.float_rate()
     figures = {
         "decode-int8-greedy": greedy.ratio("ours int8", "ctranslate2 int8"),
         "decode-int8-beam4": beam.ratio("ours int8", "ctranslate2 int8"),
-        "decode-one-at-a-time": speed_ratio(single.seconds[ours], single.seconds[theirs]).median,
+        "decode-one-at-a-time": single.ratio(peer.replace("ctranslate2", "ours"), peer),
         "decode-vs-hf": greedy.ratio("ours int8", "transformers"),
     }
     return figures, decoding.report([greedy, beam, single], {"agreement": agreed}, rate)
 
 
-def other_decoding_figures(folder: Path, cores: int, quick: bool) -> tuple[dict[str, float], list[str]]:
-    """Of the same model: `decode-batch-*`, `decode-all-cores`, `decode-vs-*` of the runtimes for graphs, `cold-*`."""
-    size, turns = ("tiny", 2) if quick else ("base", 3)
-    figures, sections = batch_figures(size, folder, cores, turns)
-    for found, text in (
-        scaling_figure(size, folder, cores, turns) if cores > 1 else ({}, []),
-        graph_figures(size, folder, cores, turns),
-        cold_figures(folder, 2 if quick else 7),
-    ):
-        figures |= found
-        sections += text
-    return figures, sections
-
-
-def batch_figures(size: str, folder: Path, cores: int, turns: int) -> tuple[dict[str, float], list[str]]:
+def batch_figures(folder: Path, cores: int) -> Found:
     """`decode-batch-*`: greedy search of so many sentences at once."""
+    size, turns = SIZE, machine.pick(3, 2)
     workers, measured = decoding.contenders(folder, cores, ("ours int8", "ctranslate2 int8")), {}
     for batch, sentences in BATCHES.items():
         sources, job = decoding.random_turns(turns, sentences, SIZES[size].vocab_size), Job(1, batch, decoding.FORCED)
@@ -125,8 +118,11 @@ def batch_figures(size: str, folder: Path, cores: int, turns: int) -> tuple[dict
     return figures, _sections(measured.values())
 
 
-def scaling_figure(size: str, folder: Path, cores: int, turns: int) -> tuple[dict[str, float], list[str]]:
+def scaling_figure(folder: Path, cores: int) -> Found:
     """`decode-all-cores`: one process of as many threads as there are cores, beside one of one thread."""
+    if cores == 1:
+        return {}, []
+    size, turns = SIZE, machine.pick(3, 2)
     many = f"{cores} threads"
     workers: dict[str, Any] = {
         "ours int8, 1 thread": Worker(decoders.ours, folder, "int8", keep_memory=True),
@@ -142,8 +138,9 @@ def scaling_figure(size: str, folder: Path, cores: int, turns: int) -> tuple[dic
     )
 
 
-def graph_figures(size: str, folder: Path, cores: int, turns: int) -> tuple[dict[str, float], list[str]]:
+def graph_figures(folder: Path, cores: int) -> Found:
     """`decode-vs-onnxruntime` and `decode-vs-openvino`, which search greedily over what `export --to onnx` wrote."""
+    size, turns = SIZE, machine.pick(3, 2)
     there = [name for name in GRAPHS if find_spec(name.split()[0])]
     if not (there and all(map(find_spec, ("onnx", "onnxruntime", "onnxscript")))):
         return {}, ["ONNX Runtime or what exports to it is not installed, so nothing was compared with it."]
@@ -162,15 +159,17 @@ def graph_figures(size: str, folder: Path, cores: int, turns: int) -> tuple[dict
     return figures, _sections([measured])
 
 
-def cold_figures(folder: Path, turns: int) -> tuple[dict[str, float], list[str]]:
-    """`cold-start-*` and `cold-memory-*`: a new process that translates one sentence."""
-    found = decoding.cold_start(folder, turns, [name for name in decoding.COLD if name != "transformers"])
+def cold_figures(folder: Path, cores: int) -> Found:
+    """`cold-start-*` and `cold-memory-*`: a new process that translates one sentence with one thread."""
+    found = decoding.cold_start(folder, machine.pick(7, 2))
     figures = {}
     for compute in ("int8", "float32"):
-        pair = f"ours {compute}", f"ctranslate2 {compute}"
-        if pair[0] not in found.seconds:  # no library, no int8
+        ours, theirs = f"ours {compute}", f"ctranslate2 {compute}"
+        if ours not in found.seconds:  # no library, no int8
             continue
-        figures |= {f"cold-start-{compute}": found.ratio(*pair), f"cold-memory-{compute}": found.memory_ratio(*pair)}
+        figures |= {f"cold-start-{compute}": found.ratio(ours, theirs)}
+        figures |= {f"cold-memory-{compute}": found.memory_ratio(ours, theirs)}
+        figures |= {f"cold-start-{compute}-not-packed": found.ratio(decoding.NOT_PACKED[compute], theirs)}
     return figures, [decoding.cold_section(found)]
 
 
@@ -179,33 +178,41 @@ def _sections(measured: Iterable[decoding.Measured]) -> list[str]:
     return [decoding.throughput_section(each, rate) for each in measured]
 
 
-def natural_figure(
-    model: Path, source: Path, folder: Path, cores: int, quick: bool
-) -> tuple[dict[str, float], list[str]]:
+def natural_figure(model: Path, source: Path, folder: Path, cores: int) -> Found:
     """`decode-natural`: beam 4 on a trained model, outputs as long as it makes them; with its shortlist, too."""
     exports.export(model, folder)
     agreed = decoding.check_agreement(folder)
     tokenizer = exports.read_folder(model).tokenizer
-    sources = [ids for ids in tokenizer.encode_batch(decoding.lines(source)) if ids][: 64 if quick else 512]
+    sources = [ids for ids in tokenizer.encode_batch(decoding.lines(source)) if ids][: machine.pick(512, 16)]
     pairs = {"decode-natural": ("ours int8", "ctranslate2 int8")}
     if (model / exports.SHORTLIST).is_file():
         pairs["decode-shortlist"] = ("ours int8 shortlist", "ctranslate2 int8 vmap")
     workers = decoding.contenders(folder, cores, [name for pair in pairs.values() for name in pair])
     title = f"trained, beam 4, natural lengths, {len(sources)} sentences"
-    measured, _ = decoding.throughput(title, workers, Job(4, None, None), [sources] * (2 if quick else 5))
+    measured, _ = decoding.throughput(title, workers, Job(4, None, None), [sources] * machine.pick(5, 2))
     decoding.close(workers)
     sections = decoding.report([measured], {"agreement": agreed}, machine.float_rate())
     return {name: measured.ratio(*pair) for name, pair in pairs.items()}, sections
 
 
-def lines(figures: dict[str, float]) -> list[str]:
+def lines(figures: dict[str, float], cores: int) -> list[str]:
     """The last lines; a figure that was not measured has a dash.
 
-    >>> lines({"train-d256": 1.234})[0]
-    'bench: train-d256 1.23 goal 1.8'
+    >>> lines({"train-d256": 1.234}, cores=2)[0]
+    'bench: train-d256 1.23 goal 1.8 threads 2'
     """
     shown = {name: f"{figures[name]:.2f}" if name in figures else "-" for name in GOALS}
-    return [f"bench: {name} {shown[name]} goal {goal:g}" for name, goal in GOALS.items()]
+    threads = {name: 1 if name.startswith("cold") else cores for name in GOALS}
+    return [f"bench: {name} {shown[name]} goal {goal:g} threads {threads[name]}" for name, goal in GOALS.items()]
+
+
+PARTS: dict[str, Callable[[Path, int], Found]] = {
+    "decoding": decoding_figures,
+    "batches": batch_figures,
+    "scaling": scaling_figure,
+    "graphs": graph_figures,
+    "cold": cold_figures,
+}
 
 
 def main() -> None:
@@ -213,31 +220,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="a trained model directory, for decode-natural")
     parser.add_argument("--source", type=Path, help="text to translate with it")
+    parser.add_argument("--only", nargs="+", choices=["training", *PARTS], default=["training", *PARTS])
+    parser.add_argument("--name", default="bench", help="of the result files")
     machine.add_machine_options(parser)
-    parser.add_argument("--quick", action="store_true", help="only see whether it runs")
     options = parser.parse_args()
     started = time.perf_counter()
     cores = machine.prepare(options)
     about = machine.description(cores)
-    figures, sections = training_figures(cores, options.quick)
+    figures, sections = training_figures(cores) if "training" in options.only else ({}, [])
     with tempfile.TemporaryDirectory() as temporary:
-        random = Path(temporary) / "random"
-        parts: list[Any] = [lambda: decoding_figures(random, cores, options.quick)]
-        parts.append(lambda: other_decoding_figures(random, cores, options.quick))
+        random, trained = Path(temporary) / "random", Path(temporary) / "trained"
+        exports.random_model(SIZE, random)
+        parts = [partial(PARTS[name], random) for name in PARTS if name in options.only]
         if options.model and options.source:
-            folder = Path(temporary) / "trained"
-            folder.mkdir()
-            parts.append(lambda: natural_figure(options.model, options.source, folder, cores, options.quick))
+            trained.mkdir()
+            parts.append(partial(natural_figure, options.model, options.source, trained))
         for part in parts:
-            found, text = part()
+            found, text = part(cores)
             figures |= found
             sections += text
     print("\n\n".join(sections))
-    path = machine.result_path("quick" if options.quick else "bench")
-    closing = lines(figures)
+    path = machine.result_path(options.name)
+    closing = lines(figures, cores)
     machine.write_result(path, "make bench", about, [*sections, "```\n" + "\n".join(closing) + "\n```"], figures)
-    for name in ("train-d256", "train-base"):
-        print(f"\n{name} with our allocator setting in the peer too: {figures[name + '-same-allocator']:.2f}", end="")
+    for name in (name for name in figures if name.endswith("-same-allocator")):
+        print(f"\n{name} (our allocator setting in the peer, too): {figures[name]:.2f}", end="")
     if not decoders.has_compute():
         print("\nours is the simple search in float32", end="")
     print(f"\n{time.perf_counter() - started:.0f} seconds; written to {path}.md")

@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--source", type=Path, required=True, help="text to translate")
     parser.add_argument("--memory", nargs="+", default=[], help="translation memories")
     parser.add_argument("--draft", help="a smaller model with the same tokenizer")
-    parser.add_argument("--sentences", type=int, default=60)
+    parser.add_argument("--sentences", type=int, default=machine.pick(60, 4))
     parser.add_argument("--compute", choices=SETTINGS["decode.compute"].choices, nargs="+", default=["float32", "int8"])
     machine.add_machine_options(parser)
     options = parser.parse_args()

@@ -14,7 +14,7 @@ from work import BOS, EOS, PAD, SIZES, UNK
 from sightline.checkpoint.beside import SHORTLIST, read_shortlist
 from sightline.checkpoint.folder import read_folder as read_folder
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config import DecodeConfig, RunConfig
+from sightline.config import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.export import ctranslate2, hf, onnx
 from sightline.export.exported import exported_of
@@ -70,7 +70,7 @@ def export(model_directory: Path, folder: Path) -> Path:
         if (model_directory / SHORTLIST).is_file():
             (there / "vmap.txt").write_text(vocabulary_map(model_directory), encoding="utf-8")
     (folder / "transformers").mkdir(exist_ok=True)
-    hf.write(exported, folder / "transformers", DecodeConfig(beam_size=1), example="")
+    hf.write(exported, folder / "transformers", example="")
     if model_directory.parent != folder and not (folder / "sightline").exists():
         (folder / "sightline").symlink_to(model_directory.absolute())
     return folder

@@ -38,16 +38,18 @@ def checkpoint(kind: str, folder: Path) -> tuple[Any, Any]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.manual_seed(1)
-    settings = {"GPT2LMHeadModel": {}, "BartForConditionalGeneration": BART_BASE}[kind]
+    settings = {"GPT2LMHeadModel": GPT2_SMALL, "BartForConditionalGeneration": BART_BASE}[kind]
     network = getattr(transformers, kind)
     network(network.config_class(**settings)).save_pretrained(folder)
     return network.from_pretrained(folder, dtype=torch.float32).eval(), sightline.load(folder, "cpu")
 
 
-BART_BASE = {
+GPT2_SMALL: dict[str, Any] = machine.pick({}, {"n_embd": 48, "n_layer": 1})  # transformers' defaults
+BART_BASE: dict[str, Any] = {
     "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072,
     "encoder_attention_heads": 12, "decoder_attention_heads": 12, "forced_eos_token_id": None,
 }  # fmt: skip
+BART_BASE |= machine.pick({}, {"d_model": 48, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 96})
 
 
 def theirs(network: Any, length: int, beams: int) -> Generate:
@@ -111,8 +113,10 @@ def row(name: str, batch: int, beams: int, length: int, seconds: dict[str, Seque
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=5, help="(default: %(default)s)")
-    parser.add_argument("--length", type=int, default=32, help="tokens to write (default: %(default)s)")
+    parser.add_argument("--turns", type=int, default=machine.pick(5, 1), help="(default: %(default)s)")
+    parser.add_argument(
+        "--length", type=int, default=machine.pick(32, 4), help="tokens to write (default: %(default)s)"
+    )
     parser.add_argument("--prompt", type=int, default=32, help="tokens to read (default: %(default)s)")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="(default: 1 4)")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], help="(default: 1 16)")

@@ -21,14 +21,16 @@ import machine
 
 import sightline
 from sightline.data.corpus import Pair, parse_corpora, read_pairs
+from sightline.data.marks import word_pattern
 from sightline.evaluate.bleu import corpus_scores
 from sightline.glossary.annotation import knows_annotations
 from sightline.glossary.reading import read_glossary
-from sightline.glossary.terms import WORD, Glossary, holds
+from sightline.glossary.terms import Glossary, holds
 from sightline.glossary.translating import LEAST_BEAM
 
 RARE = 0.01  # share of the training sentences that a term's word stands in, at most
 LEAST_LETTERS = 4
+WORD = word_pattern()
 
 Counts = Mapping[str, Counter[str]]  # of what a word is linked with
 
@@ -155,11 +157,12 @@ def main() -> None:
     making = commands.add_parser("make", help="write two glossaries")
     making.add_argument("--train", nargs="+", required=True)
     making.add_argument("--out", type=Path, required=True)
+    machine.add_quick_option(making)
     making.set_defaults(run=make)
     measuring = commands.add_parser("measure", help="translate with and without terms")
     measuring.add_argument("models", nargs="+", type=Path)
     measuring.add_argument("--glossary", required=True)
-    measuring.add_argument("--turns", type=int, default=3)
+    measuring.add_argument("--turns", type=int, default=machine.pick(3, 1))
     machine.add_machine_options(measuring)
     measuring.set_defaults(run=measure)
     for one in (making, measuring):

@@ -27,9 +27,10 @@ from figures import lines
 from work import BOS, EOS, PAD, SIZES, UNK
 from workers import Worker, peak_memory
 
-MODEL = SIZES["d256"]
-REPEATS = 4
-CORPORA = (20_000, 40_000, 80_000, 160_000, 320_000)  # pairs
+MODEL = SIZES[machine.pick("d256", "tiny")]
+REPEATS = machine.pick(4, 1)
+SAMPLE = machine.pick(20_000, 500)  # pairs that the tokenizer of a corpus is trained on
+CORPORA = machine.pick((20_000, 40_000, 80_000, 160_000, 320_000), (500, 1000))  # pairs
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def preparation(pairs: int) -> Callable[[], float]:
     folder = tempfile.TemporaryDirectory()
     place = Path(folder.name)
     paths = write_corpus(place, pairs)
-    tokenizer = learn_tokenizer([Corpus(write_corpus(place, 20_000, "sample"))], DataConfig(), cache_dir=place)
+    tokenizer = learn_tokenizer([Corpus(write_corpus(place, SAMPLE, "sample"))], DataConfig(), cache_dir=place)
 
     def work(owner: Any = folder) -> float:  # holds the folder until the end
         cache = Path(owner.name) / f"cache-{time.monotonic_ns()}"
@@ -154,12 +155,12 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def doublings(first: int, last: int) -> tuple[int, ...]:
-    """first, 2 first, 4 first ... up to last.
+    """first, 2 first, 4 first ... up to last; of a quick run the first two.
 
     >>> doublings(64, 300)
     (64, 128, 256)
     """
-    found = [first]
+    found, last = [first], machine.pick(last, 2 * first)
     while found[-1] * 2 <= last:
         found.append(found[-1] * 2)
     return tuple(found)

@@ -18,7 +18,8 @@ from turns import spread, take_turns
 from sightline.native import library as c
 from sightline.native.network import NUMBERS, Linear
 
-SHAPES = [(512, 1536), (512, 512), (512, 512), (512, 512), (512, 2048), (2048, 512)] * 6 + [(512, 16_000)]
+BASE = [(512, 1536), (512, 512), (512, 512), (512, 512), (512, 2048), (2048, 512)] * 6 + [(512, 16_000)]
+SHAPES = machine.pick(BASE, [(64, 192), (192, 64)])
 ROWS = (1, 2, 4, 8, 32, 128)
 
 
@@ -58,7 +59,7 @@ def measured(rows: int, packed: dict[str, list[Linear]], turns: int) -> dict[str
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=11, help="(default: %(default)s)")
+    parser.add_argument("--turns", type=int, default=machine.pick(11, 1), help="(default: %(default)s)")
     machine.add_machine_options(parser)
     options = parser.parse_args()
     machine.prepare(options)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import machine
 import numpy as np
 
 EMPTY = 0.08
@@ -81,6 +82,7 @@ def main() -> None:
     for name in ("--source", "--target", "--output"):
         parser.add_argument(name, *(["-o"] if name == "--output" else []), type=Path, required=True)
     parser.add_argument("--iterations", type=int, default=5)
+    machine.add_quick_option(parser)  # there is nothing to make smaller
     options = parser.parse_args()
     texts = [
         path.read_text(encoding="utf-8").removesuffix("\n").split("\n") for path in (options.source, options.target)

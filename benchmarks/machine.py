@@ -15,12 +15,18 @@ from typing import Any
 
 import torch
 
-RESULTS = Path(__file__).parent / "results"
+# A contender's process has the arguments of the script that started it, and so agrees with it.
+QUICK = "--quick" in sys.argv or Path(sys.argv[0]).name == "quick.py"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / ("build/bench-quick" if QUICK else "benchmarks/results")
 PACKAGES = (
     "torch",
     "numpy",
     "transformers",
     "x-transformers",
+    "joeynmt",
+    "onnxruntime",
+    "openvino",
     "ctranslate2",
     "tokenizers",
     "sentencepiece",
@@ -55,6 +61,17 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     """What every script can be told about the machine; `prepare` does it."""
     parser.add_argument("--cores", type=int, nargs="+", help="keep to these cores")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: processor time, for one busy core")
+    add_quick_option(parser)
+
+
+def pick(full: Any, quick: Any) -> Any:
+    """`full`, or `quick` in a run with --quick."""
+    return quick if QUICK else full
+
+
+def add_quick_option(parser: argparse.ArgumentParser) -> None:
+    """`--quick`, which is read before anything is parsed: sizes are constants of modules."""
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only see whether the script runs")
 
 
 def prepare(options: argparse.Namespace) -> int:

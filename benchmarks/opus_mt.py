@@ -25,14 +25,16 @@ from turns import speed_ratio, spread, take_turns
 from work import draw_lengths
 from workers import Worker
 
-EOS, UNK, VOCABULARY = 0, 1, 58_101
+EOS, UNK, VOCABULARY = 0, 1, machine.pick(58_101, 1_000)
 START = VOCABULARY - 1
 STEPS, CANDIDATES = 14, 100
+WIDTH, LAYERS = machine.pick((512, 6), (64, 1))
 SENTENCES = {1: 8, 32: 32}  # by batch; how many are translated in a turn
 SHAPE = {
-    "vocab_size": VOCABULARY, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 2048,
-    "decoder_ffn_dim": 2048, "encoder_attention_heads": 8, "decoder_attention_heads": 8, "scale_embedding": True,
-    "activation_function": "swish", "max_position_embeddings": 512, "pad_token_id": START, "eos_token_id": EOS,
+    "vocab_size": VOCABULARY, "d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": LAYERS,
+    "encoder_ffn_dim": 4 * WIDTH, "decoder_ffn_dim": 4 * WIDTH, "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8, "scale_embedding": True, "activation_function": "swish",
+    "max_position_embeddings": 512, "pad_token_id": START, "eos_token_id": EOS,
     "decoder_start_token_id": START, "forced_eos_token_id": None,
 }  # fmt: skip
 Translate = Callable[[list[Tokens], int, int], list[Tokens]]  # of ids, by a beam, so many at once
@@ -197,7 +199,7 @@ def measured(workers: dict[str, Worker], beam: int, batch: int, turns: int) -> t
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=5, help="(default: %(default)s)")
+    parser.add_argument("--turns", type=int, default=machine.pick(5, 1), help="(default: %(default)s)")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="(default: 1 4)")
     parser.add_argument("--batches", type=int, nargs="+", choices=SENTENCES, default=[1, 32], help="(default: 1 32)")
     machine.add_machine_options(parser)

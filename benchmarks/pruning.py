@@ -45,7 +45,7 @@ def measure(
     for share in shares:
         for name, order in orders.items():
             count = round(share / 100 * len(order))
-            if count <= len(order) - len({head.place for head in order}):
+            if count <= len(order) - len({head.layer_name for head in order}):
                 heads = least_important(order, count)
                 found[name][share] = bleu_without(model, heads, sources, targets)
                 print(f"{share:3} % {name}: {found[name][share]:.2f}", flush=True)
@@ -58,9 +58,11 @@ def main() -> None:
     parser.add_argument("model")
     for name in ("source", "target", "judge-source", "judge-target"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--shares", type=int, nargs="+", default=[0, 10, 20, 30, 40, 50, 60, 70])
-    parser.add_argument("--sentences", type=int, default=500, help="to translate, and to judge heads by")
-    parser.add_argument("--seeds", type=int, default=3, help="random orders")
+    parser.add_argument("--shares", type=int, nargs="+", default=machine.pick([0, 10, 20, 30, 40, 50, 60, 70], [0, 30]))
+    parser.add_argument(
+        "--sentences", type=int, default=machine.pick(500, 8), help="to translate, and to judge heads by"
+    )
+    parser.add_argument("--seeds", type=int, default=machine.pick(3, 1), help="random orders")
     machine.add_machine_options(parser)
     options = parser.parse_args()
     cores = machine.prepare(options)

@@ -14,15 +14,17 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
+import machine
 import numpy as np
 import torch
 from transformers import GenerationConfig, WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16)
 START, END, NO_TIMES, FIRST_TIME = 50257, 50256, 50362, 50363
+WIDTH = machine.pick(384, 48)
 SHAPE = {
-    "vocab_size": 51864, "d_model": 384, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 6,
-    "decoder_attention_heads": 6, "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536,
+    "vocab_size": 51864, "d_model": WIDTH, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 6,
+    "decoder_attention_heads": 6, "encoder_ffn_dim": 4 * WIDTH, "decoder_ffn_dim": 4 * WIDTH,
 }  # fmt: skip
 MARKS = {
     "bos_token_id": START - 1, "eos_token_id": END, "pad_token_id": END, "decoder_start_token_id": START,
@@ -105,6 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("package", type=Path, help="folder with model.bin and tokenizer.json")
     parser.add_argument("out", type=Path, help="folder to write")
+    machine.add_quick_option(parser)
     options = parser.parse_args()
     model = WhisperForConditionalGeneration(WhisperConfig(**SHAPE, **MARKS))
     model.load_state_dict(renamed(variables(options.package / "model.bin")))

@@ -171,6 +171,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, nargs="+")
     parser.add_argument("--compute", default="int8", help="for fill")
     parser.add_argument("--files", type=int, help="the first so many alone, for score")
+    machine.add_quick_option(parser)
     options = parser.parse_args()
     if options.what == "split":
         split(options.folder, options.out)

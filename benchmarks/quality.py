@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import machine
+
 import sightline
 from sightline.evaluate.report import TranslationReport, evaluate_model
 
@@ -120,6 +122,7 @@ def main() -> None:
     )
     parser.add_argument("--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE")
     parser.add_argument("--device", default="auto")
+    machine.add_quick_option(parser)
     options = parser.parse_args()
 
     src, tgt = options.pair.split("-")

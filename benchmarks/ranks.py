@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import machine
 from turns import spread
 
 CONTENDERS = {
@@ -41,8 +42,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", nargs="+", required=True)
     parser.add_argument("--recipe", default="tiny")
-    parser.add_argument("--updates", type=int, default=20)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--updates", type=int, default=machine.pick(20, 2))
+    parser.add_argument("--turns", type=int, default=machine.pick(5, 1))
+    machine.add_quick_option(parser)
     options = parser.parse_args()
     speeds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     for turn in range(options.turns):

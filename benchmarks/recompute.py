@@ -8,6 +8,7 @@ The network has the base model's layers and 1,000 pieces; on a CPU, where nothin
 import argparse
 from collections.abc import Callable
 
+import machine
 from work import BOS, EOS, PAD
 from workers import Worker, peak_memory
 
@@ -43,8 +44,9 @@ def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
 def main() -> None:
     """Measure both and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=64)
-    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--pairs", type=int, default=machine.pick(64, 4))
+    parser.add_argument("--length", type=int, default=machine.pick(32, 8))
+    machine.add_quick_option(parser)
     options = parser.parse_args()
     for recompute in (False, True):
         worker = Worker(step, recompute, options.pairs, options.length, threads=1)

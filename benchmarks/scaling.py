@@ -23,7 +23,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from machine import table
+from machine import add_quick_option, table
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from work import BOS, EOS, PAD, Size, training_operations
@@ -262,7 +262,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in vars(Plan()).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
-    print(report(Plan(**vars(parser.parse_args()))))
+    add_quick_option(parser)  # there is nothing to make smaller
+    options = vars(parser.parse_args())
+    print(report(Plan(**{name: options[name] for name in vars(Plan())})))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import json
 import tarfile
 from pathlib import Path
 
+import machine
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -75,6 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("archive", type=Path, help="fsdd-open.tar.gz")
     parser.add_argument("out", type=Path)
+    machine.add_quick_option(parser)
     options = parser.parse_args()
     with tarfile.open(options.archive) as archive:
         archive.extractall(options.out, filter="data")

@@ -11,6 +11,7 @@ Writes `results/tokenising_*`.
 
 import argparse
 import contextlib
+import importlib.util
 import io
 import os
 import statistics
@@ -25,7 +26,7 @@ from growth import write_corpus
 from turns import speed_ratio, spread, take_turns
 from workers import Worker
 
-PIECES = 8000
+PIECES = machine.pick(8000, 500)
 Encode = Callable[[], int]  # encodes all the text; how many pieces that is
 
 
@@ -91,11 +92,17 @@ CONTENDERS = {
 }
 
 
+def contenders() -> dict[str, Callable[[str, int], Encode]]:
+    """All of them; a quick run leaves out peers that are not installed."""
+    here = {name: importlib.util.find_spec(name.replace("-", "_")) or name.startswith("ours") for name in CONTENDERS}
+    return {name: make for name, make in CONTENDERS.items() if here[name] or not machine.QUICK}
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, help="one sentence a line, may be gzipped")
-    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--turns", type=int, default=machine.pick(6, 1))
     machine.add_machine_options(parser)
     parser.add_argument("--name", default="tokenising", help="of the result files")
     options = parser.parse_args()
@@ -103,9 +110,9 @@ def main() -> None:
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     about = machine.description(threads)
     with tempfile.TemporaryDirectory() as folder:
-        text = str(options.text) if options.text else write_corpus(Path(folder), 50_000)[0]
+        text = str(options.text) if options.text else write_corpus(Path(folder), machine.pick(50_000, 1_000))[0]
         count = len(lines(Path(text)))
-        workers = {name: Worker(make, text, threads, threads=threads) for name, make in CONTENDERS.items()}
+        workers = {name: Worker(make, text, threads, threads=threads) for name, make in contenders().items()}
         pieces: dict[str, int] = {}
 
         def run(name: str) -> float:

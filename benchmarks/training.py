@@ -25,6 +25,7 @@ from workers import Worker
 
 OURS, YARDSTICK, ALLOC = "ours", "matrix product", "+alloc"
 WARM_UP = 2
+QUICK = ["ours", "ours float32", "transformers", "transformers bf16", "torch.nn", "annotated"]  # without other packages
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,9 @@ def as_json(m: Measured) -> dict[str, Any]:
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--turns", type=int, default=12)
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=machine.pick(list(SIZES), ["tiny"]))
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=machine.pick(list(CONTENDERS), QUICK))
+    parser.add_argument("--turns", type=int, default=machine.pick(12, 2))
     parser.add_argument("--threads", type=int, help="of each contender (default: the cores it may use)")
     machine.add_machine_options(parser)
     parser.add_argument("--name", default="training", help="of the result files")

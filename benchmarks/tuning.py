@@ -33,6 +33,7 @@ from sightline.data.labelled import MarkedTexts, collate_marked
 
 PAIRS, TEXTS = 32, 16  # of a batch
 BERT_PIECES, CLS, SEP, BERT_PAD = 30_522, 101, 102, 0
+BERT = machine.pick({}, {"hidden_size": 48, "num_hidden_layers": 1, "intermediate_size": 96})
 FIRST_PIECE = 1_000  # of a text; what comes before it in BERT's vocabulary are marks
 WARM_UP = 2
 RATE, CLIP, DECAY, DROPOUT = 5e-5, 1.0, 0.01, 0.1
@@ -46,7 +47,7 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=MAKE, default=list(MAKE))
-    parser.add_argument("--turns", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=machine.pick(12, 1))
     parser.add_argument("--threads", type=int, help="of each contender (default: the cores it may use)")
     machine.add_machine_options(parser)
     options = parser.parse_args()
@@ -109,7 +110,7 @@ def make_bert(folder: Path) -> None:
     """BERT-base with two classes, drawn."""
     transformers = quiet_transformers()
     torch.manual_seed(1)
-    transformers.BertForSequenceClassification(transformers.BertConfig(num_labels=2)).save_pretrained(folder)
+    transformers.BertForSequenceClassification(transformers.BertConfig(num_labels=2, **BERT)).save_pretrained(folder)
 
 
 MAKE = {"marian": make_marian, "bert": make_bert}

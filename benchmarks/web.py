@@ -62,9 +62,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--source", required=True)
-    parser.add_argument("--limit", type=int, default=500)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=machine.pick(500, 8))
+    parser.add_argument("--turns", type=int, default=machine.pick(3, 1))
     parser.add_argument("--cores", type=int, nargs="+", help="keep to these cores")
+    machine.add_quick_option(parser)
     parser.set_defaults(clock="cpu")
     return parser.parse_args()
 
