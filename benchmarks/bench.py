@@ -61,7 +61,9 @@ GOALS = {
 TRAINING = {"d256": (["transformers", "torch.nn"], 7), "base": (["transformers", "torch.nn"], 3)}
 DECODING = ("ours int8", "ctranslate2 int8", "transformers")
 GRAPHS = ("onnxruntime float32", "onnxruntime int8", "openvino float32")
-BATCHES = {1: 32, 8: 64, 32: 128, 128: 256}  # and how many sentences are translated in a turn
+BATCHES = machine.pick(
+    {1: 32, 8: 64, 32: 128, 128: 256}, {1: 2, 8: 8}
+)  # and how many sentences are translated in a turn
 SIZE = machine.pick("base", "tiny")
 Found = tuple[dict[str, float], list[str]]  # figures, and the tables they come from
 GREEDY, BEAM = Job(1, 64, decoding.FORCED), Job(4, 32, decoding.FORCED)  # batches at which CTranslate2 is fastest
@@ -85,15 +87,15 @@ def decoding_figures(folder: Path, cores: int) -> Found:
     workers = decoding.contenders(folder, cores, DECODING)
     vocab_size = SIZES[size].vocab_size
     title = f"{size}, greedy, batches of 64"
-    sources = decoding.random_turns(turns, 128, vocab_size)
+    sources = decoding.random_turns(turns, machine.pick(128, 8), vocab_size)
     greedy, _ = decoding.throughput(title, workers, GREEDY, sources)
     workers.pop("transformers").close()
     title = f"{size}, beam 4, batches of 32"
-    beam, _ = decoding.throughput(title, workers, BEAM, decoding.random_turns(turns, 64, vocab_size))
+    beam, _ = decoding.throughput(title, workers, BEAM, decoding.random_turns(turns, machine.pick(64, 8), vocab_size))
     decoding.close(workers)
     title = f"{size}, greedy, one sentence at a time"
     single = decoding.latency(
-        title, folder, cores, Job(1, 1, decoding.FORCED), decoding.random_turns(turns, 8, vocab_size)
+        title, folder, cores, Job(1, 1, decoding.FORCED), decoding.random_turns(turns, machine.pick(8, 2), vocab_size)
     )
     peer = fastest(single.seconds, [name for name in single.seconds if name.startswith("ctranslate2")])
     rate = machine.float_rate()
@@ -130,7 +132,7 @@ def scaling_figure(folder: Path, cores: int) -> Found:
         "ctranslate2 int8, 1 thread": Worker(decoders.ctranslate2, folder, "int8", 1, 1),
         f"ctranslate2 int8, {many}": Worker(decoders.ctranslate2, folder, "int8", cores, 1),
     }
-    sources = decoding.random_turns(turns, 128 * cores, SIZES[size].vocab_size)
+    sources = decoding.random_turns(turns, machine.pick(128, 8) * cores, SIZES[size].vocab_size)
     measured, _ = decoding.throughput(f"{size}, greedy, by threads", workers, Job(1, None, decoding.FORCED), sources)
     decoding.close(workers)
     return {"decode-all-cores": measured.ratio(f"ours int8, {many}", "ours int8, 1 thread") / cores}, _sections(
@@ -147,7 +149,7 @@ def graph_figures(folder: Path, cores: int) -> Found:
     for compute in ("float32", "int8"):
         exports.export_graphs(folder, compute)
     workers = decoding.contenders(folder, cores, ("ours int8", "ours float32", "plain torch float32", *there))
-    sources = decoding.random_turns(turns, 64, SIZES[size].vocab_size)
+    sources = decoding.random_turns(turns, machine.pick(64, 8), SIZES[size].vocab_size)
     title = f"{size}, greedy, batches of 32, graphs by their runtimes"
     measured, _ = decoding.throughput(title, workers, Job(1, 32, decoding.FORCED), sources)
     decoding.close(workers)

@@ -36,7 +36,7 @@ from work import SIZES, Size, decoding_operations, draw_lengths, draw_tokens
 from workers import Reply, Team, Worker
 
 FORCED = 14  # steps of an output
-SENTENCES = {1: 16, 32: 128, 128: 256}  # by batch; how many are translated in a turn
+SENTENCES = machine.pick({1: 16, 32: 128, 128: 256}, {1: 2, 32: 8})  # by batch; how many are translated in a turn
 
 
 @dataclass(frozen=True)
@@ -294,7 +294,7 @@ def measure_random(
             found.append(Measured(**{**vars(measured), "operations": operations}))
     close(workers)
     for beam in options.beams:
-        turns = random_turns(options.turns, 12, SIZES[size].vocab_size)
+        turns = random_turns(options.turns, machine.pick(12, 2), SIZES[size].vocab_size)
         title = f"{size}, {'greedy' if beam == 1 else f'beam {beam}'}, one sentence at a time, {FORCED} steps"
         found.append(latency(title, folder, cores, Job(beam, 1, FORCED), turns))
     return found, {"agreement": agreed, "cold_start": cold_start(folder)}
