@@ -27,7 +27,7 @@ from sightline.device import choose_device
 from sightline.errors import UserError, unknown
 from sightline.training.allocator import keep_freed_memory
 
-FORMAT = 1  # of a unit's file; raise it when a measurement changes its meaning
+FORMAT = 2  # of a unit's file; raise it when a measurement changes its meaning
 
 
 @dataclass(frozen=True)
