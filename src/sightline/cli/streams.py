@@ -30,6 +30,6 @@ def open_streams() -> None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  (for as long as the program runs)
     if sys.stdout is None:
         os.open(os.devnull, os.O_WRONLY)
-        sys.stdout = ClosedOutput()  # type: ignore[assignment]
+        sys.stdout = ClosedOutput()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
