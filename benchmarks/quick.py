@@ -81,7 +81,7 @@ PAIR = [*SOURCE, "--target", "{data}/test.de"]
 TRAIN = ["--train", "{data}/train.en", "{data}/train.de"]
 RUNS = {
     "alignment": Run(once("{data}/model", *PAIR, "--gold", "{data}/test.links", "--attribution", "--steps", "2")),
-    "bench": Run(once(), ("ctranslate2", "onnxruntime")),  # no --model: libraries differ in the ties of an untrained one
+    "bench": Run(once(), ("ctranslate2", "onnxruntime")),  # not --model: see decoding.check_agreement
     "coreference": Run(once("{data}/model", "--data", "{data}")),
     "decoding": Run(once(), ("ctranslate2",)),
     "drafts": Run(once("{data}/model", *SOURCE, "--memory", "{data}/train.tsv")),
