@@ -1,6 +1,6 @@
 # demo    train a small translator of dates and look at it (two to three minutes after set-up)
 # test    every test and every example in the docstrings, except those of test-distributed
-# test-distributed  the tests of processes that work together (Ray, torchrun) and of installed wheels
+# test-distributed  the tests of processes that work together (Ray, torchrun), of installed wheels and emulated ARM
 # check-processors  the numerical tests with the instructions of older processors (ARGS: pytest's options)
 # check   lint, format, types, architecture
 # sanitize the library in C under the compilers' sanitizers, with random models, searches and files (ARGS=--tests: and its tests)

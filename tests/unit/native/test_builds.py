@@ -231,6 +231,7 @@ def test_what_is_no_number_hides_no_number(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+@pytest.mark.distributed  # the emulator takes 100 seconds
 @pytest.mark.skipif(not all(map(shutil.which, AARCH64)), reason=f"needs {' and '.join(AARCH64)}")
 @pytest.mark.skipif(original.compiler() is None or not c.usable_builds(), reason="nothing to compare with")
 def test_aarch64_yields_the_same_bits(
