@@ -320,7 +320,7 @@ BOLD = "<w:r><w:t>a </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>b </w:t></w:r>"
 @pytest.mark.parametrize("name", MANY)
 def test_a_document_takes_time_in_proportion_to_what_is_in_it(name: str) -> None:
     file, make = MANY[name]
-    cases = ((loses, make(n)) for n in (250, 4000) for loses in (False, True))
+    cases = ((loses, make(n)) for n in (200, 1600) for loses in (False, True))
     few, few_lost, many, many_lost = (
         _per_byte(document(file, lambda _, d=data: d, loses), data) for loses, data in cases
     )
