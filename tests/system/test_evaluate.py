@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import sightline
+from sightline.checkpoint.manifest import seal
 from sightline.native.library import instructions, library
 
 
@@ -135,10 +136,10 @@ def test_files_of_different_lengths_are_refused(
     assert f"{test_set[0]} has 25 lines but {short} has 2" in told
 
 
-def test_info_is_ten_lines(model_path: Path, cli: Any) -> None:
+def test_info_is_eleven_lines(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path).lines
     rows = {line[:15].strip(): line[15:] for line in lines}
-    assert len(lines) == len(rows) == 10
+    assert len(lines) == len(rows) == 11
     assert rows["model"].startswith("translation, trained with Sightline ")
     assert rows["architecture"] == "transformer: 1 + 1 layers, d_model 48, d_ff 96, 4 heads, post-norm"
     assert rows["vocabulary"] == "270 bpe pieces"
@@ -149,7 +150,8 @@ def test_info_is_ten_lines(model_path: Path, cli: Any) -> None:
     stored = (model_path / "model.safetensors").stat().st_size
     assert f"on disk        {stored / 1e3:.1f} kB in float32" in lines
     engine = f"the compiled library ({instructions()})" if library() else "torch"
-    assert lines[-1] == f"translated by  {engine}, in float32"
+    assert rows["digests"].endswith(" files are as SHA256SUMS lists them")
+    assert f"translated by  {engine}, in float32" in lines
 
 
 def test_info_of_a_model_that_says_nothing_of_its_training(model_path: Path, cli: Any, tmp_path: Path) -> None:
@@ -157,6 +159,7 @@ def test_info_of_a_model_that_says_nothing_of_its_training(model_path: Path, cli
     path = tmp_path / "model" / "config.json"
     said = json.loads(path.read_text())
     path.write_text(json.dumps({key: value for key, value in said.items() if key not in ("corpus", "recipe")}))
+    seal(tmp_path / "model", again=True)
     rows = cli("info", tmp_path / "model").out
     assert "parameters" in rows and "trained with Sightline" in rows and "training data" not in rows
 

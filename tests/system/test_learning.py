@@ -46,11 +46,12 @@ def test_a_trained_model_is_loaded_as_it_was(copying: tuple[sightline.Model, Pat
 def test_a_run_leaves_a_model_that_points_nowhere(copying: tuple[sightline.Model, Path]) -> None:
     _, path = copying
     files = [file for file in path.rglob("*") if file.is_file()]
-    assert {file.suffix for file in files} == {".json", ".jsonl", ".safetensors", ".md"}
+    assert {file.suffix for file in files} == {".json", ".jsonl", ".safetensors", ".md", ""}
     for file in files:
         assert str(path.parent).encode() not in file.read_bytes(), file.name
     assert {file.name for file in path.iterdir()} == {
         "README.md",
+        "SHA256SUMS",
         "checkpoints",
         "config.json",
         "generation_config.json",

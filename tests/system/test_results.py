@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from sightline.checkpoint.manifest import seal
 from sightline.training.lock import locked
 
 
@@ -29,6 +30,7 @@ def runs(model_path: Path, tmp_path: Path) -> list[Path]:
         config["train"]["seed"] = seed
         config["train"]["max_steps"] += seed // 3
         (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        seal(path, again=True)
     spoil(paths[2])
     return paths
 
@@ -39,6 +41,7 @@ def spoil(path: Path) -> None:
     rng = np.random.default_rng(0)
     noisy = {name: value + 0.25 * rng.normal(size=value.shape) * value.std() for name, value in weights.items()}
     save_file({name: value.astype(np.float32) for name, value in noisy.items()}, path / "model.safetensors")
+    seal(path, again=True)
 
 
 def kept(run: Path) -> list[Path]:

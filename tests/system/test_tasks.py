@@ -196,7 +196,7 @@ def test_info(which: str, cli: Callable[..., Any], request: pytest.FixtureReques
     ran = cli("info", request.getfixturevalue(which), "--device", "cpu")
     assert ran.lines[0].startswith("model          classifi" if which == "classifier" else "model          forecast")
     assert any(line.startswith("labels " if which == "classifier" else "forecasts ") for line in ran.lines)
-    assert len(ran.lines) <= 10
+    assert len(ran.lines) <= 11
     ran = cli("info", request.getfixturevalue(which), "--device", "cpu", "--all")
     assert ran.code == 0, ran.err
     assert f'task = "{"classify" if which == "classifier" else "forecast"}"' in ran.out

@@ -341,7 +341,7 @@ def test_every_choice_passes(key: str, valid: tuple[str, ...]) -> None:
         ),
         (["data.both_directions=1"], "data.both_directions = 1.0: must be at least 0 and less than 1"),
         (["train.clip_norm=-1"], "train.clip_norm = -1.0: must be at least 0"),
-        (["train.seed=-1"], "train.seed = -1: must be at least 0"),
+        (["train.seed=-1"], "train.seed = -1: must be from 0 to 4294967295"),
         (["model.n_heads=7"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
         (["model.n_heads=7", "model.d_k=64"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
         (["model.cell=lstm"], "model.cell = lstm means nothing to model.architecture = transformer: leave it out"),

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-INTERNAL = vars(nn.Module()).keys() - {*HOOKS, "training"}  # what torch keeps in every module for itself
+INTERNAL = vars(nn.Module()).keys() - {*HOOKS}  # what torch keeps in every module; decoding sets `training` itself
 BY_VALUE = (bool, int, float, str, type(None))  # settings that are compared by value; other objects by identity
 
 

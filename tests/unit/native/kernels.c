@@ -259,9 +259,12 @@ static void searches(void) {
     }
 }
 
+int sightline_runs_here(const char *build);
+
 int main(int count, char **arguments) {
     opened = count == 2 ? dlopen(arguments[1], RTLD_NOW) : NULL;
     if (!opened) return fprintf(stderr, "usage: kernels LIBRARY: %s\n", count == 2 ? dlerror() : ""), 2;
+    CALL(sightline_runs_here)("amx"); /* Linux lets a process use tiles only when it has asked */
     products(), rounded_once(), activations(), training(), training_in_halves(), searches();
     return 0;
 }

@@ -292,7 +292,7 @@ DRAWS: list[dict[str, Any]] = [
     {"top_p": 0.2},
     {"top_p": 0.9},
     {"top_k": 20, "top_p": 0.7, "temperature": 1.5},
-    {"seed": 2**63 + 5, "no_repeat_ngram": 1},
+    {"seed": 2**32 - 1, "no_repeat_ngram": 1},
     {"min_length_factor": 1.0, "length_penalty": 1.0},
 ]
 

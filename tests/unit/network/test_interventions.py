@@ -178,5 +178,5 @@ def test_computing_leaves_the_structure_alone() -> None:
     with torch.no_grad():
         model.decode(ids, model.encode(ids, mask), mask)
     assert structure.change() == ""
-    model.train()
-    assert structure.change() == "another training of the network"
+    model.train()  # decoding never drops anything, whatever mode the network is in
+    assert structure.change() == ""
