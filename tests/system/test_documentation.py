@@ -212,7 +212,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "news.jsonl": lambda path: write(path, [json.dumps({"text": line}) for line in sentences(60)]),
     **{name: links(8) for name in ("dev.links", "test.gold", "fast_align.links")},
     "train.links": links(60),
-    "corpus.tsv": pairs,
+    **{f"{name}.tsv": pairs for name in ("corpus", "test")},
     "messages.po": catalogue,
     "names.txt": lambda path: write(path, ["# what stays", "park"]),
     "terms.tsv": lambda path: write(path, ["dog\tpark", "tall grass\tbrown dog"]),
@@ -379,6 +379,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "export": lambda words, out: Path(words[-1]).exists(),
     "shortlist": is_there("{}shortlist.safetensors"),
     "pack": is_there("{}packed.int8"),
+    "seal": is_there("{}SHA256SUMS"),
     "study": is_there("runs/study/study.html"),
 }
 
