@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import machine
+
 from sightline.localisation.doubts import doubts
 from sightline.localisation.placeholders import with_codes
 
@@ -57,6 +59,7 @@ def main() -> None:
     """Print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="the folder with the corpora")
+    machine.add_quick_option(parser)  # there is nothing to make smaller
     options = parser.parse_args()
     found = [(right, flags(source, target)) for right, source, target in units()]
     print("| translations | number | flagged |\n|---|---|---|")

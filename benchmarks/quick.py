@@ -90,6 +90,7 @@ RUNS = {
         ("ctranslate2",),
     ),
     "families": Run(once()),
+    "flags": Run(once()),
     "generation": Run(once()),
     "glossaries": Run(glossaries),
     "growth": Run(once()),
