@@ -53,7 +53,7 @@ def refuse_by_name(path: str) -> None:
     if inner != name and inner.suffix in {ending for endings in FORMATS.values() for ending in endings} - {".txt"}:
         raise UserError(f"{path}: is a compressed document; unpack it and translate {PurePath(path).stem}")
     for suffix in {name.suffix[1:], inner.suffix[1:]} & BY_NAME.keys():
-        raise _unsupported(path, f"by its name {BY_NAME[suffix]} (.{suffix})")
+        raise _unsupported(path, f"{BY_NAME[suffix]} (.{suffix})")
 
 
 def refuse_by_content(path: str, head: bytes) -> None:
