@@ -41,8 +41,9 @@ def random_model(seed, **shape):
 
 @pytest.fixture(params=["model", "float32", "int8", "bfloat16"], scope="module")
 def model(request):
-    readable = random_model(1)
-    return readable if request.param == "model" else prepare_for_inference(readable, request.param)
+    if request.param == "model":  # in float64: how float32 rounds several positions at once hangs on the processor
+        return random_model(1).double()
+    return prepare_for_inference(random_model(1), request.param)
 
 
 @pytest.mark.parametrize(
