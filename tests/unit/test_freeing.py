@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 from tiny_families import write_tiny
-from unit.checkpoint.test_compiled import SMALL, TEXTS, TOKENIZER, network
+from unit.checkpoint.test_compiled import TEXTS, small_model
 
 import sightline
-from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config import DecodeConfig, RunConfig
-from sightline.network.parameters import parameters_of
 
 
 @pytest.fixture
@@ -26,10 +23,7 @@ def uncollected() -> Iterator[None]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    config = RunConfig(model=SMALL, decode=DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3))
-    write_settings(tmp_path / "model", config, TOKENIZER, {})
-    write_weights(tmp_path / "model", parameters_of(network(SMALL)), "")
-    return tmp_path / "model"
+    return small_model(tmp_path / "model")
 
 
 def trained(model: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-INTERNAL = vars(nn.Module()).keys() - {*HOOKS}  # what torch keeps in every module; decoding sets `training` itself
+INTERNAL = vars(nn.Module()).keys()  # what torch keeps in every module; decoding sets `training` itself
 BY_VALUE = (bool, int, float, str, type(None))  # settings that are compared by value; other objects by identity
 
 
@@ -53,7 +53,7 @@ def _attributes(network: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
     for path, module in network.named_modules():
         yield (path, ""), module
         for name, value in vars(module).items():
-            if name in INTERNAL or name in HOOKS:
+            if name in INTERNAL:
                 continue
             yield (path, name), value
             if hasattr(value, "__dict__") and not isinstance(value, FunctionType | type):

@@ -63,12 +63,17 @@ def arrays(model: Any) -> dict[str, Any]:
     return {name: value.numpy() for name, value in parameters_of(model).items()}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "model"
+def small_model(path: Path) -> Path:
+    """Write a small translator without a training into `path`, and return that."""
     decode = DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3)
     write_settings(path, RunConfig(model=SMALL, decode=decode), TOKENIZER, {})
     write_weights(path, parameters_of(network(SMALL)), "# A model\n")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = small_model(tmp_path / "model")
     few = np.arange(20, 60, dtype=np.int32)
     write_shortlist(path, Shortlist(few, np.tile(few[:3], (TOKENIZER.vocab_size, 1))), TOKENIZER)
     return path

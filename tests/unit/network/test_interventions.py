@@ -8,18 +8,15 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from unit.checkpoint.test_compiled import SMALL, TEXTS, TOKENIZER, network
+from unit.checkpoint.test_compiled import SMALL, TEXTS, TOKENIZER, network, small_model
 
 import sightline
-from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config import DecodeConfig, RunConfig
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.native.library import library
 from sightline.native.network import CompiledNetwork
 from sightline.network.attention import DotProduct
 from sightline.network.interventions import Structure
-from sightline.network.parameters import parameters_of
 from sightline.network.prepared import PreparedForms
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
@@ -27,10 +24,7 @@ pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    config = RunConfig(model=SMALL, decode=DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3))
-    write_settings(tmp_path / "model", config, TOKENIZER, {})
-    write_weights(tmp_path / "model", parameters_of(network(SMALL)), "")
-    return tmp_path / "model"
+    return small_model(tmp_path / "model")
 
 
 class Sharper(DotProduct):
