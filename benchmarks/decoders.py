@@ -17,9 +17,9 @@ from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
 from sightline.checkpoint.beside import read_shortlist
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import read_settings
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.config.settings import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import SpecialIds, decode_tokens

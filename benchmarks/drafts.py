@@ -18,7 +18,7 @@ import torch
 from turns import speed_ratio
 
 import sightline
-from sightline.config import SETTINGS
+from sightline.config.settings import SETTINGS
 from sightline.decode import speculative
 
 

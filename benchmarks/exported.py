@@ -20,7 +20,7 @@ import torch
 from quality import lines
 
 import sightline
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.evaluate.bleu import corpus_scores
 from sightline.export.exported import exported_of
 from sightline.export.run import export_model

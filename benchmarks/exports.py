@@ -12,9 +12,9 @@ import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
 from sightline.checkpoint.beside import SHORTLIST, read_shortlist
-from sightline.checkpoint.folder import read_folder as read_folder
+from sightline.checkpoint.read import read_folder as read_folder
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.export import ctranslate2, hf, onnx
 from sightline.export.exported import exported_of

@@ -20,8 +20,9 @@ import lexical_aligner
 import machine
 
 import sightline
-from sightline.data.corpus import Pair, parse_corpora, read_pairs
+from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.data.marks import word_pattern
+from sightline.data.rows import Pair
 from sightline.evaluate.bleu import corpus_scores
 from sightline.glossary.annotation import knows_annotations
 from sightline.glossary.reading import read_glossary

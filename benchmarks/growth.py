@@ -83,7 +83,7 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
     from decoders import Job, our_settings, prepare
     from work import draw_tokens
 
-    from sightline.config import DecodeConfig
+    from sightline.config.settings import DecodeConfig
     from sightline.decode.engine import SpecialIds, decode_tokens
     from sightline.families.sightline import build_model
 
@@ -96,7 +96,7 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
 
 def preparation(pairs: int) -> Callable[[], float]:
     """Tokenising a generated corpus of so many pairs into the cache; files are made before the clock starts."""
-    from sightline.config import DataConfig
+    from sightline.config.settings import DataConfig
     from sightline.data.corpus import Corpus
     from sightline.data.prepared import learn_tokenizer, prepare
 

@@ -22,7 +22,8 @@ from quality import Task, read
 
 import sightline
 from sightline.cli import main as command
-from sightline.data.corpus import Pair, parse_corpora, read_pairs
+from sightline.data.corpus import parse_corpora, read_pairs
+from sightline.data.rows import Pair
 from sightline.evaluate.report import evaluate_model
 
 WAYS = {"pairs": "pairs alone", "back": "and back-translation, tagged", "denoise": "a denoising stage, then pairs"}

@@ -23,8 +23,8 @@ from quality import Task, multi30k
 from turns import Spread, spread, take_turns
 
 import sightline
-from sightline.aside.study.translation import LONGEST, bleu_by_length
 from sightline.evaluate.report import TranslationReport, evaluate_model
+from sightline.study.translation import LONGEST, bleu_by_length
 
 RECIPES = ("tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
 TARGET_BLEU = 30.0

@@ -156,7 +156,7 @@ def make_data(data: Path) -> None:
 
 def parallel(data: Path, part: str) -> Pairs:
     """Pairs of the study's made-up language; a few words stand in one sentence only, for glossaries."""
-    from sightline.aside.study.translation import write_language
+    from sightline.study.translation import write_language
 
     files = dict(zip(("train", "val", "test"), write_language(data, 20), strict=True))
     pairs = [tuple(line.split("\t")) for line in Path(files[part][0]).read_text(encoding="utf-8").splitlines()]

@@ -15,7 +15,7 @@ from workers import Worker, peak_memory
 
 def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
     """A step on so many pairs of `length` pieces a side, which returns the bytes; a small one has gone before."""
-    from sightline.config import ModelConfig, TrainConfig
+    from sightline.config.settings import ModelConfig, TrainConfig
     from sightline.data.batch import collate
     from sightline.families.sightline import build_model
     from sightline.training.allocator import keep_freed_memory

@@ -28,8 +28,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from work import BOS, EOS, PAD, Size, training_operations
 
-from sightline.architectures import build_network
-from sightline.config import ModelConfig, load_recipe
+from sightline.architectures.registry import build_network
+from sightline.config.settings import ModelConfig, load_recipe
 from sightline.data.batch import collate
 from sightline.network.parameters import count_parameters
 from sightline.training.loss import CHUNK_ROWS

@@ -32,7 +32,7 @@ Encode = Callable[[], int]  # encodes all the text; how many pieces that is
 
 def ours(path: str, threads: int) -> Encode:
     """Our tokenizer; `RAYON_NUM_THREADS` says how many threads."""
-    from sightline.config import DataConfig
+    from sightline.config.settings import DataConfig
     from sightline.data.tokenizer import Tokenizer
 
     text = lines(Path(path))
@@ -42,7 +42,7 @@ def ours(path: str, threads: int) -> Encode:
 
 def ours_prepared(path: str, threads: int) -> Encode:
     """Our preparation of a corpus whose two sides are both the text."""
-    from sightline.config import DataConfig
+    from sightline.config.settings import DataConfig
     from sightline.data.corpus import Corpus
     from sightline.data.prepared import learn_tokenizer, prepare
 

@@ -4,7 +4,7 @@ In every turn each contender does the same piece of work once, in an order that 
 turns of the ratio *within* a turn, with quartiles: the machine's other load cancels as far as it lasts longer than a
 turn. The first turns (imports, allocation, caches) are not counted.
 
-Not here: what a contender does (`training_contenders.py`, `decoders.py`) and processes (`workers.py`).
+Not here: what a contender does (`training_contenders.py`, `decoders.py`) and processes (`models/workers.py`).
 """
 
 import statistics

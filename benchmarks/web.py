@@ -20,7 +20,7 @@ import machine
 from turns import spread, take_turns
 
 import sightline
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.export.web import page, wasm
 
 WORKER = "DedicatedWorker"  # what Chromium calls the thread

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.data.batch import Batch, collate
 from sightline.data.batching import plan_batches
 

@@ -17,7 +17,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["programs", "torch", "sightline.cli", "sightline.pipeline", "sightline.tasks.table"])
+CONTEXT.set_forkserver_preload(["programs", "torch", "sightline.cli", "sightline.tasks.run", "sightline.config.tasks"])
 
 
 def _main(arguments: list[str], err: Any, environment: dict[str, str], folder: str, largest_file: int | None) -> None:

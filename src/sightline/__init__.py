@@ -12,22 +12,23 @@ import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sightline.version import __version__
+
 if TYPE_CHECKING:
-    from sightline.api import load, train
     from sightline.decode.translator import Translation
     from sightline.errors import UserError
-    from sightline.model import Model
-
-__version__ = "0.1.0"
+    from sightline.models.load import load
+    from sightline.models.model import Model
+    from sightline.tasks.train import train
 
 _HOMES = {
-    "Model": "sightline.model",
+    "Model": "sightline.models.model",
     "Translation": "sightline.decode.translator",
     "UserError": "sightline.errors",
-    "load": "sightline.api",
-    "train": "sightline.api",
+    "load": "sightline.models.load",
+    "train": "sightline.tasks.train",
 }
-__all__ = ["Model", "Translation", "UserError", "load", "train"]
+__all__ = ["Model", "Translation", "UserError", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:

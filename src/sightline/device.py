@@ -1,7 +1,10 @@
 """Which device to compute on, by its name."""
 
+import math
+import os
 import re
 import sys
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +48,74 @@ def _has_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+THREADS = "OMP_NUM_THREADS"  # in the environment: read by torch when it is loaded, and here
+
+
+def usable_threads() -> int:
+    """Threads to compute with: as many as torch was told, else OMP_NUM_THREADS, else `usable_cores`."""
+    asked = os.environ.get(THREADS, "").partition(",")[0]  # further numbers are for nested threads
+    known = int(asked) if asked.isdecimal() else 0
+    if "torch" in sys.modules:
+        told = sys.modules["torch"].get_num_threads()
+        return told if known or told != affinity() else usable_cores()  # its own choice knows of no quota
+    return known or usable_cores()
+
+
+def usable_cores(root: Path = Path("/")) -> int:
+    """The cores of this process's affinity, or fewer if its control groups have a smaller CPU quota; at least 1.
+
+    Part of a core counts as one: threads that share it use all of the quota.
+
+    Args:
+        root: where `proc` and the file systems of its mount table are.
+    """
+    return min([affinity(), *(max(1, math.ceil(quota)) for quota in _quotas(root))])
+
+
+def affinity() -> int:
+    """The cores this process may run on, whatever its quota is."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def keep_to_quota(environment: MutableMapping[str, str]) -> None:
+    """Have torch, once it is loaded, use as many threads as a CPU quota pays for, unless the user has chosen."""
+    if THREADS not in environment and usable_cores() < affinity():
+        environment[THREADS] = str(usable_cores())
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """Quotas in cores of the process's control groups and of those that contain them (cgroups(7)), of both versions."""
+    try:
+        own = [line.split(":", 2) for line in (root / "proc/self/cgroup").read_text().splitlines()]
+        mounts = [line.split() for line in (root / "proc/self/mountinfo").read_text().splitlines()]
+    except (OSError, UnicodeDecodeError):  # not Linux, or no /proc
+        return
+    for mount in mounts:
+        kind, options = mount[mount.index("-") + 1], mount[-1].split(",")
+        for _, controllers, path in own:
+            is_second = kind == "cgroup2" and not controllers
+            if is_second or (kind == "cgroup" and "cpu" in options and "cpu" in controllers.split(",")):
+                yield from _quotas_of(root / mount[4].lstrip("/"), os.path.relpath(path, mount[3]))
+
+
+def _quotas_of(mounted: Path, path: str) -> Iterator[float]:
+    """Those of a group, as its path below the mount point, and of the groups around it up to there."""
+    group = mounted if path.startswith("..") else mounted / path  # of a group that is not mounted here nothing is known
+    while True:
+        yield from _quota(group)
+        if group == mounted:
+            return
+        group = group.parent
+
+
+def _quota(group: Path) -> Iterator[float]:
+    """That of one group, if it has one: "150000 100000" microseconds are 1.5 cores, "max" and -1 are none."""
+    for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+        try:
+            quota, period = " ".join((group / name).read_text() for name in names).split()
+        except (OSError, ValueError):
+            continue
+        if quota not in ("max", "-1"):
+            yield int(quota) / int(period)

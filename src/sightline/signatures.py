@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from sightline.contract import Draft
 from sightline.data.labelled import Classification
 from sightline.data.links import GoldLinks, Links
-from sightline.decode.contract import Draft
 from sightline.decode.translator import Translation
 from sightline.evaluate.alignment import AlignmentScore
 from sightline.evaluate.answers import AnswerReport
@@ -28,7 +28,7 @@ from sightline.evaluate.transcripts import TranscriptReport
 from sightline.generation.answer import Answer
 from sightline.generation.fill import Filling
 from sightline.generation.label import Label
-from sightline.generation.models import Output
+from sightline.generation.output import Output
 from sightline.generation.tag import Tagging
 from sightline.generation.text import Perplexity
 from sightline.generation.transcribe import Transcript
@@ -37,7 +37,7 @@ from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, HeadsByLayer
 from sightline.inspect.record import AttentionRecord, Attribution, Inspection, Trace
 from sightline.inspect.walk import WalkStep
-from sightline.model import Model
+from sightline.models.model import Model
 
 
 class Verbs:
@@ -91,7 +91,8 @@ class Verbs:
             source_language, target_language: to a model of many languages, as it has them ("de", "deu_Latn", "de_DE").
             draft: where guesses come from for a quicker answer.
             glossary: terms that translations keep to, of a model that was trained here: a file, or pairs of texts.
-            **settings: how to search: `sightline.config.DecodeConfig`, or the published model's own words for it,
+            **settings: how to search: `sightline.config.settings.DecodeConfig`, or the pretrained
+                model's own words for it,
                 `sightline.generation.settings.GenerationSettings`; `beam_size=4`, `n_best=3` and their kin are both's.
         """
         ...

@@ -18,9 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src"
-START = ("sightline.cli.train", "sightline.cli.translate", "sightline.pipeline", "sightline.api")
+START = ("sightline.cli.train", "sightline.cli.translate", "sightline.tasks.run", "sightline.models.load")
 ASKED_FOR = (
-    "sightline.architectures",
+    "sightline.architectures.registry",
     "sightline.data.words",
     "sightline.decode.steps",
     "sightline.checkpoint.hub",

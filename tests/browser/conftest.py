@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.architectures import build_network
+from sightline.architectures.registry import build_network
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import prepare
 from sightline.data.tokenizer import Tokenizer

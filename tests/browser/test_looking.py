@@ -17,7 +17,7 @@ from tiny_families import HEARING, write_tiny
 
 import sightline
 from sightline.inspect.page.contents import page_contents
-from sightline.inspect.page.document import page
+from sightline.report.document import page
 
 image = pytest.importorskip("PIL.Image")
 pytest.importorskip("soundfile")

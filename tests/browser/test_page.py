@@ -11,9 +11,9 @@ from playwright.sync_api import expect
 
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.page.contents import page_contents
-from sightline.inspect.page.document import notebook_frame, page
 from sightline.inspect.readings import entropy
 from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Inspection, Position, Trace, Word
+from sightline.report.document import notebook_frame, page
 
 SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
 TGT = ["▁Ein", "▁Hund", "▁rennt", "▁durch", "</s>"]

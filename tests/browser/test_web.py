@@ -11,14 +11,14 @@ import pytest
 from browser.conftest import SHAPES, write_model
 
 import sightline
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import clean_text, one_line, split_text
 from sightline.export.run import export_model
 from sightline.export.web import page, wasm
 from sightline.export.web.page import read
 from sightline.export.web.tokens import tokens_for_page
-from sightline.inspect.page.document import script_text
+from sightline.report.document import script_text
 
 WORDS = [
     "A",

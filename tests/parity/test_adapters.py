@@ -14,11 +14,11 @@ from tiny_families import write_tiny
 
 from sightline.checkpoint.adapter_layout import AdapterLayout, adaptable
 from sightline.checkpoint.adapters import MATRICES
-from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.layout import ADAPTER, read_json
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import ModelConfig, RunConfig, TrainConfig
-from sightline.generation.models import with_verbs
+from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
+from sightline.models.kinds import with_verbs
 from sightline.network.halves import EncoderOnly
 from sightline.network.low_rank import adapt, merged
 from sightline.network.transformer import Transformer

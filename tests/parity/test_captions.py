@@ -19,7 +19,7 @@ from tiny_families import vocabulary
 
 import sightline
 from sightline.checkpoint.joined import write_joined
-from sightline.config import RunConfig, apply_settings, load_recipe
+from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.image import read_image
 from sightline.data.told import ToldBatch
 from sightline.network.dropout import Dropout

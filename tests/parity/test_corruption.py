@@ -17,13 +17,14 @@ import torch
 from parity.test_tuning import CASES, IDS
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, curves
 
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
-from sightline.config import RunConfig, apply_settings, load_recipe
+from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.batch import Batch
 from sightline.data.corruption import BlockMarks, CorruptedText, SpanCorruption, denoising_of, tokens_read_as
-from sightline.generation.models import RewritingModel, with_verbs
+from sightline.models.kinds import with_verbs
+from sightline.models.rewriting import RewritingModel
 from sightline.tasks.trainable import trainable
 from sightline.training.step import translation_objective
 

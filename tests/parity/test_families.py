@@ -23,14 +23,14 @@ from torch import Tensor
 import sightline
 from sightline.checkpoint.write import write_checkpoint
 from sightline.cli import main
+from sightline.contract import SearchOptions
 from sightline.decode.constraints import FREE, Limits
-from sightline.decode.contract import SearchOptions
 from sightline.decode.search import beam_search
 from sightline.decode.steps import step_of
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
-from sightline.generation.family_model import FamilyModel
 from sightline.inspect.recording import attentions, recording
+from sightline.models.family_model import FamilyModel
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.transformer import Transformer
 from sightline.network.unfilled import build_unfilled

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import sightline
-from sightline.decode.contract import SearchOptions
+from sightline.contract import SearchOptions
 from sightline.decode.sampling import draw, stream_uniforms
 from sightline.generation.embed import embed, unit
 from sightline.generation.fallback import hear_once, no_speech_probability
@@ -232,7 +232,7 @@ def test_samples(pair: Pair, monkeypatch: pytest.MonkeyPatch, top_k: int, top_p:
 
 
 def sightline_stream(row: list[int]) -> list[int]:
-    from sightline.decode.engine import random_stream
+    from sightline.decode.request import random_stream
 
     return [random_stream(row)]
 

@@ -16,11 +16,11 @@ import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
 from tokenizers import pre_tokenizers
 
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import read_vocabulary
 from sightline.checkpoint.write import file_tensors
-from sightline.config import apply_settings, load_recipe
+from sightline.config.settings import apply_settings, load_recipe
 from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
 from sightline.data.tagged import IGNORED, collate_tagged
 from sightline.generation.reading import text_reader

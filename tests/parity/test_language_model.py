@@ -15,13 +15,13 @@ import pytest
 import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves
 
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
-from sightline.config import RunConfig, TrainConfig, apply_settings, load_recipe
+from sightline.config.settings import RunConfig, TrainConfig, apply_settings, load_recipe
 from sightline.data.blocks import BlockBatch, block_stream
 from sightline.errors import UserError
-from sightline.generation.models import with_verbs
+from sightline.models.kinds import with_verbs
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly
 from sightline.tasks.language_modelling import language_objective

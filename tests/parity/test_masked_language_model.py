@@ -16,13 +16,13 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
 
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
-from sightline.config import RunConfig, apply_settings, load_recipe
+from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.masking import MaskedBatch, MaskedText, Masking
-from sightline.generation.masked import MaskedModel
-from sightline.generation.models import with_verbs
+from sightline.models.kinds import with_verbs
+from sightline.models.masked import MaskedModel
 from sightline.network.dropout import Dropout
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.masked_modelling import masked_objective

@@ -17,17 +17,17 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
+from sightline.architectures.xlnet import XLNet, build_xlnet, partial_order_mask
 from sightline.checkpoint.begun import BegunLayout
-from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.layout import CONFIG
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.config import ModelConfig, RunConfig, apply_settings, load_recipe
+from sightline.checkpoint.xlnet_names import file_tensors, shape_to_hf
+from sightline.config.settings import ModelConfig, RunConfig, apply_settings, load_recipe
 from sightline.data.permutation import PermutedBatch, PermutedText
-from sightline.generation.models import with_verbs
-from sightline.generation.permutation import PermutationModel
+from sightline.models.kinds import with_verbs
+from sightline.models.xlnet import PermutationModel
 from sightline.network.dropout import Dropout
-from sightline.relatives.xlnet import XLNet, build_xlnet, partial_order_mask
-from sightline.relatives.xlnet_checkpoint import file_tensors, shape_to_hf
 from sightline.tasks.permutation_modelling import permutation_objective, shape_of
 from sightline.tasks.trainable import unfrozen
 

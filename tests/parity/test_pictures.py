@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from side_by_side import SAME_LOSS, curves
 
 from sightline.checkpoint.begun import begun_pictures
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
-from sightline.config import RunConfig, apply_settings, load_recipe
+from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.image import Preprocessing
 from sightline.data.pictures import PictureBatch, PictureSet, read_pictures
 from sightline.families.pictures import picture_axes

@@ -19,7 +19,7 @@ from torch import nn
 
 from sightline.checkpoint.begun import BegunLayout, check_axes
 from sightline.checkpoint.write import config_to_hf, file_tensors
-from sightline.config import ModelConfig, TrainConfig, apply_settings, load_recipe
+from sightline.config.settings import ModelConfig, TrainConfig, apply_settings, load_recipe
 from sightline.data.masking import MaskedBatch, MaskedText, Masking
 from sightline.families.language import replaced_axes
 from sightline.network.electra import Electra

@@ -17,7 +17,7 @@ from side_by_side import SAME_LOSS, SAME_WEIGHT, batches_of, curves, in_file
 from tiny_families import HEARING, WHISPER, write_tiny
 
 import sightline
-from sightline.config import RunConfig, apply_settings, load_recipe
+from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.told import ToldBatch
 from sightline.evaluate.transcripts import normalised
 from sightline.network.dropout import Dropout

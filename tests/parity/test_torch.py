@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.families.sightline import build_model
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.layers import DecoderLayer, EncoderLayer

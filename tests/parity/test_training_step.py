@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.data.batch import Batch, collate
 from sightline.families.sightline import build_model
 from sightline.network.positions import sinusoids

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.write import file_tensors
 from sightline.data.batch import collate
 from sightline.network.dropout import Dropout

@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import sightline
+from sightline.architectures.xlnet import XLNet, order_mask
+from sightline.checkpoint.xlnet_names import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
 from sightline.cli import main
 from sightline.errors import UserError
 from sightline.generation.fill import fill
 from sightline.generation.permutation import Around, LeftToRight
 from sightline.generation.text import perplexity, write_on
-from sightline.relatives.xlnet import XLNet, order_mask
-from sightline.relatives.xlnet_checkpoint import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
 
 transformers = pytest.importorskip("transformers")
 

@@ -14,16 +14,16 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
-from sightline.checkpoint.folder import read_folder
+from sightline.architectures.xlnet import XLNetClassifier
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.config import apply_settings, load_recipe
+from sightline.checkpoint.xlnet_names import file_tensors
+from sightline.config.settings import apply_settings, load_recipe
 from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
 from sightline.errors import UserError
-from sightline.generation.models import with_verbs
-from sightline.generation.permutation import LabellingXLNet
+from sightline.models.kinds import with_verbs
+from sightline.models.xlnet import LabellingXLNet
 from sightline.network.dropout import Dropout
-from sightline.relatives.xlnet import XLNetClassifier
-from sightline.relatives.xlnet_checkpoint import file_tensors
 from sightline.tasks.classification import classification_objective
 from sightline.tasks.heads import headed, known_head, with_head
 from sightline.tasks.labelling import START

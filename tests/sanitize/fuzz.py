@@ -21,10 +21,10 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from sightline.checkpoint import compiled, trained
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
+from sightline.contract import SearchOptions
 from sightline.decode.candidates import Candidates
-from sightline.decode.contract import SearchOptions
-from sightline.decode.engine import Bounds
+from sightline.decode.request import Bounds
 from sightline.errors import UserError
 from sightline.native import library as c
 from sightline.native.arrays import at

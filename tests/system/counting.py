@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from sightline.checkpoint.folder import Folder
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.labelled import LabelledBatch, collate_labelled
-from sightline.model import Model
+from sightline.models.model import Model
 from sightline.tasks.classification import ClassificationJob, classification_job
 from sightline.tasks.job import TrainRequest
 from sightline.training.loss import Loss

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sightline.data.corpus import Pair
+from sightline.data.rows import Pair
 
 NAMES = ["Anna", "Ben", "Clara", "David", "Emil", "Frieda", "Georg", "Hanna", "Ida", "Jakob"]
 PLACES = [("park", "Park"), ("garden", "Garten"), ("school", "Schule"), ("house", "Haus"), ("forest", "Wald")]

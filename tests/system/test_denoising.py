@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import sightline
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.tokenizer import Tokenizer
 
 RECIPE = """

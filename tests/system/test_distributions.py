@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 from sightline import load
 from sightline.checkpoint.compiled import parameter_shapes
 from sightline.checkpoint.trained import WEIGHTS, write_settings
-from sightline.config import DataConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.native.build import ANYWHERE, BUILDS, FOLDER, library_of
 from sightline.native.build import compiler as own_compiler

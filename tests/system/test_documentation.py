@@ -26,14 +26,14 @@ from tiny_families import HEARING, write_tiny
 
 import sightline
 from sightline import cli as command_line
-from sightline.aside.study import run as study_run
-from sightline.aside.study.claim import Plan
-from sightline.aside.study.claims import CLAIMS
 from sightline.cli.files import out_file
 from sightline.errors import UserError
-from sightline.inspect.explorer.server import ExplorerServer
 from sightline.serve import run as serving
+from sightline.serve.explorer.server import ExplorerServer
 from sightline.serve.run import application
+from sightline.study import run as study_run
+from sightline.study.claim import Plan
+from sightline.study.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]

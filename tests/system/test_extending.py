@@ -15,9 +15,9 @@ from tiny_families import write_tiny
 from torch import Tensor, nn
 
 import sightline
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
+from sightline.contract import FREE, SearchOptions
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import FREE, SearchOptions
 from sightline.decode.search import beam_search
 from sightline.families import m2m_100, registry
 from sightline.families.family import Family
@@ -109,10 +109,10 @@ ROW = (
 COUNTING = f"""
 import sys
 from pathlib import Path
-from sightline.tasks.table import TASKS, Task
+from sightline.config.tasks import TASKS, Task
 TASKS["count"] = {ROW}
 import sightline
-from sightline import model_card
+from sightline.checkpoint import model_card
 folder = Path(sys.argv[1])
 model_card.USAGE, files = folder, [folder / "a.tsv"]
 model = sightline.load(sightline.train(files, ["4pairs"], folder / "out", folder / "a.toml", show=False).path)

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import sightline
-from sightline.pipeline import TrainRequest, train_model
+from sightline.tasks.run import TrainRequest
+from sightline.tasks.train import train_model
 
 Learn = Callable[..., tuple[sightline.Model, Path]]
 

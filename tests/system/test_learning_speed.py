@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures import build_network
-from sightline.config import ModelConfig, TrainConfig
+from sightline.architectures.registry import build_network
+from sightline.config.settings import ModelConfig, TrainConfig
 from sightline.data.batch import collate
 from sightline.data.batching import plan_batches
 from sightline.training.optimizer import make_optimizer

@@ -23,11 +23,11 @@ from tiny_families import HEARING, KINDS, write_tiny
 import sightline
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
-from sightline.inspect.explorer.answers import ShownModel
-from sightline.inspect.explorer.requests import read_ask
 from sightline.inspect.heads import Head
 from sightline.inspect.patches import over_patches
 from sightline.inspect.record import Patches
+from sightline.serve.explorer.answers import ShownModel
+from sightline.serve.explorer.requests import read_ask
 
 Cli = Callable[..., Any]
 TEXT = "A dog runs."
@@ -224,8 +224,8 @@ def test_what_a_sound_model_heard_is_what_it_transcribes(made: Callable[..., Pat
 def test_pieces_of_words_with_hashes(tmp_path: Path) -> None:
     """BERT's vocabulary says which piece goes on with a word; a page says which one begins it."""
     from sightline.checkpoint.vocabulary import Vocabulary
-    from sightline.generation.shown import side_of
     from sightline.inspect.words import words
+    from sightline.models.shown import side_of
 
     names = ["[CLS]", "run", "##ning", "dog", "##s"]
     marks = {"[CLS]"}

@@ -18,12 +18,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import MARKS, write_tiny
 
-from sightline.api import load_translator, load_translators
 from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from sightline.errors import UserError
 from sightline.generation.rewrite import beginning_of
-from sightline.inspect.explorer.answers import ShownModel
-from sightline.inspect.explorer.requests import Ask
+from sightline.models.load import load_translator, load_translators
+from sightline.serve.explorer.answers import ShownModel
+from sightline.serve.explorer.requests import Ask
 
 Cli = Callable[..., Any]
 TASKS = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
@@ -240,7 +240,7 @@ def test_a_shortlist_of_two_vocabularies(
     """Ids that are read mean something else where they are written; a name is copied by how its pieces are called."""
     changes = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": n_written}
     write_tiny(tmp_path / "model", "marian", changes, SETTINGS)
-    monkeypatch.setattr("sightline.generation.family_model.read_vocabulary", two_vocabularies)
+    monkeypatch.setattr("sightline.models.family_model.read_vocabulary", two_vocabularies)
     learn = ["shortlist", tmp_path / "model", "--train", *files, "--candidates", 2, "--frequent", 3]
     ran = cli(*learn)
     assert ran.code == 0, ran.err

@@ -74,7 +74,7 @@ def test_scores_are_those_of_evaluate_and_hypotheses_are_kept(
     assert scored["BLEU"]["score"] == pytest.approx(float(table["noisy", "BLEU"]["mean"]))
     assert json.loads(hypotheses.with_suffix(".json").read_text(encoding="utf-8"))["decoding"]["beam_size"] == 5
 
-    monkeypatch.setattr("sightline.api.load_translator", lambda *_: pytest.fail("a model was loaded again"))
+    monkeypatch.setattr("sightline.models.load.load_translator", lambda *_: pytest.fail("a model was loaded again"))
     again = cli(*command, "--format", "csv", "--baseline", "noisy")
     assert (again.out, again.err) == (ran.out, "")
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from programs import Program
 
+from sightline.checkpoint.model_card import DECODING, with_row
 from sightline.checkpoint.trained import write_decoding
-from sightline.config import DecodeConfig
-from sightline.model_card import DECODING, with_row
+from sightline.config.settings import DecodeConfig
 
 STEPS = 45
 RECIPE = f"""

@@ -18,7 +18,7 @@ PATIENCE = 10.0  # seconds for an answer, most of which is the program's end; th
 SEARCH = """
 import sys
 import torch
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.config.settings import DecodeConfig, ModelConfig
 from sightline.decode.engine import decode_tokens
 from sightline.families.sightline import build_model
 from sightline.network.compiled import packed
@@ -34,8 +34,8 @@ decode_tokens(model, sources, config)
 print("end", flush=True)
 """
 STEPS = """
-from sightline.config import DecodeConfig, ModelConfig
-from sightline.decode.contract import SpecialIds
+from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.contract import SpecialIds
 from sightline.decode.engine import Asked, begin
 from sightline.families.sightline import build_model
 from sightline.network.compiled import packed

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import sightline
-from sightline.backtranslation import back_translate
+from sightline.corpora.backtranslation import back_translate
+from sightline.corpora.distill import distill
 from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.decode.translator import Translation
-from sightline.distill import distill
 
 START = ["train", "--device", "cpu"]
 GENTLE = """

@@ -12,7 +12,8 @@ import pytest
 from safetensors.torch import load_file
 
 import sightline
-from sightline.pipeline import TrainRequest, train_model
+from sightline.tasks.run import TrainRequest
+from sightline.tasks.train import train_model
 
 SMALL = ["model.dropout=0.0", "train.threads=1", "train.log_every=50", "train.validate_every=1000"]
 TEXT = [*SMALL, "data.vocab_size=270", "train.label_smoothing=0", "train.tokens_per_batch=700"]

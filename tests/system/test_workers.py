@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import sightline
-from sightline import workers
 from sightline.errors import UserError
-from sightline.workers import CHUNK_LINES, translate_in_processes, worth_sharing
+from sightline.models import workers
+from sightline.models.workers import CHUNK_LINES, translate_in_processes, worth_sharing
 
 
 def test_two_processes_write_what_one_writes(model_path: Path, task: Any, cli: Any, tmp_path: Path) -> None:

@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 
 import sightline
-from sightline import api, cli
+from sightline import cli
 from sightline.cli.files import lines_of, output
 from sightline.cli.options import decode_overrides
 from sightline.cli.translate import format_translation
-from sightline.config import SETTINGS, DecodeConfig
+from sightline.config.settings import SETTINGS, DecodeConfig
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
+from sightline.models import load as api
 
 TRAIN = ["train", "--recipe", "tiny", "--train", "a", "b", "--valid", "a", "b", "--out", "x"]
 

@@ -27,13 +27,14 @@ from xml.sax.saxutils import escape
 import pytest
 
 import sightline
-from sightline.backtranslation import repeats_itself
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
+from sightline.corpora.survey import characters
 from sightline.data import scripts
 from sightline.data.marks import word_pattern
 from sightline.data.sentences import sentence_key
 from sightline.data.tokenizer import Tokenizer
 from sightline.data.words import cut
+from sightline.decode.repetition import repeats_itself
 from sightline.decode.translator import clean_text, split_text
 from sightline.errors import UserError
 from sightline.evaluate import answers, spacing, transcripts
@@ -46,7 +47,6 @@ from sightline.localisation.sentences import sentences
 from sightline.localisation.unit import Document
 from sightline.serve.answering import take_apart
 from sightline.serve.languages import detected
-from sightline.survey import characters
 
 Scan = Callable[[str], Any]
 SMALL, QUICK, MOST, DOUBLINGS = 2000, 0.002, 2.9, 3

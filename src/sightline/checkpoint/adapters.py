@@ -21,9 +21,12 @@ from torch import Tensor
 
 from sightline.checkpoint.hub import known_folder
 from sightline.checkpoint.layout import ADAPTER, CONFIG, adapters_in, read_json, weight_files
-from sightline.checkpoint.published import open_tensors
+from sightline.checkpoint.tensors import _mapped, _unpickled
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
+
+pass
+
 
 MATRICES = "adapter_model.safetensors"
 PREFIX = "base_model.model."  # of every key: how peft wraps a network
@@ -166,3 +169,14 @@ def _key_of(path: str, tensors: Mapping[str, Tensor], folder: Path) -> str:
     if len(found) != 1:
         raise UserError(f"{folder / MATRICES}: {path}: the model in {base_of(folder)} has no such layer")
     return found[0]
+
+
+def open_tensors(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a folder by its key, mapped into memory; of adapters, those of the model that they change."""
+    if adapters := adapters_in(folder):
+        pass
+
+        return adapted_tensors(adapters)
+    files = weight_files(folder)
+    read = _mapped if files[0].suffix == ".safetensors" else _unpickled
+    return {key: tensor for file in files for key, tensor in read(file).items()}

@@ -20,7 +20,7 @@ from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import CARD, FORMAT, GENERATION, RUN, TOKENIZER, write_file, write_json, write_text
 from sightline.checkpoint.vocabulary import SETTINGS
 from sightline.checkpoint.write import config_to_hf, file_tensors
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.masking import mask_id
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config import ModelConfig, heads_of_layers
+from sightline.config.settings import ModelConfig, heads_of_layers
 from sightline.native.library import instructions, library
 from sightline.native.network import CompiledNetwork, PackedMemory, Shape
 from sightline.native.positions import rates_of_pairs, sinusoids

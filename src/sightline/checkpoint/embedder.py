@@ -10,7 +10,7 @@ from torch import Tensor
 from sightline.checkpoint.modules import LIBRARY, MODULES, READING
 from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 
 # What a folder without modules becomes: means of all states, of length 1.
 MEAN = [

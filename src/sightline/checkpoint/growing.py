@@ -17,11 +17,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sightline.checkpoint.folder import read_folder
-from sightline.checkpoint.imported import copy_companions
+from sightline.checkpoint.adapters import open_tensors
+from sightline.checkpoint.companions import copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from sightline.checkpoint.manifest import check_files, seal
-from sightline.checkpoint.published import file_shapes, open_tensors
+from sightline.checkpoint.published import file_shapes
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import write_file, write_json
 from sightline.checkpoint.vocabulary import SETTINGS, read_vocabulary
 from sightline.errors import UserError

@@ -5,30 +5,26 @@ Ours is `config.json` with the axes (`family`) beside the configuration the netw
 checkpoint (BERT's pooler), and the files of the tokenizer and of sentence-transformers' modules as they were.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
-from sightline.checkpoint.adapters import folders_of, home_of
+from sightline.checkpoint.adapters import folders_of, home_of, open_tensors
+from sightline.checkpoint.companions import FORMAT, copy_companions
 from sightline.checkpoint.folder import Folder
-from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, UNREAD, WEIGHTS, read_json
+from sightline.checkpoint.layout import CONFIG, UNREAD, WEIGHTS, read_json
 from sightline.checkpoint.manifest import Digests, seal
 from sightline.checkpoint.modules import module_files
 from sightline.checkpoint.precision import dtype_for, refuse_quantised, widest
-from sightline.checkpoint.published import ReadCheckpoint, open_tensors, read_checkpoint, unread_tensors
+from sightline.checkpoint.published import ReadCheckpoint, read_checkpoint, unread_tensors
 from sightline.checkpoint.trained import write_file, write_json
-from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 from sightline.checkpoint.vocabulary import read_vocabulary
 from sightline.errors import UserError
 from sightline.network.axes_file import network_config
 from sightline.network.build import tie_head
 from sightline.network.unfilled import build_unfilled, replace_parameter
-
-FORMAT = 1  # of config.json
-KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for whoever generates
 
 
 def read_published(folder: Path, device: str, dtype: str) -> Folder:
@@ -67,19 +63,6 @@ def write_imported(folder: Path, model: Folder) -> None:
     values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.about}
     write_json(folder / CONFIG, values)
     seal(folder)
-
-
-def copy_companions(path: Path, folder: Path) -> None:
-    """What stands beside a network and is read as it is: vocabulary, settings to generate with, modules behind it."""
-    for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
-        if (path / name).is_file():
-            copy_file(path / name, folder / name)
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a file into a model folder, replacing the one there in one step."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_file(target, lambda draft: shutil.copyfile(source, draft))
 
 
 def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> ReadCheckpoint:

@@ -16,11 +16,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sightline.checkpoint.begun import PIXELS
-from sightline.checkpoint.folder import Folder, read_folder
-from sightline.checkpoint.imported import copy_companions
+from sightline.checkpoint.companions import copy_companions
+from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import unread_tensors
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import GENERATION, write_file, write_json
 from sightline.checkpoint.write import file_tensors
 from sightline.errors import UserError, writing

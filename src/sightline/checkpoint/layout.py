@@ -70,3 +70,6 @@ def _weight_map(path: Path) -> dict[str, str]:
     if missing:
         raise UserError(f"{path}: names {missing[0]}, which is missing; fetch the whole checkpoint")
     return found
+
+
+PACKED = "packed.{}"  # by the numbers to compute with; see `packed`

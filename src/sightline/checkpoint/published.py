@@ -6,28 +6,27 @@ tokenizers (`vocabulary`), writing (`write`).
 """
 
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from sightline.checkpoint.layout import CONFIG, UNREAD, adapters_in, read_json, weight_files
+from sightline.checkpoint.adapters import open_tensors
+from sightline.checkpoint.layout import CONFIG, UNREAD, read_json
 from sightline.checkpoint.precision import READABLE, name_of, refuse_quantised, refuse_quantised_config, widest
+from sightline.checkpoint.tensors import _mapped
 from sightline.errors import UserError, unknown
 from sightline.families.family import Family
 from sightline.families.keys import Keys
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
 from sightline.network.axes import NetworkConfig
-from sightline.network.build import FamilyNetwork, tie_head
+from sightline.network.build import tie_head
+from sightline.network.parts import FamilyNetwork
 from sightline.network.unfilled import build_unfilled, replace_parameter
-
-ARCHIVE = b"PK\x03\x04"  # how a zip file begins
 
 
 @dataclass(frozen=True)
@@ -183,39 +182,3 @@ def unread_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 # --- Files ---
-
-
-def open_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a folder by its key, mapped into memory; of adapters, those of the model that they change."""
-    if adapters := adapters_in(folder):
-        from sightline.checkpoint.adapters import adapted_tensors
-
-        return adapted_tensors(adapters)
-    files = weight_files(folder)
-    read = _mapped if files[0].suffix == ".safetensors" else _unpickled
-    return {key: tensor for file in files for key, tensor in read(file).items()}
-
-
-def _mapped(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, "pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is no dictionary
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None
-
-
-def _unpickled(path: Path) -> dict[str, Tensor]:
-    """The tensors of an old file; torch's reader refuses whatever is more than tensors.
-
-    Files of before torch 1.6 are no archives and cannot be mapped: they are read into memory.
-    """
-    warnings.warn(f"{path}: an old format, read without running any code in it; safetensors are safer", stacklevel=2)
-    try:
-        with path.open("rb") as file:
-            archive = file.read(len(ARCHIVE)) == ARCHIVE
-        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
-    except Exception as error:  # of many kinds, all of them about this file
-        raise UserError(f"{path}: cannot be read as tensors alone ({type(error).__name__})") from None
-    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise UserError(f"{path}: cannot be read as tensors alone; it holds more than those")
-    return tensors

@@ -11,13 +11,13 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sightline.checkpoint.imported import copy_companions, copy_file
+from sightline.checkpoint.companions import copy_companions, copy_file
 from sightline.checkpoint.layout import CONFIG, UNREAD, WEIGHTS, read_json
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import unread_tensors
 from sightline.checkpoint.trained import CARD, FORMAT, GENERATION, RUN, write_file, write_json, write_text
 from sightline.checkpoint.write import file_tensors
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.errors import UserError, writing
 
 

@@ -1,6 +1,6 @@
 """XLNet from a folder in the Hugging Face layout, and back into it: it stays in that layout.
 
-Not here: names and shapes (`relatives.xlnet_checkpoint`) and how tensors are read (`published`).
+Not here: names and shapes (`checkpoint.xlnet_names`) and how tensors are read (`published`).
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.adapters import open_tensors
 from sightline.checkpoint.layout import WEIGHTS
 from sightline.checkpoint.precision import refuse_quantised, refuse_quantised_config, widest
-from sightline.checkpoint.published import ReadCheckpoint, open_tensors
+from sightline.checkpoint.published import ReadCheckpoint
 from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.xlnet_names import file_tensors, shape_from_hf, xlnet_from_hf
 from sightline.errors import UserError
-from sightline.relatives.xlnet_checkpoint import file_tensors, shape_from_hf, xlnet_from_hf
 
 
 def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None = None) -> ReadCheckpoint:

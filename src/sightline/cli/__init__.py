@@ -38,7 +38,7 @@ from sightline.cli import (
     tune,
 )
 from sightline.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
-from sightline.cores import keep_to_quota
+from sightline.device import keep_to_quota
 from sightline.errors import FULL, UserError, unknown, unwritable
 
 UNWRITABLE = (*FULL, errno.EIO, errno.EBADF)  # numbers of errors of standard output

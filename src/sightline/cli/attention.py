@@ -104,7 +104,7 @@ def run_prune(options: argparse.Namespace) -> None:
     """Measure the heads, leave out the least important, say which."""
     from sightline.inspect.heads import all_heads, listed
     from sightline.inspect.importance import least_important
-    from sightline.pruning import SILENT, heads_can_go, parse_count
+    from sightline.models.pruning import SILENT, heads_can_go, parse_count
 
     model: Any = load_as_asked(options)
     measure = model.head_importance  # what has no heads says so here

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file, output
-from sightline.config import recipe_names
+from sightline.config.settings import recipe_names
 from sightline.errors import UserError
 from sightline.localisation import is_memory
 
@@ -34,13 +34,13 @@ def add(commands: Any) -> None:
 
 def run_check_corpus(options: argparse.Namespace) -> None:
     """Print a report and write its page."""
-    from sightline.config import RunConfig, load_recipe
+    from sightline.config.settings import RunConfig, load_recipe
+    from sightline.corpora.survey.page import page
+    from sightline.corpora.survey.report import TRAINING, VALIDATION, as_text, check_corpora
     from sightline.data.amount import parse_amount
     from sightline.data.first_look import check_files, parse_pairs
     from sightline.data.prepared import spool
     from sightline.localisation.memory import as_tsv
-    from sightline.survey.page import page
-    from sightline.survey.report import TRAINING, VALIDATION, as_text, check_corpora
 
     if options.output and not options.output.endswith((".html", ".htm")):
         raise UserError(f"-o {options.output}: the report is a page; give it the ending .html")

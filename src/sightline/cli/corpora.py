@@ -28,7 +28,7 @@ from sightline.cli.options import (
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.data.corpus import Pair
+    from sightline.data.rows import Pair
     from sightline.decode.translator import Translation
 
 CANDIDATES, FREQUENT = 50, 200  # of a shortlist
@@ -61,8 +61,8 @@ def _distill_options(commands: Any) -> None:
 
 def run_distill(options: argparse.Namespace) -> None:
     """A corpus with the model's translations for targets."""
+    from sightline.corpora.distill import distill
     from sightline.data.corpus import parse_corpora, read_pairs
-    from sightline.distill import distill
 
     as_line = _format(options.output)
     model = load_models(options)
@@ -93,7 +93,7 @@ def _backtranslate_options(commands: Any) -> None:
 
 def run_backtranslate(options: argparse.Namespace) -> None:
     """A corpus whose targets are the lines of the text and whose sources are the model's."""
-    from sightline.backtranslation import back_translate
+    from sightline.corpora.backtranslation import back_translate
 
     as_line = _format(options.output)
     model = load_models(options)
@@ -211,7 +211,7 @@ def _shortlist_options(commands: Any) -> None:
 def run_shortlist(options: argparse.Namespace) -> None:
     """Write the shortlist of a model."""
     from sightline.checkpoint.beside import write_shortlist
-    from sightline.config import DataConfig
+    from sightline.config.settings import DataConfig
     from sightline.data.corpus import parse_corpora
     from sightline.data.prepared import prepare, spool
     from sightline.data.shortlist import learn_shortlist

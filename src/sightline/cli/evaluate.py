@@ -30,7 +30,7 @@ from sightline.errors import UserError
 if TYPE_CHECKING:
     from sightline.evaluate.report import TranslationReport
     from sightline.evaluate.tuning import Tuning
-    from sightline.model import Model
+    from sightline.models.model import Model
 
 IN_MODEL = ""  # `--save` without a file
 
@@ -222,10 +222,10 @@ def _tune(options: argparse.Namespace, model: Any, sources: list[str], reference
 def _keep(model: str, tuning: "Tuning", said: str) -> Path:
     """Make the best value the model's own, in the words of its folder, and return that."""
     from sightline.checkpoint.hub import folder_of
+    from sightline.checkpoint.model_card import DECODING, with_row
     from sightline.checkpoint.trained import write_decoding
     from sightline.checkpoint.tuned import write_length_penalty
-    from sightline.config import DecodeConfig
-    from sightline.model_card import DECODING, with_row
+    from sightline.config.settings import DecodeConfig
 
     folder = folder_of(model)
     if isinstance(tuning.decoding, DecodeConfig):
@@ -266,9 +266,9 @@ def _info_options(commands: Any) -> None:
 
 def run_info(options: argparse.Namespace) -> None:
     """Ten lines, or the configuration of a model, section by section."""
-    from sightline.api import load
     from sightline.checkpoint.hub import folder_of
-    from sightline.summary import summary
+    from sightline.models.load import load
+    from sightline.models.summary import summary
 
     model = load(options.model, options.device)
     if not options.all:

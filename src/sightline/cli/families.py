@@ -22,10 +22,10 @@ def add(commands: Any) -> None:
 
 def run_import(options: argparse.Namespace) -> None:
     """Read a checkpoint, write it as ours, and say what it is."""
-    from sightline.checkpoint.folder import read_folder
     from sightline.checkpoint.hub import folder_of
     from sightline.checkpoint.imported import write_imported
     from sightline.checkpoint.layout import CONFIG, is_family, read_json
+    from sightline.checkpoint.read import read_folder
 
     folder = folder_of(options.source)
     if not is_family(folder):

@@ -22,8 +22,8 @@ from sightline.cli.replacing import binary_output
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.generation.models import Output
-    from sightline.model import Model
+    from sightline.generation.output import Output
+    from sightline.models.model import Model
 
 UNASKED = ("early_stopping", "sample", "stop", "compute")  # which no option, or one of another kind, is for
 
@@ -66,7 +66,7 @@ def compute_option(parser: argparse.ArgumentParser, more: tuple[str, ...] = ()) 
 
 def family_model(options: argparse.Namespace, verb: str, what: str) -> Any:
     """The model, if it has that verb; otherwise a `UserError`."""
-    from sightline.api import load
+    from sightline.models.load import load
 
     model = load(options.model, options.device, _numbers_of_file(options) or "auto")
     if not hasattr(model, verb):

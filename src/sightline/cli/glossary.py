@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.errors import UserError
 from sightline.glossary.reading import read_glossary
 from sightline.glossary.terms import Glossary, Term

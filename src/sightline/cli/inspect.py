@@ -22,7 +22,7 @@ from sightline.cli.options import (
     model_options,
     whole,
 )
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _inspect_options(commands: Any) -> None:
 def run_inspect(options: argparse.Namespace) -> None:
     """Let a model read or translate one text, picture or sound, and write down what it looked at."""
     from sightline.inspect.recording import attentions
-    from sightline.looks import LookVerbs
+    from sightline.models.looking import LookVerbs
 
     style, model = format_of(options), load_looked(options, options.model)
     text = _given(options.text, model)
@@ -100,7 +100,7 @@ def run_inspect(options: argparse.Namespace) -> None:
 
 def _given(text: str, model: Any) -> str:
     """What to look at; `UserError` where a model that reads a text was given the name of a file."""
-    from sightline.looks import LookVerbs
+    from sightline.models.looking import LookVerbs
 
     if text == "-":
         return sys.stdin.read()
@@ -163,7 +163,7 @@ def _write_all(
     aligns: "AlignmentHead | None",
 ) -> None:
     from sightline.inspect.page.contents import page_contents, plain_contents
-    from sightline.inspect.page.document import page
+    from sightline.report.document import page
 
     name = Path(options.model).name
     if style == "json":
@@ -244,8 +244,8 @@ def _explore_options(commands: Any) -> None:
 
 def run_explore(options: argparse.Namespace) -> None:
     """Serve until Ctrl-C."""
-    from sightline.inspect.explorer.answers import ShownModel
-    from sightline.inspect.explorer.server import ExplorerServer
+    from sightline.serve.explorer.answers import ShownModel
+    from sightline.serve.explorer.server import ExplorerServer
 
     paths = [options.model, *([options.against] if options.against else [])]
     models = [ShownModel(Path(path).name, load_looked(options, path)) for path in paths]

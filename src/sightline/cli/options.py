@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file
-from sightline.config import SETTINGS, DecodeConfig
+from sightline.config.settings import SETTINGS, DecodeConfig
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.model import Model
+    from sightline.models.model import Model
 
 HALF = ("float16", "bfloat16")
 CODE = re.compile(r"[a-z]{2,3}([_-]([A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")  # of a language
@@ -164,7 +164,7 @@ def load_as_asked(options: argparse.Namespace, path: str = "", told: bool = True
 
     It must be `told` which, unless it is only to write, as it does without in `transformers`.
     """
-    from sightline.api import load
+    from sightline.models.load import load
 
     path = path or str(options.model)
     return _between(load(path, options.device, _numbers(options)), options, path, told)
@@ -172,7 +172,7 @@ def load_as_asked(options: argparse.Namespace, path: str = "", told: bool = True
 
 def load_model(options: argparse.Namespace, path: str = "", told: bool = True) -> "Model":
     """`load_as_asked` for what translates; `UserError` for any other model."""
-    from sightline.api import load_translator
+    from sightline.models.load import load_translator
 
     path = path or str(options.model)
     return _between(load_translator(path, options.device, _numbers(options)), options, path, told)
@@ -180,7 +180,7 @@ def load_model(options: argparse.Namespace, path: str = "", told: bool = True) -
 
 def load_models(options: argparse.Namespace, told: bool = True) -> "Model":
     """What translates: MODEL, or an ensemble of it and those of `ensemble_option`."""
-    from sightline.api import load_translators
+    from sightline.models.load import load_translators
 
     files = [path for path in options.ensemble if Path(path).is_file()]
     if files:

@@ -9,7 +9,7 @@ from sightline.cli.options import HALF
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
-    from sightline.generation.models import RewritingModel
+    from sightline.models.rewriting import RewritingModel
 
 
 def between(model: "RewritingModel", languages: Sequence[str], path: str, told: bool = True) -> "RewritingModel":

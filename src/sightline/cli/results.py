@@ -78,7 +78,7 @@ def _patterns(pairs: list[str]) -> dict[str, str]:
 
 
 def _draw(options: argparse.Namespace, groups: "list[Group]") -> None:
-    from sightline.figures import render
+    from sightline.report.figures import render
     from sightline.results.curves import learning_curves
 
     picture = render(learning_curves(groups, options.axis), Path(options.curves).suffix[1:].lower())

@@ -17,7 +17,7 @@ from typing import Any
 
 from sightline.cli.files import in_file, out_file
 from sightline.cli.options import SAMPLING
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.errors import UserError
 from sightline.localisation import MEMORIES, is_document
 

@@ -65,7 +65,7 @@ def _how_much(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    from sightline.api import load_translator
+    from sightline.models.load import load_translator
     from sightline.serve.asked import Caps
     from sightline.serve.batching import Pace
     from sightline.serve.gate import Neighbours, read_keys

@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
 
 def run_study(options: argparse.Namespace) -> None:
     """Measure what is not measured yet, and say where the report is."""
-    from sightline.aside.study.run import request_of, study
+    from sightline.study.run import request_of, study
 
     for line in study(
         request_of(options.out, options.quick, options.only, options.seeds, options.data, options.device)

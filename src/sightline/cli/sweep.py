@@ -11,8 +11,8 @@ from typing import Any
 
 from sightline.cli.files import output
 from sightline.cli.options import device_option
+from sightline.config.tasks import TASKS
 from sightline.errors import UserError
-from sightline.tasks.table import TASKS
 
 TABLE, CURVES = "results.md", "curves.svg"
 
@@ -43,7 +43,7 @@ def run_sweep(options: argparse.Namespace) -> None:
     """Train, compare, say which is best."""
     from sightline.checkpoint.hub import folder_of
     from sightline.cluster.sweep import Sweep, sweep, trials_of
-    from sightline.pipeline import TrainRequest, run_config
+    from sightline.tasks.run import TrainRequest, run_config
 
     out, trials = Path(options.out).absolute(), trials_of(options.set)
     if out.exists() and any(out.iterdir()) and not options.resume:
@@ -86,7 +86,7 @@ def _anywhere(path: str) -> str:
 
 
 def _compare(names: list[str], out: Path) -> None:
-    from sightline.figures import render
+    from sightline.report.figures import render
     from sightline.results import formats
     from sightline.results.curves import learning_curves, validation_table
     from sightline.results.runs import group_runs, read_runs

@@ -34,8 +34,8 @@ def _classify_options(commands: Any) -> None:
 
 def run_classify(options: argparse.Namespace) -> None:
     """Line in, label out."""
-    from sightline.api import load_task
     from sightline.data.prepared import chunks
+    from sightline.models.load import load_task
 
     model: Any = load_task("classify", options.model, options.device, published=True)
     classify, published = model.classify, model.reads == "text"  # or a `UserError`
@@ -138,7 +138,7 @@ def _forecast_options(commands: Any) -> None:
 
 def run_forecast(options: argparse.Namespace) -> None:
     """The values after the last row, one a line."""
-    from sightline.api import load_task
+    from sightline.models.load import load_task
 
     model: Any = load_task("forecast", options.model, options.device)
     values = model.forecast(options.input)

@@ -5,8 +5,8 @@ from dataclasses import fields
 from typing import Any
 
 from sightline.cli.options import document_languages, language_options, whole
-from sightline.config import recipe_names
-from sightline.tasks.table import TASKS
+from sightline.config.settings import recipe_names
+from sightline.config.tasks import TASKS
 
 
 def add(commands: Any) -> None:
@@ -49,7 +49,8 @@ def run_options(parser: argparse.ArgumentParser, files: str) -> None:
 
 def run_train(options: argparse.Namespace) -> None:
     """Train a model, or go on with one."""
-    from sightline.pipeline import TrainRequest, train_model
+    from sightline.tasks.run import TrainRequest
+    from sightline.tasks.train import train_model
 
     said = {field.name: getattr(options, field.name) for field in fields(TrainRequest) if hasattr(options, field.name)}
     train_model(TrainRequest(**said, settings=options.set))

@@ -101,7 +101,7 @@ def _linked(model: Any, options: argparse.Namespace, overrides: Mapping[str, Any
         lines = lines_of(options.input, "translate")
         yield progress(_with_links(model, lines, options, overrides, options.workers, options.draft), options.input)
         return
-    from sightline.decode.engine import TooLarge
+    from sightline.decode.request import TooLarge
 
     done, draft = 0, getattr(model, "draft", str)(options.draft)  # made once
     for lines in arriving(sys.stdin.fileno(), CHUNK_LINES):

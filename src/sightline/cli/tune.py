@@ -5,7 +5,7 @@ from typing import Any
 
 from sightline.cli.options import TRANSLATES
 from sightline.cli.train import run_options, run_train
-from sightline.tasks.table import TASKS
+from sightline.config.tasks import TASKS
 
 
 def add(commands: Any) -> None:

@@ -13,13 +13,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sightline import __version__
 from sightline.cluster.actors import Actors, Unusable
 from sightline.cluster.shards import Read, Shards
+from sightline.data.processes import in_order
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
 from sightline.evaluate.score import SCORED_TOGETHER, PairScore
-from sightline.processes import in_order
+from sightline.version import __version__
 
 PER_PROCESS = 4  # chunks on their way, done and not asked for yet among them
 SAY_EVERY = 30.0  # seconds
@@ -92,7 +92,7 @@ def computed(loading: Loading, verb: str, columns: Sequence[Any], settings: Mapp
 
 @cache
 def _loaded(loading: Loading) -> Any:
-    from sightline.api import load
+    from sightline.models.load import load
 
     first, *others = loading.paths
     model: Any = load([first, *others] if others else first, loading.device, loading.dtype)

@@ -36,7 +36,7 @@ class Replica:
 
     def application(self) -> Any:
         """The ASGI application."""
-        from sightline.api import load_translator
+        from sightline.models.load import load_translator
 
         def load(path: str) -> Any:
             return load_translator(path, self.device)

@@ -16,7 +16,8 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sightline.data.batching import AnyBatch, EndlessStream, Rows
+from sightline.data.arranging import Rows
+from sightline.data.batching import AnyBatch, EndlessStream
 from sightline.data.epochs import walk_epochs
 from sightline.data.unpadded import Unpadded
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
+from sightline.data.arranging import Noise, Pairs, Rows, arrange
 from sightline.data.batch import Batch, Tokens, collate
-from sightline.data.batching import Noise, Pairs, Rows, arrange
 from sightline.data.tokenizer import Tokenizer
 
 

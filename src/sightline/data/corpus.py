@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,16 +20,15 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
+from sightline.data.rows import HF_PREFIX, Pair, text_field
 from sightline.errors import UserError
 
-Pair = tuple[str, str]
 RawLines = Callable[[str], Iterator[bytes]]  # reads a file: `read_raw_lines`, or what does more with each line
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 STANDARD_INPUT = "-"
 LONGEST_LINE = 16 << 20  # bytes
-HF_PREFIX = "hf:"
 
 
 class CachedCopy(str):
@@ -193,18 +192,6 @@ def json_object(line: str, location: str, wanted: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise UserError(f"{location} is not an object; write {wanted}")
     return record
-
-
-def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
-    """`record[key]`, which must be a string that UTF-8 can hold."""
-    if key not in record:
-        raise UserError(f'{location} has no "{key}"; it has {", ".join(map(repr, record)) or "nothing"}')
-    value = record[key]
-    if not isinstance(value, str):
-        raise UserError(f'{location}: "{key}" must be a string, not {type(value).__name__}')
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise UserError(f'{location}: "{key}" holds half a surrogate pair, which is no text; remove the \\ud... escape')
-    return value
 
 
 def read_lines(path: str, allow_empty: bool = False, raw: "RawLines | None" = None) -> Iterator[str]:

@@ -21,8 +21,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from sightline.data.arranging import Rows
 from sightline.data.batch import Batch, collate
-from sightline.data.batching import EndlessStream, Rows
+from sightline.data.batching import EndlessStream
 from sightline.data.blocks import fixed_blocks, noised_stream
 from sightline.data.noise import infilled
 

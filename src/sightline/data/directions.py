@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from sightline.data.arranging import Pairs
 from sightline.data.batch import Batch, Tokens
-from sightline.data.batching import BatchStream, Pairs
-from sightline.data.corpus import Pair
+from sightline.data.batching import BatchStream
+from sightline.data.rows import Pair
 
 Open = Callable[[Mapping[str, int] | None], BatchStream]  # a stream from a state on
 

@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.cache import cache, partial, partial_folder
 from sightline.data.content import Content, content_of, digest
-from sightline.data.corpus import HF_PREFIX, RawLines, display_name, json_object, read_lines, text_field
+from sightline.data.corpus import RawLines, display_name, json_object, read_lines
 from sightline.data.prepared import META, mapped, spooled
+from sightline.data.rows import HF_PREFIX, text_field
 from sightline.data.tokenizer import (
     SPECIALS,
     UNK,

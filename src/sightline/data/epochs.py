@@ -6,7 +6,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from sightline.data.batching import AnyBatch, Cursor, EndlessStream, Rows
+from sightline.data.arranging import Rows
+from sightline.data.batching import AnyBatch, Cursor, EndlessStream
 
 AHEAD = 2  # batches of what is read from files, for these are large
 

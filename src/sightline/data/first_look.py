@@ -13,10 +13,8 @@ from itertools import islice
 from pathlib import Path
 
 from sightline.data.corpus import (
-    HF_PREFIX,
     STANDARD_INPUT,
     Corpus,
-    Pair,
     display_name,
     pair_reader,
     parse_corpora,
@@ -25,6 +23,7 @@ from sightline.data.corpus import (
     read_pairs,
     read_tsv,
 )
+from sightline.data.rows import HF_PREFIX, Pair
 from sightline.errors import UserError
 
 PAIRS = 1000  # looked at of each corpus

@@ -17,10 +17,12 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sightline.data.arranging import Rows
 from sightline.data.batch import OnDevices, Tokens, pad
-from sightline.data.batching import Rows, plan_batches
-from sightline.data.corpus import HF_PREFIX, Corpus, RawLines, display_name, read_lines
+from sightline.data.batching import plan_batches
+from sightline.data.corpus import Corpus, RawLines, display_name, read_lines
 from sightline.data.prepared import PreparedCorpus
+from sightline.data.rows import HF_PREFIX
 from sightline.data.side import Side
 from sightline.errors import UserError, unknown
 

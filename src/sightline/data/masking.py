@@ -19,7 +19,8 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sightline.data.batching import EndlessStream, Rows
+from sightline.data.arranging import Rows
+from sightline.data.batching import EndlessStream
 from sightline.data.blocks import WholeBlocks, fixed_blocks, noised_stream
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError

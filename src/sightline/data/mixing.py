@@ -14,9 +14,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from sightline.data.arranging import Lengths, Pairs, Rows
 from sightline.data.batch import Tokens
-from sightline.data.batching import PART, Lengths, Pairs, Rows
-from sightline.data.corpus import Pair
+from sightline.data.batching import PART
+from sightline.data.rows import Pair
 
 GOLDEN = (5**0.5 - 1) / 2
 Numbers = TypeVar("Numbers", int, Rows)  # one, or several

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from sightline.config import DataConfig
-from sightline.data.corpus import Pair
-from sightline.data.prepared import Packed, pack
+from sightline.config.settings import DataConfig
+from sightline.data.pack import Packed, pack
+from sightline.data.processes import in_order, processes
+from sightline.data.rows import Pair
 from sightline.data.side import Side
-from sightline.processes import in_order, processes
 
 AHEAD = 3  # chunks of each process that are on their way, so that none waits and memory does not grow with the corpus
 Result = tuple[list[Packed], Counter[str]]

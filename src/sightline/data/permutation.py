@@ -6,7 +6,7 @@ that are predicted come in an order that is drawn, each from the others before i
 (seed, epoch, where the block begins), so that a resumed run sees the same.
 
 Deviations: one segment a block, and no states of the block before (`mems`). Not here: reading and tokenising
-(`documents`), and the masks that an order means (`relatives.xlnet`).
+(`documents`), and the masks that an order means (`architectures.xlnet`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,8 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sightline.data.batching import EndlessStream, Rows
+from sightline.data.arranging import Rows
+from sightline.data.batching import EndlessStream
 from sightline.data.blocks import WholeBlocks, fixed_blocks, noised_stream
 
 K = 6  # tokens of a text for one that is predicted

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.data.batching import Rows
+from sightline.data.arranging import Rows
 from sightline.data.epochs import ReadWhenDue
 from sightline.data.image import Preprocessing, check_image, open_image, pixels
 from sightline.data.labelled import read_labelled

@@ -14,42 +14,27 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.cache import cache, partial, partial_folder
 from sightline.data.content import Content, HashedLines, content, digest
-from sightline.data.corpus import (
-    HF_PREFIX,
-    STANDARD_INPUT,
-    CachedCopy,
-    Corpus,
-    Pair,
-    display_name,
-    read_corpus,
-)
+from sightline.data.corpus import STANDARD_INPUT, CachedCopy, Corpus, display_name, read_corpus
+from sightline.data.pack import COLUMNS, LENGTH, Item, pack
+from sightline.data.rows import HF_PREFIX, Pair
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 
-Item = TypeVar("Item")
-Packed = tuple[bytes, NDArray[np.int32]]  # rows of a column, one behind the other, and their lengths
 FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
 CHUNK = 4096  # pairs tokenised at once
 ENOUGH = 50_000  # pairs for a process of its own
-COLUMNS = {
-    "src": np.dtype("<i4"),
-    "tgt": np.dtype("<i4"),
-    "src_text": np.dtype("u1"),
-    "tgt_text": np.dtype("u1"),
-}
 ENDS = np.dtype("<i8")
-LENGTH = np.dtype("<i4")  # the end mark included
 META = "meta.json"
 
 
@@ -221,50 +206,10 @@ def write_columns(
     return kept, dict(dropped)
 
 
-def pack(pairs: Sequence[Pair], tokenizer: Side, limits: DataConfig | None) -> tuple[list[Packed], Counter[str]]:
-    """The pairs that are kept as rows of the four columns, and how many were dropped for which reason."""
-    src_texts, tgt_texts = zip(*pairs, strict=True)
-    src, tgt = tokenizer.source.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
-    rows: list[tuple[Any, ...]] = []
-    faults = Counter[str]()
-    for src_text, tgt_text, src_row, tgt_row in zip(src_texts, tgt_texts, src, tgt, strict=True):
-        reason = fault(src_text, tgt_text, len(src_row), len(tgt_row), limits) if limits else None
-        if reason:
-            faults[reason] += 1
-        else:
-            rows.append((src_row, tgt_row, src_text.encode(), tgt_text.encode()))
-    return [
-        pack_column(*column) for column in zip(zip(*rows, strict=True), COLUMNS.values(), strict=bool(rows))
-    ], faults
-
-
-def pack_column(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Packed:
-    """Rows of numbers (bytes are numbers too) one behind the other, and their lengths."""
-    lengths = np.fromiter(map(len, rows), LENGTH, len(rows))
-    if dtype.itemsize == 1:
-        return b"".join(map(bytes, rows)), lengths
-    return np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()).tobytes(), lengths
-
-
 def chunks(items: Iterator[Item]) -> Iterator[list[Item]]:
     """Lists of up to CHUNK items."""
     while chunk := list(islice(items, CHUNK)):
         yield chunk
-
-
-def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: DataConfig) -> str | None:
-    """Why a pair is no training material; lengths in pieces without end mark.
-
-    >>> fault("Go!", " ", 2, 1, DataConfig())
-    'one side is empty'
-    """
-    if not src.strip() or not tgt.strip():
-        return "one side is empty"
-    if max(n_src, n_tgt) + 1 > limits.max_length:
-        return "longer than data.max_length"
-    if 0 < limits.max_length_ratio * min(n_src, n_tgt) < max(n_src, n_tgt):
-        return "more uneven than data.max_length_ratio"
-    return None
 
 
 def nothing_left(corpora: Sequence[Corpus], dropped: dict[str, int]) -> UserError:

@@ -13,8 +13,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from sightline.data.arranging import Rows
 from sightline.data.batch import OnDevices
-from sightline.data.batching import EndlessStream, Rows, plan_batches
+from sightline.data.batching import EndlessStream, plan_batches
 from sightline.data.corpus import display_name, read_lines
 from sightline.data.epochs import walk_epochs
 from sightline.errors import UserError

@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sightline.data.arranging import Rows
 from sightline.data.batch import OnDevices
-from sightline.data.batching import Rows
 from sightline.data.corpus import display_name, read_lines
 from sightline.errors import UserError, unknown
 

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from sightline.data.audio import HOP, RATE, log_mel, read_audio, sound_seconds
 from sightline.data.content import digest
-from sightline.data.corpus import json_object, read_lines, text_field
+from sightline.data.corpus import json_object, read_lines
+from sightline.data.rows import text_field
 from sightline.data.spec_augment import SpecAugment
 from sightline.data.told import Drawn, ToldCorpus
 from sightline.errors import UserError

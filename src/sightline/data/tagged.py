@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from sightline.data.batching import Rows
+from sightline.data.arranging import Rows
 from sightline.data.corpus import display_name, json_object, read_lines
 from sightline.data.labelled import LabelledBatch, MarkedTexts, ReadTexts, collate_marked
 from sightline.data.side import Side

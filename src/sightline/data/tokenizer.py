@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from sightline.config import DataConfig
-from sightline.cores import usable_cores
+from sightline.config.settings import DataConfig
 from sightline.data.corpus import unreadable
+from sightline.device import usable_cores
 from sightline.errors import UserError, unknown
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from sightline.data.arranging import Rows
 from sightline.data.batch import OnDevices
-from sightline.data.batching import Rows
 from sightline.data.epochs import ReadWhenDue
 
 NOT_PREDICTED = -100  # in `tgt_out`: padding, and what an output is given to begin with

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.decode.contract import FREE
+from sightline.contract import FREE
 
 BLOCK = 64  # entries that `ranking` looks at together; of 16, 32 and 64 the fastest over 8,000 entries
 

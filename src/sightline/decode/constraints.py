@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.decode.contract import FREE
+from sightline.contract import FREE
 
 Record = TypeVar("Record")
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from sightline.decode.contract import EncoderDecoder, Guess, OwnSearch, SpecialIds
+from sightline.contract import EncoderDecoder, Guess, OwnSearch, SpecialIds
 from sightline.decode.ranking import highest
 from sightline.decode.speculative import cannot_step_back
 from sightline.decode.steps import pad_sources

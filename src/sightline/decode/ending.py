@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
-from sightline.decode.contract import SearchOptions
+from sightline.contract import SearchOptions
 
 
 def length_penalty(length: int | Tensor, alpha: float) -> Any:

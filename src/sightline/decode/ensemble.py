@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.decode.contract import EncoderDecoder
+from sightline.contract import EncoderDecoder
 
 
 class AveragedNetworks:

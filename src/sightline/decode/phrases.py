@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from sightline.contract import FREE, Hypothesis, SearchOptions
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import FREE, Hypothesis, SearchOptions
 from sightline.decode.ranking import highest
 from sightline.decode.search import (
     BeamState,

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
+from sightline.contract import Hypothesis, SearchOptions
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.decode.search import Cache, Paths, Step, start_paths, walk
 
 

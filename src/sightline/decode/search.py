@@ -20,8 +20,8 @@ from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from sightline.contract import Hypothesis, SearchOptions
 from sightline.decode.constraints import Limits, certain, constrain, take
-from sightline.decode.contract import Hypothesis, SearchOptions
 from sightline.decode.ending import ending_of
 from sightline.decode.ranking import best_continuations, highest, sort_descending
 

@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.config import DecodeConfig
-from sightline.decode.constraints import Limits
-from sightline.decode.contract import (
+from sightline.config.settings import DecodeConfig
+from sightline.contract import (
     Draft,
     EncoderDecoder,
     Guess,
@@ -27,12 +26,14 @@ from sightline.decode.contract import (
     SearchOptions,
     SpecialIds,
 )
+from sightline.decode.constraints import Limits
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import Asked, begin, not_finite, search_options
+from sightline.decode.engine import begin
 from sightline.decode.ranking import highest
+from sightline.decode.request import Asked, not_finite, search_options
 from sightline.decode.search import allowed_log_probs
+from sightline.decode.stepping import certain
 from sightline.decode.steps import start_decoding
-from sightline.decode.streaming import certain
 from sightline.errors import UserError
 
 

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from sightline.contract import EncoderDecoder, Hypothesis, SpecialIds
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import EncoderDecoder, Hypothesis, SpecialIds
-from sightline.decode.engine import (
+from sightline.decode.request import (
     Asked,
     Results,
     batches,

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sightline.config import DecodeConfig, RunConfig, check, from_dict
+from sightline.config.settings import DecodeConfig, RunConfig, check, from_dict
+from sightline.contract import Draft, EncoderDecoder, Hypothesis, Look, OwnSearch, SpecialIds, with_room
 from sightline.data.scripts import running
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import Draft, EncoderDecoder, Hypothesis, Look, OwnSearch, SpecialIds, with_room
-from sightline.decode.engine import Asked, TooLarge, begin, check_decoding, decode_tokens
+from sightline.decode.engine import begin, decode_tokens
+from sightline.decode.request import Asked, TooLarge, check_decoding
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class Translator:
         form = self.form(config)
         asked = Asked([source], [prefix], config, self.special, self.max_len, self.offered(config))
         if isinstance(form, OwnSearch):
-            from sightline.decode.streaming import watch
+            from sightline.decode.stepping import watch
 
             return watch(begin(form, asked), look)
         from sightline.decode.watching import watched_by_steps

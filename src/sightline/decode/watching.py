@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from sightline.contract import Continuation, EncoderDecoder, Hypothesis, Look, SearchOptions
 from sightline.decode.constraints import Limits
-from sightline.decode.contract import Continuation, EncoderDecoder, Hypothesis, Look, SearchOptions
-from sightline.decode.engine import Asked, not_finite, search_options
 from sightline.decode.ranking import highest
+from sightline.decode.request import Asked, not_finite, search_options
 from sightline.decode.search import Cache, Continuations, Step, beam_search, next_log_probs
 from sightline.decode.steps import Start, evaluating, start_decoding
 

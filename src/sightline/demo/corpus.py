@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
 
-from sightline.data.corpus import Pair
+from sightline.data.rows import Pair
 from sightline.demo.cldr import LANGUAGES, write_target
 from sightline.demo.english import write_english
 from sightline.demo.moment import Part, draw

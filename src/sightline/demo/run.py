@@ -6,11 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sightline.api import load
 from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate, write
 from sightline.inspect.picture import save_attention
-from sightline.model import Model
-from sightline.pipeline import TrainRequest, train_model
+from sightline.models.load import load
+from sightline.models.model import Model
+from sightline.tasks.run import TrainRequest
+from sightline.tasks.train import train_model
 from sightline.training.checkpoint import CHECKPOINTS
 
 SHOWN = 12  # translations printed, three for each language

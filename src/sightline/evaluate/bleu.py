@@ -11,88 +11,22 @@ bootstrap (`significance.py`) differ in which lines are summed, in nothing else.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from sightline.errors import UserError, unknown
+from sightline.evaluate.measure import Measure, References, Score, _streams
 from sightline.evaluate.spacing import bleu_tokenizer
-
-References = Sequence[str] | Sequence[Sequence[str]]
 
 METRICS = ("BLEU", "chrF++", "TER")
 ROUGE = ("ROUGE-1", "ROUGE-2", "ROUGE-L")  # of summaries
 EAST_ASIAN = ("zh", "ja-mecab", "char")  # tokenizers of text in which TER, too, has to look for words
 TOKENIZER_PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}  # those of others: sentencepiece
 MULTI30K = "BLEU (Multi30k: tokenized, lowercased)"
-
-
-@dataclass(frozen=True)
-class Length:
-    """How long the output is beside the references, in BLEU's tokens; of several references the nearest counts."""
-
-    hypothesis: int
-    reference: int
-    brevity_penalty: float  # what BLEU is multiplied by for it, 0 to 1
-
-    @property
-    def ratio(self) -> float:
-        """Output / references; below 1 it is too short."""
-        return self.hypothesis / self.reference if self.reference else 0.0
-
-    def as_json(self) -> dict[str, float]:
-        """`{"ratio": 0.95, "hypothesis": 950, "reference": 1000, "brevity_penalty": 0.949}`."""
-        return {"ratio": self.ratio, **asdict(self)}
-
-
-@dataclass(frozen=True)
-class Score:
-    """One figure, 0 to 100, and how it was made. Higher is better, except for TER, which counts edits."""
-
-    name: str
-    score: float
-    signature: str
-    length: Length | None = None  # of BLEU
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A metric of sacreBLEU's or `rouge.Rouge`, what is done to each line before it, and how the signature says so."""
-
-    name: str
-    metric: Any
-    prepare: Callable[[str], str] = str
-    steps: str = ""
-
-    def statistics(self, hypotheses: Sequence[str], references: References) -> Float[np.ndarray, "lines figures"]:
-        """What each line contributes: their sum makes the corpus score. `UserError` for counts that differ."""
-        streams = _reference_streams(hypotheses, references)
-        lines = [self.prepare(line) for line in hypotheses]
-        prepared = [[self.prepare(line) for line in stream] for stream in streams]
-        return np.array(self.metric._extract_corpus_statistics(lines, prepared), dtype=float)
-
-    def score(self, statistics: Float[np.ndarray, "lines figures"]) -> Score:
-        """The score of the corpus that `statistics` has just been called for."""
-        result = self.metric._compute_score_from_stats(statistics.sum(0))
-        length = (
-            Length(int(result.sys_len), int(result.ref_len), float(result.bp))
-            if isinstance(result, BLEUScore)
-            else None
-        )
-        return Score(self.name, float(result.score), self.signature(), length)
-
-    def signature(self, **more: Any) -> str:
-        """sacreBLEU's, once the metric has seen references; with `more` items, such as `seed=1`."""
-        signature = self.metric.get_signature()
-        for key, value in more.items():
-            signature.update(key, value)
-        return f"{signature}|{self.steps}" if self.steps else str(signature)
 
 
 def measures(
@@ -183,35 +117,6 @@ def bleu_signature(references: Sequence[str] = ()) -> str:
     'nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp'
     """
     return corpus_scores(["."], ["."], ["BLEU"], bleu_tokenizer(references))["BLEU"].signature
-
-
-def as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]]:
-    """`{"BLEU": {"score": 41.02, "signature": "nrefs:1|..."}, ...}`, for machines."""
-    return {name: {"score": score.score, "signature": score.signature} for name, score in scores.items()}
-
-
-def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """References as a list of lists, after a check that every list pairs up with the hypotheses."""
-    if not hypotheses:
-        raise UserError("nothing to evaluate: there are no hypotheses")
-    streams = _streams(references)
-    for number, stream in enumerate(streams, start=1):
-        if len(stream) != len(hypotheses):
-            which = f"reference {number} has" if len(streams) > 1 else "the reference has"
-            raise UserError(
-                f"{len(hypotheses)} hypotheses but {which} {len(stream)} lines; "
-                "line n of one must belong to line n of the other"
-            )
-    return streams
-
-
-def _streams(references: References) -> list[list[str]]:
-    return [list(stream) for stream in ([references] if _is_text(references) else references)]
-
-
-def _is_text(references: References) -> TypeGuard[Sequence[str]]:
-    """Whether these are the references themselves rather than lists of them."""
-    return all(isinstance(line, str) for line in references)
 
 
 def _moses(language: str) -> tuple[Callable[[str], str], str]:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sightline.evaluate.bleu import Score, as_json, corpus_scores
+from sightline.evaluate.bleu import corpus_scores
+from sightline.evaluate.measure import Score, as_json
 
 METRICS = ("BLEU", "chrF++")
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from sightline.data.scripts import SOUTH_ASIAN
-from sightline.evaluate.bleu import Measure, References
+from sightline.evaluate.measure import Measure, References
 from sightline.evaluate.spacing import TIBETAN
 
 _WHOLE = re.compile(f"([{SOUTH_ASIAN}{TIBETAN}])")

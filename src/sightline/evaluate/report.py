@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from sightline.decode.contract import Written
-from sightline.evaluate.bleu import METRICS, Score, as_json, corpus_scores, measures
+from sightline.contract import Written
+from sightline.evaluate.bleu import METRICS, corpus_scores, measures
+from sightline.evaluate.measure import Score, as_json
 from sightline.evaluate.significance import Comparison, comparison_as_json, paired_bootstrap
 
 
@@ -121,7 +122,7 @@ def describe_length(score: Score) -> str:
 
 def describe_search(d: Any) -> str:
     """
-    >>> from sightline.config import DecodeConfig
+    >>> from sightline.config.settings import DecodeConfig
     >>> describe_search(DecodeConfig())
     'beam 4, length penalty 0.6'
     """

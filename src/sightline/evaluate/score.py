@@ -14,11 +14,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sightline.contract import EncoderDecoder
+from sightline.data.arranging import cut_padded
 from sightline.data.batch import Batch, Tokens, collate
-from sightline.data.batching import cut_padded
 from sightline.data.side import Side
-from sightline.decode.contract import EncoderDecoder
-from sightline.decode.engine import not_finite
+from sightline.decode.request import not_finite
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 

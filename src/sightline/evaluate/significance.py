@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from sightline.errors import UserError
-from sightline.evaluate.bleu import METRICS, Measure, References, measures
+from sightline.evaluate.bleu import METRICS, measures
+from sightline.evaluate.measure import Measure, References
 
 SAMPLES, SEED = 1000, 12345  # of the bootstrap; the seed is sacreBLEU's
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.evaluate.bleu import Score, corpus_scores
+from sightline.evaluate.bleu import corpus_scores
+from sightline.evaluate.measure import Score
 from sightline.evaluate.report import Translates, hypotheses_of
 
 COARSE = (0.0, 0.4, 0.8, 1.2, 1.6, 2.0)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sightline.checkpoint.folder import Folder
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.config.settings import DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.errors import UserError

@@ -13,18 +13,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.companions import copy_companions
 from sightline.checkpoint.folder import Folder
-from sightline.checkpoint.imported import copy_companions
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import read_checkpoint, unread_tensors
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.checkpoint.write import write_checkpoint
-from sightline.decode.contract import SpecialIds
+from sightline.contract import SpecialIds
 from sightline.errors import UserError
 from sightline.export.exported import LENGTH, all_parameters, texts_of
-from sightline.generation.models import RewritingModel, rewriting, with_verbs
 from sightline.generation.rewrite import beginning_of, rewrite
 from sightline.generation.settings import GenerationSettings
+from sightline.models.kinds import with_verbs
+from sightline.models.rewriting import RewritingModel, rewriting
 from sightline.network.axes import NetworkConfig
 from sightline.network.transformer import Transformer
 

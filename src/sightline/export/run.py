@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.folder import read_folder
-from sightline.config import RunConfig
+from sightline.checkpoint.read import read_folder
+from sightline.config.settings import RunConfig
 from sightline.errors import UserError, unknown, writing
 from sightline.export import ctranslate2, family, hf, onnx
 from sightline.export.exported import LENGTH, Exportable, exported_of

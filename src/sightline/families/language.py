@@ -8,7 +8,7 @@ none has a word for is refused, for it would be lost in the file. Embeddings are
 
 from dataclasses import replace
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.errors import UserError
 from sightline.families.sightline import stack
 from sightline.network.axes import NetworkConfig

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.errors import UserError
 from sightline.families.sightline import stack
 from sightline.network.axes import NetworkConfig

@@ -6,9 +6,10 @@ descendant changed. Parameters need no table of names: the names in a model dire
 
 from typing import TYPE_CHECKING
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
-from sightline.network.build import build, token_front
+from sightline.network.build import build
+from sightline.network.parts import token_front
 from sightline.network.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sightline.contract import Hypothesis, Rule, SearchOptions
 from sightline.decode.constraints import Limits, ban_repeated_ngrams
-from sightline.decode.contract import Hypothesis, Rule, SearchOptions
-from sightline.decode.engine import not_finite, random_stream
 from sightline.decode.ranking import highest
+from sightline.decode.request import not_finite, random_stream
 from sightline.decode.sampling import draw, sample, stream_uniforms
 from sightline.decode.search import Step, beam_search
 from sightline.decode.watching import written_by_steps

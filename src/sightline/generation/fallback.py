@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sightline.decode.contract import Hypothesis
+from sightline.contract import Hypothesis
 from sightline.generation.settings import GenerationSettings
 from sightline.generation.transcribe import Marks, ways_to_write
 from sightline.network.transformer import Transformer

@@ -54,7 +54,7 @@ def fill(network: Guesser, tokens: Sequence[int], mask_id: int, top: int) -> lis
 def fillings(
     guesser: Callable[[int], Guesser], text: str, path: Path, vocabulary: Vocabulary, top: int
 ) -> list[list[Filling]]:
-    """`generation.models.ReadingModel.fill_mask` by what `guesser` makes of the id of the mask."""
+    """`models.kinds.ReadingModel.fill_mask` by what `guesser` makes of the id of the mask."""
     written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
     tokens = vocabulary.encode(text)
     if mask_id not in tokens:

@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 
 import torch
 
-from sightline.config import DecodeConfig
-from sightline.decode.contract import Draft, Hypothesis, OwnSearch
+from sightline.config.settings import DecodeConfig
+from sightline.contract import Draft, Hypothesis, OwnSearch
 from sightline.decode.speculative import verify, verify_in
-from sightline.drafting import draft_from
 from sightline.errors import UserError
 from sightline.generation.decoding import limits_of
+from sightline.generation.drafts import draft_from
 from sightline.generation.rewrite import begin_rewriting, beginning_of, options_of, pad_right, without_beginning
 from sightline.generation.settings import GenerationSettings
 from sightline.generation.sides import FamilySide, prefix_ids

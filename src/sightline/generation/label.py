@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sightline.data.batching import cut_padded
+from sightline.data.arranging import cut_padded
 from sightline.data.labelled import (
     Classification,
     check_labels,

@@ -16,13 +16,14 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from sightline.cores import usable_threads
+from sightline.contract import Hypothesis, Look, OwnSearch, SearchInSteps, SearchOptions, Stop
 from sightline.decode.candidates import Candidates, CandidateTable
-from sightline.decode.contract import Hypothesis, Look, OwnSearch, SearchInSteps, SearchOptions, Stop
-from sightline.decode.engine import Bounds, in_threads, not_finite
+from sightline.decode.engine import in_threads
+from sightline.decode.request import Bounds, not_finite
+from sightline.decode.stepping import watch, written_in
 from sightline.decode.steps import Start, step_of
-from sightline.decode.streaming import watch, written_in
 from sightline.decode.watching import watched
+from sightline.device import usable_threads
 from sightline.errors import UserError
 from sightline.generation.decoding import (
     after_prompts,

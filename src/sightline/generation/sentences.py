@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sightline.checkpoint.adapters import open_tensors
 from sightline.checkpoint.layout import CONFIG, read_json
 from sightline.checkpoint.modules import MODULES, PROMPTS, READING, Module, read_modules
-from sightline.checkpoint.published import open_tensors
 from sightline.errors import UserError, unknown
 from sightline.generation.chat import tokenizer_settings
 from sightline.generation.embed import POOLINGS, Dense, VectorStep, unit

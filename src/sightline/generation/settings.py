@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.layout import read_json
-from sightline.config import ANY, POSITIVE, SEED, SHARE, check_values, choice, setting
-from sightline.decode.contract import Rule, SearchOptions, Stop, with_room
+from sightline.config.settings import ANY, POSITIVE, SEED, SHARE, check_values, choice, setting
+from sightline.contract import Rule, SearchOptions, Stop, with_room
 from sightline.errors import UserError, unknown
 
 FILE = "generation_config.json"
@@ -185,3 +185,12 @@ def _lengths(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _listed(value: Any) -> tuple[int, ...]:
     return () if value is None else tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _streamed(
+    usual: GenerationSettings, given: dict[str, Any], computes: Sequence[str] = ("float32",)
+) -> GenerationSettings:
+    chosen = usual.changed({"beam_size": 1, "n_best": 1, **given}, computes)
+    if chosen.beam_size > 1 or chosen.n_best > 1:
+        raise UserError("a stream is written by greedy search or drawn: leave out beam_size and n_best")
+    return chosen

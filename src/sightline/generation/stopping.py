@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from sightline.decode.contract import Stop
+from sightline.contract import Stop
 
 CONTEXT = 4  # tokens before a stop string could begin: what they decode to may depend on their neighbours
 

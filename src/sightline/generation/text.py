@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.decode.contract import Hypothesis, Stop
-from sightline.decode.engine import not_finite
+from sightline.contract import Hypothesis, Stop
+from sightline.decode.request import not_finite
 from sightline.decode.search import Step
 from sightline.errors import UserError
 from sightline.generation.decoding import begin, in_batches, limits_of, search, stream, streams_of

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.checkpoint.vocabulary import Vocabulary
-from sightline.decode.contract import Hypothesis, Rule
+from sightline.contract import Hypothesis, Rule
 from sightline.decode.steps import step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import begin, limits_of, search

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sightline.config import DecodeConfig
-from sightline.decode.contract import Hypothesis, Look
+from sightline.config.settings import DecodeConfig
+from sightline.contract import Hypothesis, Look
 from sightline.decode.ending import Ending, ending_of
 from sightline.errors import UserError
 from sightline.generation.rewrite import form_for, rewrite, watch_rewriting, with_beginning

@@ -9,7 +9,7 @@ marks for pieces, then says that it knows them. Not here: terms in texts (`terms
 import random
 from collections.abc import Iterable, Iterator, Sequence
 
-from sightline.data.corpus import Pair
+from sightline.data.rows import Pair
 from sightline.data.tokenizer import Tokenizer
 from sightline.glossary.terms import Glossary, Match, Term, holds
 

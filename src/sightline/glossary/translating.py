@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sightline.config import DecodeConfig
-from sightline.decode.contract import Draft, Hypothesis
-from sightline.decode.engine import TooLarge, decode_tokens
+from sightline.config.settings import DecodeConfig
+from sightline.contract import Draft, Hypothesis
+from sightline.decode.engine import decode_tokens
+from sightline.decode.request import TooLarge
 from sightline.decode.translator import Translation, Translator, clean_text
 from sightline.errors import UserError
 from sightline.glossary.annotation import annotated, knows_annotations

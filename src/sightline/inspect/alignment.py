@@ -20,9 +20,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from sightline.architectures import Network
+from sightline.architectures.registry import Network
+from sightline.data.arranging import cut_padded
 from sightline.data.batch import Batch, collate
-from sightline.data.batching import cut_padded
 from sightline.data.links import NO_WORD, GoldLinks, Link, Links, words_of_pieces
 from sightline.data.side import Side
 from sightline.decode.steps import evaluating
@@ -252,3 +252,12 @@ def _membership(words: Sequence[Words], length: int, shift: int = 0) -> Float[Te
         places = np.flatnonzero(row != NO_WORD)
         matrix[i, places + shift, row[places]] = 1.0
     return matrix
+
+
+def supervised_layer(setting: int, n_layers: int) -> int:
+    """The layer that `train.alignment_layer` means, from 0; the last but one of a single layer is that layer.
+
+    >>> supervised_layer(-2, 6), supervised_layer(-2, 1), supervised_layer(3, 6)
+    (4, 0, 3)
+    """
+    return setting if setting >= 0 else max(0, n_layers + setting)

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.baselines.conv import Convolutional
+from sightline.architectures.conv import Convolutional
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.inspect.pair import TranslatedPair, Translating, device_of, read_pair

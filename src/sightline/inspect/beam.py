@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from sightline.contract import Continuation, Hypothesis
 from sightline.data.side import Side
-from sightline.decode.contract import Continuation, Hypothesis
 from sightline.decode.ending import Ending
 from sightline.inspect.pair import Translating, written
 from sightline.inspect.record import BeamNode

@@ -2,7 +2,7 @@
 
 A head is named by where it attends ("encoder" and "decoder" to their own stack, "cross" from decoder to source), its
 layer and its number, both from 0. Not here: which heads matter (`importance.py`), writing a smaller model
-(`sightline.pruning`).
+(`sightline.models.pruning`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

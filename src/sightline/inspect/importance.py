@@ -7,7 +7,7 @@ its importance is the expected magnitude of the loss's gradient by that gate,
 
 L(x) being the negative log-likelihood of one translation, or what an `Example` has for its loss. As there, the
 importances of a layer's heads are divided by their Euclidean norm, so that layers compare. Not here: taking heads away
-(`heads.py`, `sightline.pruning`).
+(`heads.py`, `sightline.models.pruning`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.data.arranging import cut_padded
 from sightline.data.batch import Batch, collate
-from sightline.data.batching import cut_padded
 from sightline.data.side import Side
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError

@@ -1,6 +1,6 @@
 """What a network reads that is no pair of texts, with names for its positions: a text, a picture, a sound.
 
-Each is an `inspect.pair.Shown`; `generation.shown` makes them, which knows vocabularies and files. Not here: what is
+Each is an `inspect.pair.Shown`; `models.shown` makes them, which knows vocabularies and files. Not here: what is
 looked at (`attend.look`, `trace.positions`).
 """
 

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sightline.contract import Hypothesis, Look
 from sightline.data.side import Side
-from sightline.decode.contract import Hypothesis, Look
 from sightline.decode.ending import Ending
 from sightline.decode.translator import clean_text, one_line
 from sightline.errors import UserError

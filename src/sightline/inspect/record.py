@@ -124,7 +124,7 @@ class AttentionRecord(Axes):
     def _repr_html_(self) -> str:
         """The page, as a notebook shows it: in a frame of its own, with the views of attention."""
         from sightline.inspect.page.contents import page_contents
-        from sightline.inspect.page.document import notebook_frame
+        from sightline.report.document import notebook_frame
 
         return notebook_frame(page_contents(self))
 
@@ -201,6 +201,6 @@ class Inspection(NamedTuple):
 
     def _repr_html_(self) -> str:
         from sightline.inspect.page.contents import page_contents
-        from sightline.inspect.page.document import notebook_frame
+        from sightline.report.document import notebook_frame
 
         return notebook_frame(page_contents(self.attention, self.trace))

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sightline.baselines.attention import DotAttention
+from sightline.architectures.attention import DotAttention
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.cache import LayerCache
 from sightline.network.masks import Mask

@@ -9,8 +9,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from sightline.backtranslation import repeats_itself
 from sightline.data.scripts import KANA, letters, words
+from sightline.decode.repetition import repeats_itself
 from sightline.localisation.carrying import uncoded
 from sightline.localisation.unit import Parts
 

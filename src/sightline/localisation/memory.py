@@ -12,7 +12,8 @@ from pathlib import Path
 
 from sightline.data.cache import cache, partial
 from sightline.data.content import digest
-from sightline.data.corpus import CachedCopy, Pair
+from sightline.data.corpus import CachedCopy
+from sightline.data.rows import Pair
 from sightline.errors import UserError
 from sightline.localisation import MEMORIES, is_memory
 from sightline.localisation.carrying import MARK, marked_pair

@@ -11,7 +11,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.decode.contract import Hypothesis, SearchOptions
+from sightline.contract import Hypothesis, SearchOptions
 from sightline.errors import UserError
 from sightline.native import library as c
 from sightline.native.arrays import Floats, Ints, all_below, at, floats
@@ -131,7 +131,7 @@ class PackedMemory:
 
 
 class Searching:
-    """Networks of one vocabulary in one search; the contract `decode.contract.OwnSearch`."""
+    """Networks of one vocabulary in one search; the contract `contract.OwnSearch`."""
 
     def networks(self) -> "tuple[CompiledNetwork, ...]":
         """Those that search."""

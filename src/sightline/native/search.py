@@ -12,7 +12,7 @@ from weakref import finalize
 
 import numpy as np
 
-from sightline.decode.contract import Continuation, Hypothesis, SearchOptions
+from sightline.contract import Continuation, Hypothesis, SearchOptions
 from sightline.native import library as c
 from sightline.native.arrays import addresses, all_below, at, floats
 from sightline.native.settings import ENDINGS, options_of

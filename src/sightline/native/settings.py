@@ -4,7 +4,7 @@ from ctypes import c_void_p
 
 import numpy as np
 
-from sightline.decode.contract import SearchOptions
+from sightline.contract import SearchOptions
 from sightline.native import library as c
 from sightline.native.arrays import Ints
 

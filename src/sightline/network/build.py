@@ -5,50 +5,13 @@ entry in a table. Parts that only descendants have are imported when a configura
 translators of texts are put together in `build_others.py`, from the same stacks.
 """
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
-import torch
-from torch import nn
-
-from sightline.network.attention import DotProduct, Kernel, MultiHeadAttention
-from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
-from sightline.network.embeddings import Embeddings, TypedEmbeddings
-from sightline.network.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
-from sightline.network.heads import CappedLanguageHead, LanguageHead, ScaledLanguageHead
-from sightline.network.layers import DecoderLayer, EncoderLayer, Sublayer
-from sightline.network.masks import Causal, Everywhere
-from sightline.network.norms import RMSNorm, ShiftedRMSNorm
-from sightline.network.positions import (
-    LearnedPositions,
-    NoPositions,
-    SinusoidalPositions,
-    WithoutPadding,
-    halved_sinusoids,
-    in_order,
-)
-from sightline.network.stacks import CausalStack, Decoder, Encoder
+from sightline.network.axes import NetworkConfig
+from sightline.network.embeddings import Embeddings
+from sightline.network.fresh import initialize
+from sightline.network.parts import FamilyNetwork, decoder, encoder, language_head, token_front
 from sightline.network.transformer import Transformer
-
-FamilyNetwork = Any  # a Transformer, or one half of it (`halves.py`)
-
-NORMS: dict[str, Callable[[int, float], nn.Module]] = {
-    "layer": nn.LayerNorm,
-    "layer_unbiased": lambda width, eps: nn.LayerNorm(width, eps, bias=False),
-    "rms": RMSNorm,
-    "rms_shifted": ShiftedRMSNorm,
-}
-POSITIONS: dict[str, Callable[[StackConfig, int], nn.Module]] = {
-    "none": lambda c, width: NoPositions(),
-    "learned": lambda c, width: LearnedPositions(width, c.max_len, c.position_offset),
-    "sinusoidal_interleaved": lambda c, width: SinusoidalPositions(width, offset=c.position_offset),
-    "sinusoidal": lambda c, width: SinusoidalPositions(width, halved_sinusoids, c.position_offset),
-    "sinusoidal_tensor2tensor": lambda c, width: SinusoidalPositions(
-        width, partial(halved_sinusoids, rate_steps=width // 2 - 1.0, dtype=torch.float32), c.position_offset
-    ),
-}
 
 
 def build(c: NetworkConfig) -> FamilyNetwork:
@@ -82,156 +45,13 @@ def tie_head(network: FamilyNetwork, c: NetworkConfig) -> None:
 # --- Fresh parameters ---
 
 
-def initialize(network: nn.Module) -> None:
-    """Xavier's uniform and biases of zero; what sub-layers add to the residual stream is drawn smaller.
-
-    By (2N)^-1/2 for a stack of N layers, as GPT-2 does (section 2.3 of its report); the paper says nothing of it.
-    Otherwise a post-norm model of several layers learns to use its source only after thousands of updates
-    (benchmarks/results, quality). Tables of embeddings have standard deviation d_model^-1/2: after the scale of section
-    3.4 a component has variance 1.
-    """
-    gains = _residual_gains(network)
-    for module in network.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight, gain=gains.get(module, 1.0))
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-
-
-def _residual_gains(network: nn.Module) -> dict[nn.Module, float]:
-    """The last projection of each sub-layer, and by how much it starts smaller."""
-    gains: dict[nn.Module, float] = {}
-    for stack in (module for module in network.modules() if isinstance(module, Encoder | Decoder | CausalStack)):
-        for module in stack.modules():
-            if isinstance(module, MultiHeadAttention):
-                gains[module.o_proj] = (2 * len(stack.layers)) ** -0.5
-            elif isinstance(module, FeedForward | GatedFeedForward):
-                gains[module.down_proj] = (2 * len(stack.layers)) ** -0.5
-    return gains
-
-
 # --- Stacks ---
-
-
-def encoder(c: StackConfig) -> Encoder:
-    layers = [EncoderLayer(attention, ffn(c), lambda: sublayer(c)) for attention in self_attentions(c)]
-    return Encoder(layers, final_norm(c), _reach(c, Everywhere()))
-
-
-def decoder(c: StackConfig) -> Decoder:
-    layers = [
-        DecoderLayer(own, cross, ffn(c), lambda: sublayer(c))
-        for own, cross in zip(self_attentions(c), _cross_attentions(c), strict=True)
-    ]
-    return Decoder(layers, final_norm(c), _reach(c, Causal()))
-
-
-def sublayer(c: StackConfig) -> Sublayer:
-    if c.norm_position == "sandwich":
-        from sightline.network.layer_variants import SandwichSublayer
-
-        return SandwichSublayer(c.d_model, c.dropout, norm(c))
-    return Sublayer(c.d_model, c.dropout, norm_first=c.norm_position == "pre", norm=norm(c))
-
-
-def ffn(c: StackConfig) -> FeedForward | GatedFeedForward:
-    kind = GatedFeedForward if c.gated else FeedForward
-    return kind(c.d_model, c.d_ff, ACTIVATIONS[c.activation], c.ffn_bias)
-
-
-def norm(c: StackConfig) -> Callable[[int], nn.Module]:
-    return lambda width: NORMS[c.norm](width, c.norm_eps)
-
-
-def final_norm(c: StackConfig) -> nn.Module | None:
-    return None if c.norm_position == "post" else norm(c)(c.d_model)
-
-
-def _reach(c: StackConfig, reach: Everywhere | Causal) -> nn.Module:
-    if not c.relative_buckets:
-        return reach
-    from sightline.network.relative import RelativeBias
-
-    both_ways = isinstance(reach, Everywhere)
-    return RelativeBias(c.n_heads, c.relative_buckets, c.relative_distance, both_ways, reach)
 
 
 # --- Attention ---
 
 
-def self_attentions(c: StackConfig) -> list[MultiHeadAttention]:
-    """One for each layer; what turns queries and keys is the same in all."""
-    rotate = _rotary(c.rotary) if c.rotary else None
-    windows, heads = c.windows or (0,) * c.n_layers, c.heads or (c.n_heads,) * c.n_layers
-    return [_attention(c, n_heads, rotate, window) for n_heads, window in zip(heads, windows, strict=True)]
-
-
-def _cross_attentions(c: StackConfig) -> list[MultiHeadAttention]:
-    """One for each layer; positions of another sequence are nothing to turn by."""
-    return [_attention(c, n_heads, None, 0) for n_heads in c.cross_heads or (c.n_heads,) * c.n_layers]
-
-
-def _attention(c: StackConfig, n_heads: int, rotate: nn.Module | None, window: int) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        c.d_model,
-        n_heads,
-        c.d_head,
-        c.d_v or c.d_head,
-        c.n_kv_heads,
-        c.attention_bias,
-        _kernel(c, window),
-        q_norm=norm(c)(c.d_head) if c.normalise_heads else None,
-        k_norm=norm(c)(c.d_head) if c.normalise_heads else None,
-        rotate=rotate,
-    )
-
-
-def _kernel(c: StackConfig, window: int) -> Kernel:
-    if not (c.score_cap or window):
-        return DotProduct(c.score_scale)
-    from sightline.network.kernels import Capped, Windowed
-
-    kernel = Capped(c.score_scale or c.d_head**-0.5, c.score_cap) if c.score_cap else DotProduct(c.score_scale)
-    return Windowed(kernel, window) if window else kernel
-
-
-def _rotary(c: RotaryConfig) -> nn.Module:
-    from sightline.network.rotary import Rotary, scaled_rates
-
-    with torch.device("cpu"):  # a fixed table, even where parameters take no memory
-        return Rotary(scaled_rates(c))
-
-
 # --- Fronts ---
 
 
-def token_front(c: StackConfig, vocab_size: int) -> Embeddings:
-    """What stands before a stack that reads tokens (section 3.4)."""
-    width = c.d_embedding or c.d_model
-    parts = {
-        "dropout": c.dropout,
-        "norm": norm(c)(width) if c.embedding_norm else None,
-        "project": nn.Linear(width, c.d_model) if width != c.d_model else None,
-        "numbering": WithoutPadding(c.count_from) if c.count_from >= 0 else in_order,
-    }
-    tokens, codes = nn.Embedding(vocab_size, width), positions(c, width)
-    if c.n_types:
-        return TypedEmbeddings(nn.Embedding(c.n_types, width), tokens, codes, c.embedding_scale, **parts)
-    return Embeddings(tokens, codes, c.embedding_scale, **parts)
-
-
-def positions(c: StackConfig, width: int) -> nn.Module:
-    with torch.device("cpu") if c.positions.startswith("sinusoidal") else nullcontext():
-        return POSITIONS[c.positions](c, width)
-
-
 # --- Head ---
-
-
-def language_head(c: NetworkConfig, last: StackConfig) -> LanguageHead:
-    output = nn.Linear(last.d_model, c.tgt_vocab_size or c.vocab_size, c.head_bias)
-    if c.logit_cap:
-        return CappedLanguageHead(output, c.logit_cap)
-    return LanguageHead(output) if c.logit_scale == 1.0 else ScaledLanguageHead(output, c.logit_scale)

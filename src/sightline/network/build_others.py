@@ -9,22 +9,9 @@ from torch import nn
 
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.axes import NetworkConfig, StackConfig
-from sightline.network.build import (
-    FamilyNetwork,
-    decoder,
-    encoder,
-    ffn,
-    final_norm,
-    initialize,
-    language_head,
-    norm,
-    positions,
-    self_attentions,
-    sublayer,
-    token_front,
-)
 from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
+from sightline.network.fresh import initialize
 from sightline.network.fronts import AudioFront, Front, PatchFront, SeriesEmbeddings
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.layer_variants import ParallelLayer, ProjectedEncoder
@@ -35,6 +22,19 @@ from sightline.network.other_heads import (
     ReplacedTokenHead,
     TextClassHead,
     TokenClassHead,
+)
+from sightline.network.parts import (
+    FamilyNetwork,
+    decoder,
+    encoder,
+    ffn,
+    final_norm,
+    language_head,
+    norm,
+    positions,
+    self_attentions,
+    sublayer,
+    token_front,
 )
 from sightline.network.pooled import POOLINGS, PooledEncoder
 from sightline.network.stacks import CausalStack, Encoder

@@ -53,7 +53,7 @@ class PooledEncoder(nn.Module):
     """W dropout(pool(encoder(embeddings(src)))) + b.
 
     `states` takes the states to be pooled out of what the encoder returns, which is each architecture's own affair.
-    Build one with `sightline.architectures.build_pooled`.
+    Build one with `sightline.architectures.registry.build_pooled`.
     """
 
     def __init__(

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sightline.network.axes import NetworkConfig
-from sightline.network.build import FamilyNetwork, assembled, tie_head
+from sightline.network.build import assembled, tie_head
+from sightline.network.parts import FamilyNetwork
 
 
 def build_unfilled(c: NetworkConfig) -> FamilyNetwork:

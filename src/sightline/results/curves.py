@@ -8,12 +8,12 @@ from itertools import chain
 from statistics import fmean
 from typing import Any
 
+from sightline.config.tasks import TASKS
 from sightline.errors import UserError
-from sightline.figures import Figure, Panel, Series
+from sightline.report.figures import Figure, Panel, Series
+from sightline.report.statistics import Estimate
 from sightline.results.runs import Group, Run
 from sightline.results.table import Cell, ResultsColumn, ResultsTable, Row
-from sightline.statistics import Estimate
-from sightline.tasks.table import TASKS
 from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, read_log
 
 NAMES = {"bleu": "BLEU", "macro_f1": "macro F1", "f1": "F1", "exact_match": "exact match", "mrr": "MRR", "wer": "WER"}

@@ -12,14 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sightline import __version__
 from sightline.checkpoint.beside import SHORTLIST
 from sightline.checkpoint.trained import TOKENIZER, WEIGHTS, write_text
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.decode.translator import override
 from sightline.errors import UserError
 from sightline.evaluate.report import describe_search, hypotheses_of
 from sightline.results.runs import Run
+from sightline.version import __version__
 
 FOLDER = "hypotheses"
 
@@ -77,7 +77,7 @@ class Hypotheses:
 
     @cached_property
     def _model(self) -> Any:
-        from sightline.api import load_translator  # with what it takes to translate, which is often not needed
+        from sightline.models.load import load_translator  # with what it takes to translate, which is often not needed
 
         return load_translator(self._run.path, self._device)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.trained import RUN, read_run, settings_for
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.errors import UserError
 from sightline.training.lock import is_held
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sightline.errors import unknown
-from sightline.evaluate.bleu import Measure
+from sightline.evaluate.measure import Measure
 from sightline.evaluate.significance import compare, resampled
 from sightline.results.hypotheses import EvaluationSet
 from sightline.results.runs import Group

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.hosts import names_us
 from sightline.serve.asked import Caps, Refused
+from sightline.serve.hosts import names_us
 
 HEADERS = {
     "cache-control": "no-store",

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from sightline.inspect.page.document import as_script_json, asset, document, filled, script_text
 from sightline.localisation.reading import ENDINGS
+from sightline.report.document import as_script_json, asset, document, filled, script_text
 
 
 def translating_page(languages: Sequence[Mapping[str, Any]], needs_key: bool) -> str:

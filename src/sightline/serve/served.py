@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.errors import UserError
 from sightline.glossary.translating import LEAST_BEAM
 from sightline.localisation.fill import knows_marks

@@ -15,7 +15,7 @@ from torch import nn
 from sightline.checkpoint.adapter_layout import AdapterLayout, adaptable, heads_of
 from sightline.checkpoint.layout import CONFIG, adapters_in, read_json
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.errors import UserError
 from sightline.families.table import Entry
 from sightline.network.axes import NetworkConfig

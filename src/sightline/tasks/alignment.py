@@ -20,13 +20,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
+from sightline.data.arranging import Pairs
 from sightline.data.batch import Batch
-from sightline.data.batching import Pairs
 from sightline.data.content import digest
-from sightline.data.corpus import Corpus, Pair
+from sightline.data.corpus import Corpus
 from sightline.data.links import links_of_corpus, words_of_pieces
 from sightline.data.prepared import Column, PreparedCorpus
+from sightline.data.rows import Pair
 from sightline.data.side import Side
 from sightline.errors import UserError
 from sightline.network.attention import MultiHeadAttention, scaled_dot_product_attention
@@ -36,15 +37,6 @@ from sightline.training.loss import Loss
 from sightline.training.step import Objective
 
 TINY = 1e-9  # a weight's logarithm stays finite
-
-
-def supervised_layer(setting: int, n_layers: int) -> int:
-    """The layer that `train.alignment_layer` means, from 0; the last but one of a single layer is that layer.
-
-    >>> supervised_layer(-2, 6), supervised_layer(-2, 1), supervised_layer(3, 6)
-    (4, 0, 3)
-    """
-    return setting if setting >= 0 else max(0, n_layers + setting)
 
 
 def links_to_learn(

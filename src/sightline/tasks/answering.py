@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.content import digest
 from sightline.data.labelled import LabelledBatch, ReadTexts, parted
@@ -28,8 +28,8 @@ from sightline.data.questions import Question, read_questions
 from sightline.errors import UserError
 from sightline.evaluate.answers import answer_report
 from sightline.generation.answer import Passage, answers_in, passage_logits, read_passages
-from sightline.generation.models import ReadingModel
 from sightline.generation.reading import TextReader
+from sightline.models.reading import ReadingModel
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import check_length
 from sightline.tasks.heads import ENCODERS, about_run, headed, known_head, said_of_head, with_head

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import bare
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.captions import (
     CaptionedPictures,
@@ -27,8 +27,8 @@ from sightline.data.captions import (
 from sightline.data.pictures import Augmentation, Picture, key_of
 from sightline.errors import UserError
 from sightline.evaluate.captions import caption_report
-from sightline.generation.captions import CaptionModel, say
 from sightline.generation.rewrite import beginning_of
+from sightline.models.captions import CaptionModel, say
 from sightline.network.dropout import Dropout
 from sightline.network.more_dropout import DroppingKernel
 from sightline.network.transformer import Transformer

@@ -2,53 +2,41 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from sightline.architectures import build_pooled
-from sightline.checkpoint.folder import Folder
-from sightline.checkpoint.trained import CONFIG, noted
-from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
-from sightline.data.batching import EndlessStream, cut_padded
+from sightline.architectures.registry import build_pooled
+from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
+from sightline.data.batching import EndlessStream
 from sightline.data.epochs import walk_epochs
 from sightline.data.first_look import has_header
 from sightline.data.labelled import (
-    Classification,
     LabelledBatch,
     LabelledCorpus,
     ReadTexts,
     check_labels,
-    classification,
-    collate_labelled,
     count_labels,
     labelled_corpora,
     read_labelled,
 )
 from sightline.data.prepared import learn_tokenizer, prepare, spool
 from sightline.data.side import Side
-from sightline.decode.translator import clean_text
 from sightline.errors import UserError
-from sightline.evaluate.classes import LabelReport, label_report
-from sightline.model import Model
-from sightline.network.parameters import count_parameters
-from sightline.pairs import HeadVerbs
+from sightline.evaluate.classes import label_report
+from sightline.models.classifier import logits_of
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
-from sightline.training.loss import Loss, at_least_float32
+from sightline.training.loss import Loss
+from sightline.training.losses import label_loss
 from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
-
-if TYPE_CHECKING:
-    from sightline.inspect.heads import Head
 
 
 @dataclass(frozen=True)
@@ -181,18 +169,6 @@ def classification_objective(model: Callable[..., Tensor], train: TrainConfig) -
     return objective
 
 
-def label_loss(
-    logits: Float[Tensor, "*each classes"], labels: Int[Tensor, "*each"], label_smoothing: float = 0.0
-) -> Loss:
-    """Label-smoothed cross-entropy in nats of texts, or of their tokens but those of `data.tagged.IGNORED`, and how
-    many the likeliest class gets right.
-    """
-    correct = (logits.argmax(-1) == labels).sum()
-    flat = at_least_float32(logits).flatten(0, -2)
-    objective = F.cross_entropy(flat, labels.flatten(), reduction="sum", label_smoothing=label_smoothing)
-    return Loss(objective, {"accuracy": correct.float()})
-
-
 def said_of_labels(batches: Iterable[tuple[Float[Tensor, "texts classes"], Int[Tensor, " texts"]]]) -> Said:
     """What a validation says of scores and labels: for each batch the loss without smoothing, the classes that are
     likeliest ("found") and those that are right.
@@ -221,92 +197,3 @@ def label_figures(names: Sequence[str], said: Said) -> dict[str, float]:
     found, right = ([names[i] for classes in said[which] for i in map(int, classes)] for which in ("found", "right"))
     report = label_report(right, found)
     return {"loss": sum(said["loss"]) / len(right), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
-
-
-def logits_of(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:
-    """Scores of all texts, in the order of the batches, on the CPU."""
-    with torch.inference_mode():
-        return torch.cat([network(*batch.to(device).inputs).float().cpu() for batch in batches])
-
-
-class Classifier(HeadVerbs, Model):
-    """A trained classifier; made by `sightline.load`."""
-
-    does = "sorts texts"
-    reads = "labelled"
-
-    def __init__(self, directory: Folder) -> None:
-        self.path = directory.path
-        self.network = directory.network
-        self.tokenizer = directory.tokenizer
-        self.labels = _labels(directory)
-        self.config = directory.config
-        self.about = directory.about
-        self.device = torch.device(directory.device)
-
-    def classify(self, texts: Sequence[str]) -> list[Classification]:
-        """A label for each text, in their order. What is beyond `data.max_length` pieces of a text is not read.
-
-        >>> model.classify(["Who wrote Faust?"])[0].label  # doctest: +SKIP
-        'HUM'
-        """
-        if not texts:
-            return []
-        found: dict[int, list[float]] = {}
-        for rows, batch in self._batches(texts):
-            found |= zip(rows, logits_of(self.network, [batch], self.device).softmax(1).tolist(), strict=True)
-        return [classification(self.labels, found[i]) for i in range(len(texts))]
-
-    def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], LabelledBatch]]:
-        """Texts of like length together, and which they are."""
-        pieces = self.tokenizer.encode_batch([clean_text(text) for text in texts])
-        tokens = [row[: self.config.data.max_length - 1] for row in pieces]
-        lengths = np.array([len(row) + 1 for row in tokens])
-        order = np.argsort(lengths, kind="stable")
-        for part in cut_padded(order, lengths[order], self.config.decode.batch_tokens):
-            yield part.tolist(), self._batch([tokens[i] for i in part.tolist()])
-
-    def _batch(self, tokens: Sequence[list[int]]) -> LabelledBatch:
-        return collate_labelled(tokens, [0] * len(tokens), self.tokenizer.pad_id, self.tokenizer.eos_id)
-
-    def evaluate(self, paths: Sequence[str]) -> LabelReport:
-        """Accuracy and F1 on labelled files; `UserError` where a label is none of the model's."""
-        rows = self._labelled(paths)
-        found = self.classify([text for text, _ in rows])
-        return label_report([label for _, label in rows], [one.label for one in found])
-
-    def head_importance(self, paths: Sequence[str]) -> "dict[Head, float]":
-        """How much the loss on labelled files would change with each head; `UserError` as of `evaluate`."""
-        from sightline.inspect.importance import Example, importance_over
-
-        texts, labels = zip(*self._labelled(paths), strict=True)
-        numbers = torch.tensor([self.labels.index(label) for label in labels])
-        parts = ((len(rows), replace(batch, labels=numbers[rows])) for rows, batch in self._batches(texts))
-        return importance_over(self.network, (Example(n, self._loss_of(batch)) for n, batch in parts))
-
-    def _loss_of(self, batch: LabelledBatch) -> Callable[[nn.Module], Tensor]:
-        there = batch.to(self.device)
-        return lambda network: label_loss(network(there.src, there.src_mask), there.labels).objective
-
-    def _labelled(self, paths: Sequence[str]) -> list[tuple[str, str]]:
-        """Texts and labels of files; `UserError` where a label is none of the model's."""
-        corpora = spool(labelled_corpora(paths))
-        check_labels(corpora, self.labels)
-        return [row for corpus in corpora for row in read_labelled(corpus.paths[0])]
-
-    def info(self) -> dict[str, Any]:
-        """What the model is and how it was made."""
-        return {
-            "parameters": count_parameters(self.network),
-            "vocabulary": self.tokenizer.vocab_size,
-            **self.about,
-            **meaningful(self.config),
-        }
-
-
-def _labels(directory: Folder) -> tuple[str, ...]:
-    """Class i is the label i; `UserError` where there are not as many."""
-    labels, n_outputs = noted(directory.path, directory.about, "labels", list), directory.config.model.n_outputs
-    if len(labels) != n_outputs:
-        raise UserError(f"{directory.path / CONFIG}: has {len(labels)} labels, but the model {n_outputs} classes")
-    return tuple(labels)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.layout import is_family
-from sightline.config import WITH_DECODER, longest_sequence
+from sightline.checkpoint.read import read_folder
+from sightline.config.settings import WITH_DECODER, longest_sequence
 from sightline.decode.translator import Translator
 from sightline.evaluate.significance import paired_bootstrap
 from sightline.tasks.job import TrainRequest, say

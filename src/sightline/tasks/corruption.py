@@ -17,7 +17,7 @@ from torch import nn
 
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import Vocabulary, bare, fingerprint, marks_around
-from sightline.config import RunConfig, flatten, longest_sequence
+from sightline.config.settings import RunConfig, flatten, longest_sequence
 from sightline.data.batch import Batch
 from sightline.data.batching import EndlessStream
 from sightline.data.corruption import (
@@ -31,8 +31,8 @@ from sightline.data.corruption import (
 )
 from sightline.data.documents import Cutter
 from sightline.errors import UserError
-from sightline.generation.models import RewritingModel
 from sightline.generation.sides import pieces_of
+from sightline.models.rewriting import RewritingModel
 from sightline.network.more_dropout import without
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.language_modelling import LanguageJob, own_texts

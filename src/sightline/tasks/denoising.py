@@ -7,29 +7,20 @@ makes of such a model. Nothing tells the decoder the language: the words that ar
 on with running text (`corruption`).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from sightline.checkpoint.folder import Folder
-from sightline.config import RunConfig, longest_sequence, meaningful
-from sightline.data.batching import Noise
-from sightline.data.corpus import Corpus, Pair, plain_texts
+from sightline.config.settings import RunConfig
+from sightline.data.arranging import Noise
+from sightline.data.corpus import Corpus, plain_texts
 from sightline.data.noise import MASK, Infilling
 from sightline.data.prepared import learn_tokenizer, spool
+from sightline.data.rows import Pair
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import Translation, Translator
 from sightline.errors import UserError
-from sightline.model import Model
-from sightline.network.parameters import count_parameters
-from sightline.pairs import HeadVerbs
 from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out, hold_out
 from sightline.tasks.translation import TranslationJob, completed, prepare_both
-
-if TYPE_CHECKING:
-    from sightline.inspect.heads import Head
 
 
 class DenoisingJob(TranslationJob):
@@ -75,42 +66,3 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Se
         return learn_tokenizer(train, config.data, special, sources_only=True)
 
     return choose_tokenizer(replace(request, special=special), config, folder, learn)
-
-
-class Denoiser(HeadVerbs, Model):
-    """A model of this task; made by `sightline.load`. To go on with it is what it is for: `train(init=...)`."""
-
-    does = "restores texts, and a translator starts from it (`sightline train --init`)"
-    reads = "pairs"
-
-    def __init__(self, directory: Folder) -> None:
-        self.path = directory.path
-        self.tokenizer = directory.tokenizer
-        self.config = directory.config
-        self.about = directory.about
-        self.network = directory.network
-
-    def restore(self, texts: Sequence[str], **overrides: Any) -> list[Translation]:
-        """Each text with words in the place of every `<mask>`, as many as the model finds fitting.
-
-        >>> model.restore(["A dog <mask> grass."])[0].text  # doctest: +SKIP
-        'A dog runs through the grass.'
-        """
-        translator = Translator(self.network, self.tokenizer, self.config.decode, longest_sequence(self.config.model))
-        masked = re.compile(rf"\s*{MASK}\s*")  # a mask has no blanks beside it: they belong to the words
-        return translator.translate([masked.sub(MASK, text) for text in texts], **overrides)
-
-    def head_importance(self, masked: Sequence[str], texts: Sequence[str]) -> "dict[Head, float]":
-        """How much the loss of these texts, given what is left of them, would change with each head."""
-        from sightline.inspect.importance import head_importance
-
-        return head_importance(self.network, self.tokenizer, masked, texts)
-
-    def info(self) -> dict[str, Any]:
-        """What the model is and how it was made."""
-        return {
-            "parameters": count_parameters(self.network),
-            "vocabulary": self.tokenizer.vocab_size,
-            **self.about,
-            **meaningful(self.config),
-        }

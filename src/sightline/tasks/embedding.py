@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.checkpoint.embedder import EmbedderLayout
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
 from sightline.data.content import digest
@@ -30,9 +30,9 @@ from sightline.data.side import Side
 from sightline.errors import UserError
 from sightline.evaluate.retrieval import retrieval_report
 from sightline.generation.embed import POOLINGS, unit
-from sightline.generation.models import ReadingModel
 from sightline.generation.sentences import SentenceSettings
 from sightline.generation.vectors import TextEmbedder, numbered, vectors
+from sightline.models.reading import ReadingModel
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.classification import check_length
 from sightline.tasks.heads import ENCODERS, about_run, headed, with_head

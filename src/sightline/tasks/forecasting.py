@@ -5,38 +5,27 @@ forecasts back to itself, and its errors with them; a linear map cannot, and is 
 forecast are changes from the last known row (see `sightline.data.series.centred`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from sightline.architectures import build_pooled
-from sightline.checkpoint.folder import Folder
-from sightline.checkpoint.trained import CONFIG, noted
-from sightline.config import RunConfig, TrainConfig, longest_sequence, meaningful
+from sightline.architectures.registry import build_pooled
+from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
 from sightline.data.batch import TrainingBatch
 from sightline.data.batching import EndlessStream
 from sightline.data.epochs import walk_epochs
-from sightline.data.series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
+from sightline.data.series import Scaling, WindowBatch, Windows, read_table
 from sightline.errors import UserError
-from sightline.evaluate.forecasts import ForecastReport, forecast_report
-from sightline.model import Model
-from sightline.network.parameters import count_parameters
 from sightline.network.pooled import PooledEncoder
-from sightline.pairs import HeadVerbs
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, file_names, say
-from sightline.training.loss import Loss, at_least_float32
+from sightline.training.loss import Loss
+from sightline.training.losses import squared_loss
 from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
-
-if TYPE_CHECKING:
-    from sightline.inspect.heads import Head
 
 
 @dataclass(frozen=True)
@@ -121,12 +110,6 @@ def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:
     return objective
 
 
-def squared_loss(predicted: Float[Tensor, "batch horizon"], true: Float[Tensor, "batch horizon"]) -> Loss:
-    """Squared error of forecasts, a mean over the steps of each; the absolute error is logged beside it."""
-    error = at_least_float32(predicted) - true
-    return Loss(error.square().mean(1).sum(), {"mae": error.detach().abs().mean(1).sum()})
-
-
 @torch.inference_mode()
 def said_by(objective: Objective, batches: Iterable[TrainingBatch], device: torch.device) -> Said:
     """The objective's value, its figures and the targets of each batch; the model is in evaluation mode."""
@@ -142,76 +125,3 @@ def said_by(objective: Objective, batches: Iterable[TrainingBatch], device: torc
 def mean_figures(said: Said) -> dict[str, float]:
     """The two errors per window."""
     return {name: mean(said, name, "targets") for name in ("loss", "mae")}
-
-
-class Forecaster(HeadVerbs, Model):
-    """A trained forecaster of a time series; made by `sightline.load`."""
-
-    does = "reads time series"
-    reads = "series"
-    tokenizer = None  # nothing is text
-
-    def __init__(self, directory: Folder) -> None:
-        self.path = directory.path
-        self.network = directory.network
-        self.scaling = _scaling(directory)
-        self.config = directory.config
-        self.about = directory.about
-        self.device = torch.device(directory.device)
-
-    def forecast(self, path: str | Path) -> list[float]:
-        """The `data.horizon` values of the target after the last row of a CSV file, in its own units."""
-        table = read_table(str(path))
-        window = self.config.data.window
-        if len(table.values) < window:
-            raise UserError(f"{path}: {len(table.values)} rows are too few, the model reads {window}")
-        latest = self.scaling.standardise(Table(table.path, table.columns, table.values[-window:]))
-        batch = centred(latest[np.newaxis], window, self.scaling.target_column)
-        return self.scaling.original(self._predict(batch))[0].tolist()
-
-    def _predict(self, batch: WindowBatch) -> NDArray[np.float32]:
-        """Standardised forecasts, (windows, horizon)."""
-        there = batch.to(self.device)
-        with torch.inference_mode():
-            return (self.network(there.src, there.src_mask).float() + there.last).cpu().numpy()
-
-    def evaluate(self, paths: Sequence[str]) -> ForecastReport:
-        """Errors over every window of some CSV files, beside those of the two naive forecasts."""
-        data, windows = self.config.data, self._windows(paths)
-        true, found = [], {"model": [], "seasonal": [], "last": []}
-        for batch in windows.in_order(self.config.decode.batch_tokens):
-            history = (batch.src[:, :, windows.target_column] + batch.last).numpy()
-            true.append((batch.targets + batch.last).numpy())
-            found["model"].append(self._predict(batch))
-            found["seasonal"].append(seasonal_forecast(history, data.horizon, data.season))
-            found["last"].append(seasonal_forecast(history, data.horizon, season=1))
-        forecasts = {name: np.concatenate(parts) for name, parts in found.items()}
-        std = self.scaling.std[self.scaling.target_column]
-        return forecast_report(forecasts, np.concatenate(true), std, self.scaling.target, data.season)
-
-    def head_importance(self, paths: Sequence[str]) -> "dict[Head, float]":
-        """How much the squared error over every window of some CSV files would change with each head."""
-        from sightline.inspect.importance import Example, importance_over
-
-        batches = self._windows(paths).in_order(self.config.decode.batch_tokens)
-        return importance_over(self.network, (Example(len(batch.src), self._loss_of(batch)) for batch in batches))
-
-    def _loss_of(self, batch: WindowBatch) -> Callable[[nn.Module], Tensor]:
-        there = batch.to(self.device)
-        return lambda network: squared_loss(network(there.src, there.src_mask), there.targets).objective
-
-    def _windows(self, paths: Sequence[str]) -> Windows:
-        data = self.config.data
-        return Windows.of([read_table(path) for path in paths], self.scaling, data.window, data.horizon)
-
-    def info(self) -> dict[str, Any]:
-        """What the model is and how it was made."""
-        return {"parameters": count_parameters(self.network), **self.about, **meaningful(self.config)}
-
-
-def _scaling(directory: Folder) -> Scaling:
-    said, file = noted(directory.path, directory.about, "series", dict), directory.path / CONFIG
-    try:
-        return Scaling.of(said)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{file}: 'series' is damaged ({type(error).__name__}: {error})") from None

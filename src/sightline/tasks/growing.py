@@ -6,7 +6,7 @@ from pathlib import Path
 from sightline.checkpoint.growing import write_grown
 from sightline.checkpoint.layout import CONFIG, adapters_in, read_json
 from sightline.checkpoint.vocabulary import read_vocabulary
-from sightline.config import RunConfig, check
+from sightline.config.settings import RunConfig, check
 from sightline.errors import UserError
 from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.starting import starting

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sightline.architectures.xlnet import XLNetShape, build_xlnet
 from sightline.checkpoint.published import unread_tensors
 from sightline.checkpoint.trained import RUN
+from sightline.checkpoint.xlnet_names import shape_from_hf
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
-from sightline.generation.family_model import FamilyModel
 from sightline.generation.label import class_names
-from sightline.generation.permutation import LabellingXLNet, XLNetModel
+from sightline.models.family_model import FamilyModel
+from sightline.models.xlnet import LabellingXLNet, XLNetModel
 from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled, replace_parameter, unfilled
-from sightline.relatives.xlnet import XLNetShape, build_xlnet
-from sightline.relatives.xlnet_checkpoint import shape_from_hf
 from sightline.tasks.job import TrainRequest, file_names, say
 from sightline.tasks.trainable import head_dropout, more_dropout, trainable, unfrozen
 from sightline.tasks.xlnet import xlnet_rows

@@ -11,7 +11,7 @@ from torch import nn
 
 from sightline.checkpoint import trained
 from sightline.checkpoint.trained import TOKENIZER
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batch import Stream
 from sightline.data.corpus import Corpus, names_of

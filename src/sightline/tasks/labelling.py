@@ -12,9 +12,10 @@ from typing import Any
 
 from torch import nn
 
+from sightline.architectures.xlnet import XLNetClassifier
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.content import content, digest
 from sightline.data.corpus import Corpus
@@ -30,11 +31,10 @@ from sightline.data.labelled import (
 )
 from sightline.data.prepared import spool
 from sightline.errors import UserError
-from sightline.generation.models import ReadingModel
-from sightline.generation.permutation import LabellingXLNet, XLNetModel
 from sightline.generation.reading import TextReader
+from sightline.models.reading import ReadingModel
+from sightline.models.xlnet import LabellingXLNet, XLNetModel
 from sightline.network.halves import EncoderOnly
-from sightline.relatives.xlnet import XLNetClassifier
 from sightline.tasks.classification import (
     ClassificationJob,
     check_length,

@@ -22,7 +22,7 @@ from sightline.checkpoint.begun import begun_text, check_axes
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import bare, fingerprint
-from sightline.config import RunConfig, TrainConfig, longest_sequence
+from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
 from sightline.data.blocks import BlockBatch, block_stream, validation_blocks
@@ -36,8 +36,8 @@ from sightline.data.documents import (
 )
 from sightline.errors import UserError
 from sightline.families.language import language_axes
-from sightline.generation.masked import MaskedModel
-from sightline.generation.models import TextModel
+from sightline.models.masked import MaskedModel
+from sightline.models.text import TextModel
 from sightline.network.build import build
 from sightline.network.halves import DecoderOnly
 from sightline.network.heads import CappedLanguageHead

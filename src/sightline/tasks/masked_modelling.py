@@ -19,7 +19,7 @@ from torch import nn
 
 from sightline.checkpoint.begun import begun_text, check_axes
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import RunConfig, TrainConfig
+from sightline.config.settings import RunConfig, TrainConfig
 from sightline.data.batching import EndlessStream
 from sightline.data.documents import cutter_of, learn_pieces
 from sightline.data.masking import MaskedBatch, MaskedText, Masking, joints_of, mask_id
@@ -27,7 +27,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.families.language import masked_axes
 from sightline.generation.fill import hidden_logits, told
-from sightline.generation.masked import MaskedModel
+from sightline.models.masked import MaskedModel
 from sightline.network.build import build
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.job import TrainRequest, choose_tokenizer

@@ -4,7 +4,7 @@ against forgetting (`data.weights`, `data.temperature`, `data.mix`).
 
 from typing import Any
 
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.corpus import parse_corpora
 from sightline.data.first_look import parse_pairs
 from sightline.data.mixing import Mixture, Portion, drawn

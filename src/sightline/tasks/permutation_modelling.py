@@ -2,7 +2,7 @@
 
 From scratch by a recipe, or from a folder of an XLNet (`--init`). What comes out is a folder in XLNet's layout, which
 every command and `transformers` reads. Texts and what is refused are those of a language model (`language_modelling`).
-Not here: what is predicted and in which order (`data/permutation.py`), and the network (`relatives/xlnet.py`).
+Not here: what is predicted and in which order (`data/permutation.py`), and the network (`architectures/xlnet.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.architectures.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
 from sightline.checkpoint.begun import BegunLayout, masking_marks, tokenizer_settings
 from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.vocabulary import SETTINGS, bare, fingerprint
 from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.config import ModelConfig, RunConfig, TrainConfig
+from sightline.checkpoint.xlnet_names import file_tensors, shape_to_hf
+from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batching import EndlessStream
 from sightline.data.documents import Cutter, cutter_of
 from sightline.data.permutation import PermutedBatch, PermutedText
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.generation.permutation import PermutationModel
-from sightline.relatives.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
-from sightline.relatives.xlnet_checkpoint import file_tensors, shape_to_hf
+from sightline.models.xlnet import PermutationModel
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.language_modelling import (
     LanguageJob,

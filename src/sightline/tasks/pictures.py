@@ -16,7 +16,7 @@ from torch import nn
 from sightline.checkpoint.begun import begun_pictures, check_axes
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import RunConfig, TrainConfig
+from sightline.config.settings import RunConfig, TrainConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
 from sightline.data.image import Preprocessing
@@ -33,14 +33,15 @@ from sightline.data.pictures import (
 )
 from sightline.errors import UserError
 from sightline.families.pictures import picture_axes
-from sightline.generation.pictures import PictureModel
+from sightline.models.pictures import PictureModel
 from sightline.network.build import build
 from sightline.network.fronts import PatchFront
-from sightline.tasks.classification import label_baseline, label_figures, label_loss, said_of_labels, say_seen_once
+from sightline.tasks.classification import label_baseline, label_figures, said_of_labels, say_seen_once
 from sightline.tasks.heads import headed, in_order, known_head, network_rows, said_of_head, with_head
 from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
 from sightline.tasks.trainable import StartingPoint
 from sightline.training.loss import Loss
+from sightline.training.losses import label_loss
 from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
 

@@ -17,9 +17,9 @@ from torch import nn
 
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import RunConfig
-from sightline.data.corpus import Pair
-from sightline.generation.models import RewritingModel
+from sightline.config.settings import RunConfig
+from sightline.data.rows import Pair
+from sightline.models.rewriting import RewritingModel
 from sightline.network.more_dropout import without
 from sightline.tasks.comparing import before_and_after, written
 from sightline.tasks.job import TrainRequest, say

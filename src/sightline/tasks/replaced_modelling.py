@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from sightline.checkpoint.begun import begun_text, check_axes
 from sightline.checkpoint.write import file_tensors
-from sightline.config import RunConfig, TrainConfig
+from sightline.config.settings import RunConfig, TrainConfig
 from sightline.data.documents import cutter_of
 from sightline.data.masking import MaskedBatch, MaskedText
 from sightline.families.language import replaced_axes

@@ -5,10 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sightline.checkpoint.model_card import DECODING, with_row
 from sightline.checkpoint.trained import read_run, write_decoding
-from sightline.config import RunConfig, flatten
+from sightline.config.settings import RunConfig, flatten
 from sightline.errors import UserError
-from sightline.model_card import DECODING, with_row
 from sightline.tasks.job import TrainRequest, say
 
 FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings with an option of their own

@@ -19,7 +19,7 @@ from torch import nn
 from sightline.checkpoint.begun import BegunLayout, begun_pictures, begun_text, check_axes
 from sightline.checkpoint.joined import write_joined
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.documents import learn
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError

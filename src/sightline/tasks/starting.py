@@ -7,7 +7,7 @@ from typing import Any
 from sightline.checkpoint.adapters import home_of
 from sightline.checkpoint.layout import CONFIG, is_family, read_json
 from sightline.checkpoint.trained import read_settings, settings_for
-from sightline.config import WITH_DECODER, RunConfig, apply_settings, flatten, load_recipe, longest_sequence
+from sightline.config.settings import WITH_DECODER, RunConfig, apply_settings, flatten, load_recipe, longest_sequence
 from sightline.errors import UserError
 from sightline.tasks.job import TrainRequest, say
 

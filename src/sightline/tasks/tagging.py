@@ -16,24 +16,25 @@ import torch
 from torch import nn
 
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.content import digest
 from sightline.data.labelled import parted
 from sightline.data.tagged import IGNORED, ReadTags, TaggedWords, check_tags, count_tags, read_tagged
 from sightline.errors import UserError
 from sightline.evaluate.entities import tag_report
-from sightline.generation.models import ReadingModel
 from sightline.generation.reading import TextReader
 from sightline.generation.tag import PartOfSentence, read_words, word_logits
+from sightline.models.reading import ReadingModel
 from sightline.network.halves import EncoderOnly
-from sightline.tasks.classification import check_length, label_baseline, label_loss, say_seen_once
+from sightline.tasks.classification import check_length, label_baseline, say_seen_once
 from sightline.tasks.heads import ENCODERS, about_run, headed, in_order, known_head, said_of_head, with_head
 from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.labelling import LabellingJob
 from sightline.tasks.scratch import encoder_from_scratch
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
+from sightline.training.losses import label_loss
 from sightline.training.shares import Mine, Said, Validation
 
 

@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from sightline.checkpoint.folder import read_folder
-from sightline.config import ModelConfig, RunConfig
+from sightline.checkpoint.read import read_folder
+from sightline.config.settings import ModelConfig, RunConfig
+from sightline.config.tasks import TASKS
 from sightline.errors import UserError
-from sightline.generation.family_model import FamilyModel
-from sightline.generation.models import with_verbs
+from sightline.models.family_model import FamilyModel
+from sightline.models.kinds import with_verbs
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.more_dropout import DropoutRates, add_dropout
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import Job, TrainRequest
-from sightline.tasks.table import TASKS
 
 # How configurations call the paper's.
 DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout", "hidden_dropout_prob")

@@ -20,15 +20,15 @@ from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.trained import GENERATION, RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import marks_around
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.spec_augment import Spans, SpecAugment
 from sightline.data.speech import SpokenCorpus, spoken_corpus
 from sightline.errors import UserError
 from sightline.evaluate.transcripts import check_jiwer, transcript_report
 from sightline.families.keys import Keys
-from sightline.generation.speech import SpeechModel
 from sightline.generation.transcribe import TASKS, beginning_of, write_down
+from sightline.models.speech import SpeechModel
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import TrainRequest, file_names, say
 from sightline.tasks.telling import TellingJob

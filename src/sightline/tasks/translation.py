@@ -11,20 +11,22 @@ import numpy as np
 import torch
 from torch import nn
 
-from sightline.architectures import build_network
-from sightline.checkpoint.folder import Folder, read_folder
+from sightline.architectures.registry import build_network
+from sightline.checkpoint.folder import Folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import CONFIG, read_run
-from sightline.config import WITH_DECODER, RunConfig, TrainConfig, longest_sequence
-from sightline.cores import usable_cores
+from sightline.config.settings import WITH_DECODER, RunConfig, TrainConfig, longest_sequence
+from sightline.contract import EncoderDecoder
+from sightline.data.arranging import Noise, Pairs
 from sightline.data.batch import Batch, Stream
-from sightline.data.batching import BatchStream, Noise, Pairs, unchanged, validation_batches
-from sightline.data.corpus import Corpus, Pair, display_name
+from sightline.data.batching import BatchStream, unchanged, validation_batches
+from sightline.data.corpus import Corpus, display_name
 from sightline.data.first_look import doubts, leaks, parse_pairs
 from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer, prepare, spool
+from sightline.data.rows import Pair
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.contract import EncoderDecoder
-from sightline.device import device_name
+from sightline.device import device_name, usable_cores
 from sightline.errors import UserError
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.network.parameters import load_parameters, parameters_of
@@ -86,7 +88,8 @@ class TranslationJob:
         objective = translation_objective(network, self.config.model.pad_id, train, padded=self.links is not None)
         if self.links is None:
             return objective
-        from sightline.tasks.alignment import alignment_objective, supervised_layer
+        from sightline.inspect.alignment import supervised_layer
+        from sightline.tasks.alignment import alignment_objective
 
         assert isinstance(network, Transformer)
         layer = supervised_layer(train.alignment_layer, len(network.decoder.layers))

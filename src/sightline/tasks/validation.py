@@ -11,9 +11,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
+from sightline.contract import EncoderDecoder
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.contract import EncoderDecoder
 from sightline.decode.translator import Translation, Translator
 from sightline.network.compiled import native_available, packed
 from sightline.network.transformer import Transformer

@@ -3,8 +3,8 @@
 Not here: what is learnt (`permutation_modelling`, `labelling`).
 """
 
-from sightline.config import ModelConfig
-from sightline.generation.permutation import XLNetModel
+from sightline.config.settings import ModelConfig
+from sightline.models.xlnet import XLNetModel
 
 
 def xlnet_rows(model: XLNetModel) -> dict[str, str]:

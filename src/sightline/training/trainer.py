@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.config import RunConfig
+from sightline.config.settings import RunConfig
 from sightline.data.batch import Stream, TrainingBatch
 from sightline.errors import UserError, WriteError
 from sightline.training.checkpoint import (

@@ -14,24 +14,24 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import sightline
-from sightline import workers
 from sightline.checkpoint.beside import write_shortlist
 from sightline.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode import engine
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
+from sightline.models import workers
+from sightline.models.workers import CHUNK_LINES
 from sightline.native.library import library
 from sightline.native.positions import sinusoids
 from sightline.network.parameters import count_parameters, parameters_of
 from sightline.network.positions import SinusoidalPositions
 from sightline.network.prepared import prepare_for_inference
-from sightline.workers import CHUNK_LINES
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 
@@ -194,7 +194,7 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
 def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     monkeypatch.setattr(workers, "usable_cores", lambda: 2)
-    share = "sightline.workers.translate_in_processes"
+    share = "sightline.models.workers.translate_in_processes"
     monkeypatch.setattr(share, lambda *request: started.append(request[3]) or iter(()))
     lines, model = ["A dog"] * 2 * CHUNK_LINES, sightline.load(folder, "cpu")
     for settings in ({}, {"sample": True}, {"no_repeat_ngram": 2}):

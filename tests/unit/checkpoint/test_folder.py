@@ -12,7 +12,7 @@ import sightline
 from sightline.checkpoint.layout import is_family
 from sightline.cli import main
 from sightline.errors import UserError
-from sightline.generation.family_model import FamilyModel
+from sightline.models.family_model import FamilyModel
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 

@@ -20,7 +20,7 @@ from sightline.checkpoint.packed import HEADER, pack
 from sightline.checkpoint.trained import WEIGHTS, write_settings, write_weights
 from sightline.checkpoint.weights import WeightsFile
 from sightline.cli import main
-from sightline.config import DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import DecodeConfig, ModelConfig, RunConfig
 from sightline.errors import UserError
 from sightline.network.parameters import parameters_of
 

@@ -15,7 +15,7 @@ import sightline
 from sightline.checkpoint.precision import dtype_for
 from sightline.checkpoint.published import read_checkpoint
 from sightline.errors import UserError
-from sightline.network.build import FamilyNetwork
+from sightline.network.parts import FamilyNetwork
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 

@@ -17,11 +17,11 @@ from safetensors.torch import load_file, save_file
 
 from sightline.checkpoint import trained as module
 from sightline.checkpoint.beside import read_shortlist, write_shortlist
-from sightline.checkpoint.folder import read_folder
 from sightline.checkpoint.manifest import seal
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.checkpoint.write import write_files
-from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator

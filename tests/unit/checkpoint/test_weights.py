@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from sightline.checkpoint.compiled import compiled
 from sightline.checkpoint.weights import WeightsFile
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.native.library import library

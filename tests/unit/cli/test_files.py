@@ -11,7 +11,7 @@ import pytest
 from sightline import cli
 from sightline.cli.arriving import arriving
 from sightline.cli.files import MOST_CHARACTERS, lines_of, output
-from sightline.config import DecodeConfig, TrainConfig, check_values
+from sightline.config.settings import DecodeConfig, TrainConfig, check_values
 from sightline.data import corpus
 from sightline.errors import UserError
 

@@ -14,10 +14,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data import batching
+from sightline.data.arranging import ROOM
 from sightline.data.batch import Batch
-from sightline.data.batching import ROOM, BatchStream, plan_batches, plan_epoch, validation_batches
+from sightline.data.batching import BatchStream, plan_batches, plan_epoch, validation_batches
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from sightline.data.tokenizer import Tokenizer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.amount import Amount, parse_amount
 from sightline.data.cache import DRAFTS, partial, partial_folder
 from sightline.data.corpus import parse_corpora
@@ -116,7 +116,7 @@ def test_modes_follow_the_umask_and_the_group_the_folder(
 WAITING = """
 import sys
 from pathlib import Path
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data import prepared
 from sightline.data.corpus import Corpus
 from sightline.data.tokenizer import Tokenizer

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data import documents, prepared, split
 from sightline.data.amount import parse_amount
-from sightline.data.corpus import Corpus, Pair, parse_corpora, read_pairs
+from sightline.data.corpus import Corpus, parse_corpora, read_pairs
 from sightline.data.documents import cutter_of, learn_pieces, prepare_documents
 from sightline.data.prepared import learn_tokenizer, prepare
+from sightline.data.rows import Pair
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 

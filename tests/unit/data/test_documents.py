@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data import documents
 from sightline.data.documents import Cutter, cutter_of, learn, learn_pieces, prepare_documents, stretches
 from sightline.data.tokenizer import Tokenizer

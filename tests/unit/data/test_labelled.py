@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.labelled import LabelledCorpus, check_labels, count_labels, labelled_corpora, read_labelled
 from sightline.data.prepared import learn_tokenizer, prepare
 from sightline.errors import UserError

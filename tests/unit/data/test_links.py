@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.links import (
     GoldLinks,
     check_links,

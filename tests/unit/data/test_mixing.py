@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data import mixing
+from sightline.data.arranging import Pairs
 from sightline.data.batch import Batch
-from sightline.data.batching import BatchStream, Pairs, plan_epoch
+from sightline.data.batching import BatchStream, plan_epoch
 from sightline.data.corpus import Corpus
 from sightline.data.directions import BothDirections
 from sightline.data.mixing import Mixture, Portion, drawn, stride

@@ -12,8 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.config import DataConfig
-from sightline.data.batching import BatchStream, Noise, validation_batches
+from sightline.config.settings import DataConfig
+from sightline.data.arranging import Noise
+from sightline.data.batching import BatchStream, validation_batches
 from sightline.data.corpus import plain_texts
 from sightline.data.noise import MASK, Infilling, PieceDropout, choose_spans, infill, poisson, words_of
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare

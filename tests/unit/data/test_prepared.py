@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data import packers
 from sightline.data import prepared as module
 from sightline.data.amount import parse_amount

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sightline.data.amount import parse_amount
-from sightline.data.corpus import Corpus, Pair, parse_corpora, read_pairs
+from sightline.data.corpus import Corpus, parse_corpora, read_pairs
+from sightline.data.rows import Pair
 from sightline.data.split import Split, split
 from sightline.errors import UserError
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.data.merges import Drops
 from sightline.data.tokenizer import Tokenizer, normalization

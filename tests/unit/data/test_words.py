@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.data.words import LAST, PUNCTUATION, cut
 

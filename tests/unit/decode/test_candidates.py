@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.contract import FREE
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import FREE
 from sightline.decode.engine import decode_tokens
 from sightline.families.sightline import build_model
 from sightline.native.library import library

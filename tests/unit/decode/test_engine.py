@@ -13,18 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.config.settings import DecodeConfig, ModelConfig
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import (
-    Asked,
-    Hypothesis,
-    SpecialIds,
-    TooLarge,
-    batches,
-    check_decoding,
-    decode_tokens,
-    random_stream,
-)
+from sightline.decode.engine import Hypothesis, SpecialIds, decode_tokens
+from sightline.decode.request import Asked, TooLarge, batches, check_decoding, random_stream
 from sightline.decode.steps import to_limits
 from sightline.errors import UserError
 from sightline.families.sightline import build_model

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures import build_network
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.architectures.registry import build_network
+from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.contract import EncoderDecoder, SpecialIds
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import EncoderDecoder, SpecialIds
 from sightline.decode.drafts import CopyDraft
 from sightline.decode.engine import decode_tokens
 from sightline.decode.ensemble import AveragedNetworks
 from sightline.decode.speculative import speculative_search
-from sightline.decode.streaming import stream_tokens
+from sightline.decode.stepping import stream_tokens
 from sightline.errors import UserError
 
 VOCAB, EOS = 11, 2

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sightline.decode.contract import SearchOptions
+from sightline.contract import SearchOptions
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import padded
 from sightline.decode.phrases import met, phrase_search, progress, shares
+from sightline.decode.request import padded
 from sightline.decode.search import beam_search
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from sightline.decode.contract import SearchOptions
+from sightline.contract import SearchOptions
 from sightline.decode.sampling import (
     draw,
     invert_cdf,

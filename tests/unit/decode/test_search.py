@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sightline.decode.contract import Hypothesis, SearchOptions
+from sightline.contract import Hypothesis, SearchOptions
 from sightline.decode.ending import length_penalty
 from sightline.decode.sampling import sample
 from sightline.decode.search import beam_search, greedy

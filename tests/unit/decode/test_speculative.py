@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sightline.config import DataConfig, DecodeConfig, ModelConfig
+from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.drafts import CopyDraft, MemoryDraft, ModelDraft, continuation
 from sightline.decode.engine import SpecialIds, decode_tokens

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config import DataConfig, DecodeConfig
+from sightline.config.settings import DataConfig, DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.streaming import stream_text
 from sightline.decode.translator import Translator

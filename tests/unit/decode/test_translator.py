@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sightline.config import DataConfig, DecodeConfig
+from sightline.config.settings import DataConfig, DecodeConfig
+from sightline.contract import Hypothesis
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import Hypothesis
 from sightline.decode.translator import Translator, override, split_text
 from sightline.errors import UserError
 from sightline.network.cache import DecoderCache

@@ -15,16 +15,10 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.ter import TER
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.errors import UserError
-from sightline.evaluate.bleu import (
-    MULTI30K,
-    Length,
-    Score,
-    as_json,
-    bleu_signature,
-    corpus_scores,
-)
+from sightline.evaluate.bleu import MULTI30K, bleu_signature, corpus_scores
+from sightline.evaluate.measure import Length, Score, as_json
 from sightline.evaluate.report import evaluate_model
 from sightline.evaluate.significance import compare, comparison_as_json, paired_bootstrap
 from sightline.evaluate.spacing import bleu_tokenizer

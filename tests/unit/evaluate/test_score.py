@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import torch
 
-from sightline.config import DataConfig, ModelConfig
+from sightline.config.settings import DataConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.evaluate.score import PairScore, corpus_perplexity, score_pairs, score_texts

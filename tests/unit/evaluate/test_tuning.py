@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.decode.translator import Translation, override
 from sightline.errors import UserError
 from sightline.evaluate.tuning import tune_length_penalty

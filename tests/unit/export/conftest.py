@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config import DataConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of

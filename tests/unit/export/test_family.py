@@ -8,7 +8,7 @@ import torch
 from tiny_families import write_tiny
 
 import sightline
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.errors import UserError
 from sightline.export.family import published_of
 from sightline.export.run import export_model

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 import sightline
-from sightline.checkpoint.folder import read_folder
+from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import write_decoding
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
+from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.contract import SpecialIds
 from sightline.decode.steps import pad_sources
 from sightline.export import ctranslate2, hf, onnx
 from sightline.export.exported import LENGTH, Exported, exported_of, sample_texts

@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from sightline.checkpoint.folder import Folder, read_folder
+from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.imported import write_imported
 from sightline.checkpoint.manifest import MANIFEST
-from sightline.config import ModelConfig, RunConfig
+from sightline.checkpoint.read import read_folder
+from sightline.config.settings import ModelConfig, RunConfig
 from sightline.errors import UserError
 from sightline.export import hf, run
 from sightline.export.exported import LENGTH, Exported, exported_of, has_uneven_heads, sample_texts

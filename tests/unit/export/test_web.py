@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from tiny_families import write_tiny
 
-from sightline.checkpoint.folder import read_folder
-from sightline.config import DataConfig, DecodeConfig
+from sightline.checkpoint.read import read_folder
+from sightline.config.settings import DataConfig, DecodeConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.export.run import export_model

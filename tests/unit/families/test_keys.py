@@ -10,11 +10,11 @@ from published import PUBLISHED, REFUSED
 
 import sightline
 from sightline.checkpoint.published import read_checkpoint
+from sightline.checkpoint.xlnet_names import shape_from_hf
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 from sightline.network.axes import NetworkConfig
 from sightline.network.unfilled import build_unfilled
-from sightline.relatives.xlnet_checkpoint import shape_from_hf
 
 BERT = {
     "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12, "vocab_size": 11,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from sightline.decode.contract import Hypothesis
+from sightline.contract import Hypothesis
 from sightline.generation.fallback import (
     TEMPERATURES,
     Attempt,

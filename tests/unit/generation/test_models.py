@@ -16,16 +16,14 @@ from sightline.checkpoint.compiled import described
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.cli import main
 from sightline.errors import UserError
-from sightline.generation.masked import MaskedModel
-from sightline.generation.models import (
-    RewritingModel,
-    TextModel,
-    decode_after,
-    refuse_single,
-)
-from sightline.generation.pictures import PictureModel
+from sightline.generation.output import decode_after
 from sightline.generation.settings import settings_from
 from sightline.generation.transcribe import detect_language
+from sightline.models.kinds import refuse_single
+from sightline.models.masked import MaskedModel
+from sightline.models.pictures import PictureModel
+from sightline.models.rewriting import RewritingModel
+from sightline.models.text import TextModel
 from sightline.native.library import library
 
 Make = Callable[..., Any]

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, processors
 
 import sightline
-from sightline.checkpoint.published import open_tensors
+from sightline.checkpoint.adapters import open_tensors
 from sightline.cli import main
 from sightline.errors import UserError
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.links import words_of_pieces
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sightline.cli import main
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.glossary.annotation import annotate, knows_annotations
 from sightline.glossary.terms import Term

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.architectures import build_network, decoding_forms
-from sightline.config import DataConfig, DecodeConfig, ModelConfig, RunConfig, check, longest_sequence
+from sightline.architectures.registry import build_network, decoding_forms
+from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig, check, longest_sequence
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 

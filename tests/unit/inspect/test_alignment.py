@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.architectures import Network, build_network
-from sightline.config import DataConfig, ModelConfig
+from sightline.architectures.registry import Network, build_network
+from sightline.config.settings import DataConfig, ModelConfig
 from sightline.data.links import GoldLinks, words_of_pieces
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config import DataConfig
+from sightline.config.settings import DataConfig
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import prepare
 from sightline.data.tokenizer import Tokenizer

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from unit.native.stepping import Steps
 
-from sightline.architectures import build_network
-from sightline.config import ModelConfig, RunConfig, check
+from sightline.architectures.registry import build_network
+from sightline.config.settings import ModelConfig, RunConfig, check
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.inspect.heads import (

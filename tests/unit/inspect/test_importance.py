@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sightline.config import DataConfig, ModelConfig
+from sightline.config.settings import DataConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.families.sightline import build_model

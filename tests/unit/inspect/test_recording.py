@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.families.sightline import build_model
 from sightline.inspect.recording import attentions as attentions_by_stack
 from sightline.inspect.recording import cross_attentions, outputs, recording

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.families.sightline import build_model
 from sightline.native import library as c
 from sightline.network.transformer import Transformer

@@ -14,7 +14,7 @@ from sightline.native.network import CompiledNetwork, Decoding
 
 
 class Steps:
-    """A packed network with the contract `decode.contract.EncoderDecoder`, whose own search nobody sees."""
+    """A packed network with the contract `contract.EncoderDecoder`, whose own search nobody sees."""
 
     def __init__(self, network: CompiledNetwork) -> None:
         self.network, self.training = network, False

@@ -11,7 +11,7 @@ from unit.native.test_families import SOURCES as FAMILY_SOURCES
 from unit.native.test_families import build as build_family
 from unit.native.test_families import logits as family_logits
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError

@@ -15,7 +15,7 @@ import pytest
 import torch
 from sanitize.run import EMULATED, NARROW
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.decode.engine import decode_tokens
 from sightline.native import build as original
 from sightline.native import library as c

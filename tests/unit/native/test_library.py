@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.native import library as c
@@ -27,7 +27,7 @@ OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
 import json
 import torch
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.config.settings import DecodeConfig, ModelConfig
 from sightline.decode.engine import decode_tokens
 from sightline.families.sightline import build_model
 from sightline.network.prepared import prepare_for_inference

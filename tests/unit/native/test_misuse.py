@@ -14,10 +14,11 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
+from sightline.contract import SearchOptions
 from sightline.decode.candidates import Candidates
-from sightline.decode.contract import SearchOptions
-from sightline.decode.engine import Bounds, decode_tokens
+from sightline.decode.engine import decode_tokens
+from sightline.decode.request import Bounds
 from sightline.errors import UserError
 from sightline.native import library as c
 from sightline.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
@@ -311,7 +312,7 @@ import resource
 import sys
 from pathlib import Path
 import torch
-from sightline.config import DecodeConfig, ModelConfig
+from sightline.config.settings import DecodeConfig, ModelConfig
 from sightline.decode.engine import Bounds, decode_tokens
 from sightline.errors import UserError
 from sightline.families.sightline import build_model

@@ -11,7 +11,7 @@ import torch
 from unit.native.stepping import by_steps
 from unit.native.test_search import native, same
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.native.library import library

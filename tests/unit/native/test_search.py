@@ -11,13 +11,14 @@ import pytest
 import torch
 from unit.native.stepping import by_steps
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
+from sightline.contract import SearchOptions, SpecialIds
 from sightline.decode import engine
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.contract import SearchOptions, SpecialIds
-from sightline.decode.engine import decode_tokens, search_options
+from sightline.decode.engine import decode_tokens
+from sightline.decode.request import search_options
+from sightline.decode.stepping import written_in
 from sightline.decode.steps import start_decoding
-from sightline.decode.streaming import written_in
 from sightline.decode.watching import watched
 from sightline.errors import UserError
 from sightline.native.library import Ids, Options, library

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.families.sightline import build_model
 from sightline.network.transformer import Transformer
 

@@ -12,7 +12,8 @@ from sightline.errors import UserError
 from sightline.families.palm import palm_config
 from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 from sightline.network.axes_file import network_config
-from sightline.network.build import FamilyNetwork, build
+from sightline.network.build import build
+from sightline.network.parts import FamilyNetwork
 from sightline.network.unfilled import build_unfilled
 
 STACK = StackConfig(d_model=12, n_layers=2, n_heads=2, d_ff=16, d_head=6)

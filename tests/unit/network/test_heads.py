@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.architectures import build_pooled
-from sightline.config import ModelConfig
+from sightline.architectures.registry import build_pooled
+from sightline.config.settings import ModelConfig
 from sightline.network.pooled import final_states, first_state, last_state, mean_state
 
 STATES = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]], [[5.0, 6.0], [7.0, 8.0], [0.0, 1.0]]])

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.architectures import build_network
-from sightline.config import ModelConfig
+from sightline.architectures.registry import build_network
+from sightline.config.settings import ModelConfig
 from sightline.network.low_rank import LowRankLinear, adapt, linear, merged
 from sightline.training.packed import can_pack, packed_states
 from sightline.training.step import real_states

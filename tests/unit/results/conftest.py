@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sightline.checkpoint.trained import write_settings
-from sightline.config import ModelConfig, RunConfig, TrainConfig
+from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
 from sightline.results.runs import Run, read_runs
 
 MakeRun = Callable[..., Run]

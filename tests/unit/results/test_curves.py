@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sightline.errors import UserError
-from sightline.figures import render
+from sightline.report.figures import render
 from sightline.results.curves import learning_curves, read_points, validation_table
 from sightline.results.runs import group_runs
 

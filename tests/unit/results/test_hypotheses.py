@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sightline.config import DecodeConfig
+from sightline.config.settings import DecodeConfig
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
 from sightline.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
@@ -38,7 +38,7 @@ def run(make_run: Any) -> Any:
 
 
 def of(run: Any, monkeypatch: pytest.MonkeyPatch, model: Echo, **overrides: Any) -> list[str]:
-    monkeypatch.setattr("sightline.api.load_translator", lambda *_: model)
+    monkeypatch.setattr("sightline.models.load.load_translator", lambda *_: model)
     return Hypotheses(run, "cpu", overrides, lambda _: None).of(TEXTS)
 
 

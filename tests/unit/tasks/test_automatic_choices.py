@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sightline.checkpoint.trained import write_settings
-from sightline.config import RunConfig, apply_settings
+from sightline.config.settings import RunConfig, apply_settings
 from sightline.native.library import training_library
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.starting import continuing

@@ -10,7 +10,7 @@ from torch import nn
 
 from sightline.checkpoint.begun import BegunLayout, check_axes
 from sightline.checkpoint.write import config_to_hf
-from sightline.config import ModelConfig, RunConfig, TrainConfig, apply_settings, check, load_recipe
+from sightline.config.settings import ModelConfig, RunConfig, TrainConfig, apply_settings, check, load_recipe
 from sightline.data.blocks import load_blocks
 from sightline.data.documents import Cutter, PreparedText, prepare_documents
 from sightline.errors import UserError

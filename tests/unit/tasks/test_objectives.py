@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config import TrainConfig
+from sightline.config.settings import TrainConfig
 from sightline.data.labelled import collate_labelled
 from sightline.data.series import WindowBatch
-from sightline.tasks.classification import label_figures, label_loss, said_of_labels
-from sightline.tasks.forecasting import forecast_objective, mean_figures, said_by, squared_loss
+from sightline.tasks.classification import label_figures, said_of_labels
+from sightline.tasks.forecasting import forecast_objective, mean_figures, said_by
+from sightline.training.losses import label_loss, squared_loss
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.config import ModelConfig, TrainConfig
+from sightline.config.settings import ModelConfig, TrainConfig
 from sightline.data.masking import MaskedBatch, Masking
 from sightline.errors import UserError
 from sightline.families.language import replaced_axes

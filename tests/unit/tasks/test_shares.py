@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sightline.pipeline import TrainRequest, train_model
-from sightline.tasks.table import TASKS
+from sightline.config.tasks import TASKS
+from sightline.tasks.run import TrainRequest
+from sightline.tasks.train import train_model
 from sightline.training.parallel import in_turns
 from sightline.training.trainer import Trainer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sightline.config import RunConfig, apply_settings
+from sightline.config.settings import RunConfig, apply_settings
 from sightline.data.batch import Batch
 from sightline.data.batching import unchanged
 from sightline.data.corpus import Corpus

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.config import DataConfig, ModelConfig, RunConfig, TrainConfig, apply_settings, check
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig, TrainConfig, apply_settings, check
 from sightline.data.batch import Batch, collate
 from sightline.data.corpus import Corpus
 from sightline.data.links import links_of_corpus

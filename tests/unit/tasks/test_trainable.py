@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from tiny_families import write_tiny
 
-from sightline.checkpoint.folder import read_folder
-from sightline.config import TrainConfig
+from sightline.checkpoint.read import read_folder
+from sightline.config.settings import TrainConfig
 from sightline.tasks.trainable import trainable
 from sightline.training.optimizer import make_optimizer
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.config import DataConfig, DecodeConfig, ModelConfig
+from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.families.sightline import build_model

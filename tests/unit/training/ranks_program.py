@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.config import ModelConfig, RunConfig, TrainConfig
+from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.families.sightline import build_model
 from sightline.training.checkpoint import CHECKPOINTS, checkpoint_paths

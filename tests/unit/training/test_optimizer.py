@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config import ModelConfig, TrainConfig
+from sightline.config.settings import ModelConfig, TrainConfig
 from sightline.families.sightline import build_model
 from sightline.training.muon import Muon
 from sightline.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer

@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.families.sightline import axes, build_model
 from sightline.native.library import library
 from sightline.network.attention import scaled_dot_product_attention
 from sightline.network.axes import RotaryConfig
-from sightline.network.build import FamilyNetwork, build
+from sightline.network.build import build
+from sightline.network.parts import FamilyNetwork
 from sightline.training.loss import sequence_loss
 from sightline.training.packed import LONGEST, Packing, can_pack, packed_attention, starts
 from sightline.training.step import real_states

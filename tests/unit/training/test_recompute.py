@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from sightline.config import ModelConfig
+from sightline.config.settings import ModelConfig
 from sightline.families.sightline import build_model
 from sightline.native.library import training_library
 from sightline.training.packed import can_pack, packed_states

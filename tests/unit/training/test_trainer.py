@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config import ModelConfig, RunConfig, TrainConfig
+from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.errors import UserError, unwritable
 from sightline.families.sightline import build_model

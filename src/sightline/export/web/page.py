@@ -14,21 +14,21 @@ from typing import Any
 
 from sightline.checkpoint.beside import read_alignment
 from sightline.checkpoint.folder import Folder
-from sightline.config import DecodeConfig, RunConfig
+from sightline.config.settings import DecodeConfig, RunConfig
+from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.contract import SpecialIds
-from sightline.decode.engine import search_options
+from sightline.decode.request import search_options
 from sightline.errors import UserError
 from sightline.export.exported import exported_of
 from sightline.export.web.memory import Image, layout, values
 from sightline.export.web.tokens import tokens_for_page
 from sightline.export.web.wasm import binaries
 from sightline.inspect.alignment import AlignmentHead, usual_head
-from sightline.inspect.page.document import asset, document, filled, script_text
 from sightline.native import library as c
 from sightline.native.settings import options_of
 from sightline.network.compiled import foreign, packed
 from sightline.network.transformer import Transformer
+from sightline.report.document import asset, document, filled, script_text
 
 STYLES = ("paper.css", "columns.css")
 PACKED = 6  # level of gzip

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.inspect.page import document
-from sightline.inspect.page.document import asset, digest, module_order, notebook_frame, page, script_text
+from sightline.report import document
+from sightline.report.document import asset, digest, module_order, notebook_frame, page, script_text
 
 ASSETS = Path(document.__file__).with_name("assets")
 NASTY = [

@@ -1,0 +1,30 @@
+"""Files that stand beside the weights of a pretrained model and are kept with them."""
+
+import shutil
+from pathlib import Path
+
+from sightline.checkpoint.layout import PREPROCESSOR
+from sightline.checkpoint.modules import module_files
+from sightline.checkpoint.trained import write_file
+from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
+
+pass
+
+
+FORMAT = 1  # of config.json
+
+
+KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for whoever generates
+
+
+def copy_companions(path: Path, folder: Path) -> None:
+    """What stands beside a network and is read as it is: vocabulary, settings to generate with, modules behind it."""
+    for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
+        if (path / name).is_file():
+            copy_file(path / name, folder / name)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file into a model folder, replacing the one there in one step."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_file(target, lambda draft: shutil.copyfile(source, draft))

@@ -1,0 +1,96 @@
+"""The network of a model folder written by `train`, made when it is first needed."""
+
+import math
+from threading import RLock
+from typing import Any
+
+from sightline.checkpoint.compiled import compiled, fits, is_for_library
+from sightline.checkpoint.layout import PACKED, WEIGHTS
+from sightline.checkpoint.manifest import Digests
+from sightline.checkpoint.weights import WeightsFile
+from sightline.config.settings import WITH_DECODER, ModelConfig
+from sightline.native.network import NUMBERS, CompiledNetwork
+
+
+class Trained:
+    """A trained network. On a CPU the compiled library takes its parameters one by one from the file, and torch is not
+    needed until somebody asks for the `network`.
+    """
+
+    def __init__(self, config: ModelConfig, weights: WeightsFile, device: str, digests: Digests) -> None:
+        """`UserError` where the weights are not those of such a network, or `digests` has another one of them."""
+        self._config = config
+        self._weights: WeightsFile | None = weights
+        self._device = device
+        self._digests = digests
+        self._network: Any = None
+        self._forms: Any = None  # of the network, as `architectures.decoding_forms` makes them
+        self._searchers: dict[str, CompiledNetwork] = {}
+        self._lock = RLock()  # a model may be used in several threads
+        self.n_parameters = sum(map(math.prod, weights.shapes.values()))  # shared ones are in the file once
+        if not (device == "cpu" and is_for_library(config) and fits(config, weights.shapes)):
+            self._build()
+
+    @property
+    def network(self) -> Any:
+        """The torch module, in evaluation mode. Once it is known it may change, and there is no `searcher` any more."""
+        with self._lock:
+            if self._network is None:
+                self._build()
+        return self._network
+
+    @property
+    def changed(self) -> bool:
+        """Whether the network computes anything else than the files say."""
+        return bool(getattr(self._forms, "changed", False))
+
+    def form(self, compute: str) -> Any:
+        """What decodes in these numbers: the compiled library, or torch where that cannot."""
+        return self.searcher(compute) or self._forms_of_network(compute)
+
+    def _forms_of_network(self, compute: str) -> Any:
+        _ = self.network
+        return self._forms(compute)
+
+    def searcher(self, compute: str) -> CompiledNetwork | None:
+        """The network in the compiled library; None where only the torch module will do."""
+        with self._lock:
+            if self._weights is None or compute not in NUMBERS:
+                return None
+            if compute not in self._searchers:
+                self._searchers[compute] = self._compiled(self._weights, compute)
+            return self._searchers[compute]
+
+    def _compiled(self, weights: WeightsFile, compute: str) -> CompiledNetwork:
+        """From a packed file without reading the weights, or from the weights while their digest is computed."""
+        if packed := self._packed(weights, compute):
+            return compiled(self._config, *packed)
+        self._digests.begin([WEIGHTS])
+        network = compiled(self._config, weights, compute)
+        self._digests.check([WEIGHTS])
+        return network
+
+    def _packed(self, weights: WeightsFile, compute: str) -> tuple[Any, ...] | None:
+        """What `compiled` is told of a file that was packed ahead of time; None without one of these weights."""
+        path = weights.path.with_name(PACKED.format(compute))
+        if not path.is_file():
+            return None
+        from sightline.checkpoint.packed import read_packed
+
+        return read_packed(path, self._config, weights, compute, self._digests.digest_of(WEIGHTS))
+
+    def _build(self) -> None:
+        from sightline.architectures.registry import (  # brings torch
+            build_network,
+            build_pooled,
+            decoding_forms,
+            with_parameters,
+        )
+
+        assert self._weights is not None
+        build: Any = build_network if self._config.task in WITH_DECODER else build_pooled
+        origin = str(self._weights.path)
+        self._digests.check([WEIGHTS])
+        network = with_parameters(build, self._config, self._weights, origin).to(self._device)
+        self._network, self._weights, self._searchers = network, None, {}
+        self._forms = decoding_forms(network)

@@ -1,0 +1,51 @@
+"""Back-translation (Sennrich et al. 2016, arXiv:1511.06709): plain text of the target language, made into pairs.
+
+A model of the other direction translates each line back into the source language; the line itself, written by people,
+is the target. Drawn at random (`--sample`) the sources are worse and teach more, given pairs enough (Edunov et al.
+2018, arXiv:1808.09381); a tag before each of them, a piece of its own, tells the model what a machine wrote (Caswell et
+al. 2019, arXiv:1906.06442). Not here: training on both.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import tee
+
+from sightline.data.rows import Pair
+from sightline.data.scripts import words
+from sightline.decode.repetition import repeats_itself
+from sightline.decode.translator import Translation
+
+BLANK, EMPTY, REPEATING = "blank line", "empty translation", "translation that repeats itself"
+
+
+def back_translate(
+    lines: Iterable[str],
+    translate: Callable[[Iterable[str]], Iterable[Translation]],
+    tag: str = "",
+    left_out: Counter[str] | None = None,
+) -> Iterator[Pair]:
+    """Each line of the target language as the target of what a model makes of it; in constant memory.
+
+    Args:
+        lines: of the target language.
+        translate: such lines into the source language, in order.
+        tag: put before every source.
+        left_out: counts the lines that gave no pair, by reason.
+    """
+    left_out = Counter() if left_out is None else left_out
+    ahead, behind = tee(_not_blank(lines, left_out))  # holds as many lines as `translate` reads ahead
+    for line, found in zip(behind, translate(ahead), strict=True):
+        if not found.text:
+            left_out[EMPTY] += 1
+        elif repeats_itself(found.pieces) and not repeats_itself(words(line)):
+            left_out[REPEATING] += 1
+        else:
+            yield (f"{tag} {found.text}" if tag else found.text), line
+
+
+def _not_blank(lines: Iterable[str], left_out: Counter[str]) -> Iterator[str]:
+    for line in lines:
+        if line.strip():
+            yield line
+        else:
+            left_out[BLANK] += 1

@@ -1,0 +1,44 @@
+"""Sequence-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947): a teacher's translations to train on.
+
+A small or shallow student learns more from what a large model writes than from the human references, which vary in
+ways it has no room for (arXiv:2006.10369). The output is a training corpus like any other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import tee
+
+from sacrebleu.metrics.bleu import BLEU
+
+from sightline.contract import Written
+from sightline.data.rows import Pair
+
+
+def distill(
+    pairs: Iterable[Pair], translate: Callable[[Iterable[str]], Iterable[Written]], interpolate: bool = False
+) -> Iterator[Pair]:
+    """Each source with the teacher's translation of it and its alternatives, a pair for each different text; empty ones
+    are left out.
+
+    Args:
+        pairs: the training corpus.
+        translate: source lines to the teacher's translations, in order.
+        interpolate: take, of the translation and its alternatives, only the one most similar to the reference by
+            sentence BLEU (section 3.2, "sequence-level interpolation").
+    """
+    ahead, behind = tee(pairs)  # holds as many pairs as `translate` reads ahead
+    for (source, reference), found in zip(behind, translate(source for source, _ in ahead), strict=True):
+        texts = [closest(found, reference)] if interpolate else texts_of(found)
+        yield from ((source, text) for text in dict.fromkeys(texts) if text)
+
+
+def closest(translation: Written, reference: str) -> str:
+    """Of a translation and its alternatives the text with the highest sentence BLEU; the likelier wins a tie."""
+    return max(texts_of(translation), key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
+
+
+def texts_of(translation: Written) -> list[str]:
+    """The n-best list, best first."""
+    return [translation.text, *(other.text for other in translation.alternatives)]
+
+
+SENTENCE_BLEU = BLEU(effective_order=True)

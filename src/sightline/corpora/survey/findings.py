@@ -1,0 +1,239 @@
+"""What is wrong with sets of pairs: from what was counted, and from a second walk with what the first one learnt."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from sightline.config.settings import DataConfig
+from sightline.corpora.survey.characters import ADVICE, scripts, usual
+from sightline.corpora.survey.count import SIDES, Counted, FoundRows, walk
+from sightline.data.marks import word_pattern
+from sightline.data.pack import fault
+from sightline.data.prepared import chunks
+from sightline.data.rows import Pair
+from sightline.data.sentences import EMPTY, SentenceKeys
+from sightline.data.tokenizer import Tokenizer
+
+UNEVEN = 3.0  # times longer or shorter than usual is one side of a pair that is mentioned
+SHORT = 20  # characters; between shorter texts such ratios are common
+CLEARLY = 6.0  # log-odds of a text's words from which its language is told
+FREQUENT = 5  # times must a word of the sample stand there to count
+DROPPED = "training drops them"
+EMPTY_SIDE = "one side is empty"  # as `prepared.fault` says it
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is true of some pairs of a set."""
+
+    title: str
+    side: str  # "source", "target", or "" for both
+    rows: FoundRows
+    advice: str
+    as_in: dict[int, str] = field(default_factory=dict)  # where the same was before, by row
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A set, and what was found in it."""
+
+    counted: Counted
+    findings: list[Finding]
+    texts: dict[int, Pair]  # of the rows that findings name
+    kept: int  # pairs that training keeps; all of a set that nothing is trained on
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Pairs of `held`, a validation or test set, of which something stands in `other`, too."""
+
+    held: str
+    other: str
+    what: str  # "pair", "source" or "target"
+    rows: FoundRows
+    as_in: dict[int, str]
+
+
+def survey(
+    counted: Counted, odds: dict[str, float], tokenizer: Tokenizer | None, config: DataConfig, leaking: Sequence[Leak]
+) -> Survey:
+    """Everything that is wrong with one set.
+
+    Args:
+        odds: see `word_odds`.
+        tokenizer: to tell what training drops by; None for a set to validate or test on, of which nothing is dropped.
+        leaking: those of this set.
+    """
+    findings = [*_repeats(counted), *_uneven(counted), *_sides(counted)]
+    named = {row for found in (*findings, *leaking) for row in found.rows.first}
+    texts: dict[int, Pair] = {}
+    languages, drops = _Languages(odds), dict[str, FoundRows]()
+    for chunk in chunks(walk(counted)):
+        for row, pair in chunk:
+            if languages.add(row, pair) or row in named:
+                texts[row] = pair
+        if tokenizer:
+            _drops(chunk, tokenizer, config, drops, texts)
+    dropped = [Finding(f"{reason}: {DROPPED}", "", rows, "") for reason, rows in sorted(drops.items())]
+    if not tokenizer and counted.blank.any():
+        dropped = [Finding(EMPTY_SIDE, "", FoundRows.where(counted.blank), "a score of such a pair means nothing")]
+    kept = len(counted) - sum(rows.count for rows in drops.values())
+    found = [finding for finding in (*dropped, *languages.findings(), *findings) if finding.rows.count]
+    return Survey(counted, found, texts, kept)
+
+
+def _drops(
+    chunk: Sequence[tuple[int, Pair]],
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    drops: dict[str, FoundRows],
+    texts: dict[int, Pair],
+) -> None:
+    """Count what training would drop of some pairs."""
+    sides = [tokenizer.encode_batch([pair[side] for _, pair in chunk]) for side in (0, 1)]
+    for (row, (src, tgt)), src_pieces, tgt_pieces in zip(chunk, *sides, strict=True):
+        reason = fault(src, tgt, len(src_pieces), len(tgt_pieces), config)
+        if reason:
+            found = drops.setdefault(reason, FoundRows())
+            found.add(row)
+            if row in found.first:
+                texts[row] = src, tgt
+
+
+def _repeats(counted: Counted) -> Iterator[Finding]:
+    """Pairs that stand there more than once, one side that does, and the same text on both sides."""
+    blank = counted.blank
+    pairs = repeated(counted.pairs, blank)
+    yield _seen_before(counted, pairs, counted.pairs, "the same pair as before", "", "repeats weigh more in training")
+    for side, keys in zip(SIDES, (counted.src, counted.tgt), strict=True):
+        rows = np.setdiff1d(repeated(keys, blank), pairs, assume_unique=True)
+        other = SIDES[side == "source"]
+        title, advice = f"the same {side} as before with another {other}", "fine where several translations are right"
+        yield _seen_before(counted, rows, keys, title, side, advice)
+    same = FoundRows.where((counted.src == counted.tgt) & ~blank)
+    yield Finding("the same text on both sides", "", same, "untranslated? Names and numbers may be; sentences not")
+
+
+def repeated(keys: SentenceKeys, without: np.ndarray) -> Int64[np.ndarray, " found"]:
+    """Rows whose key stood in an earlier row.
+
+    >>> repeated(np.array([5, 7, 5, 5], np.uint64), np.zeros(4, bool)).tolist()
+    [2, 3]
+    """
+    rows = np.flatnonzero(~without)
+    order = rows[np.argsort(keys[rows], kind="stable")]
+    return np.sort(order[1:][keys[order[1:]] == keys[order[:-1]]])
+
+
+def _seen_before(
+    counted: Counted, rows: Int64[np.ndarray, " found"], keys: SentenceKeys, title: str, side: str, advice: str
+) -> Finding:
+    found = FoundRows.of(rows)
+    as_in = {row: counted.location(int(np.argmax(keys == keys[row]))) for row in found.first}
+    return Finding(title, side, found, advice, as_in)
+
+
+def log_ratios(counted: Counted) -> Float[np.ndarray, " pairs"]:
+    """log2 of target characters for a source character, of pairs with two sides."""
+    there = ~counted.blank
+    return np.log2(counted.tgt_lengths[there]) - np.log2(counted.src_lengths[there])
+
+
+def _uneven(counted: Counted) -> Iterator[Finding]:
+    ratios, there = log_ratios(counted), np.flatnonzero(~counted.blank)
+    if len(there) == 0:
+        return
+    longer = np.maximum(counted.src_lengths, counted.tgt_lengths)[there] >= SHORT
+    middle = float(np.median(ratios))
+    rows = there[longer & (np.abs(ratios - middle) > math.log2(UNEVEN))]
+    title = f"lengths unlike the rest's ({2**middle:.2g} target characters for one of the source, {UNEVEN:g} times off)"
+    yield Finding(title, "", FoundRows.of(rows), "often no translation of each other, or a part is missing")
+
+
+def _sides(counted: Counted) -> Iterator[Finding]:
+    for name, side in zip(SIDES, counted.sides, strict=True):
+        for title, advice in ADVICE.items():
+            if title in side.faults:
+                yield Finding(title, name, side.faults[title], advice)
+        main = usual(scripts(side.characters))
+        foreign = FoundRows()
+        for found, rows in side.scripts.items():
+            if main and not found & main:
+                foreign.count += rows.count
+                foreign.first += rows.first
+        foreign.first = sorted(foreign.first)[:5]
+        title = f"in another script than the rest ({', '.join(sorted(main))})"
+        yield Finding(title, name, foreign, "another language, or only a name")
+
+
+# Languages -----------------------------------------------------------------------------------------------------------
+
+
+def word_odds(sample: Sequence[Pair]) -> dict[str, float]:
+    """How much likelier each frequent word is in a source than in a target, as a logarithm.
+
+    Words that say nothing are left out; where the sides are of one language, all of them are.
+    """
+    counts = [Counter(word for pair in sample for word in words(pair[side])) for side in (0, 1)]
+    src, tgt = counts
+    total = [sum(side.values()) + 1 for side in counts]
+    odds = {
+        word: math.log((src[word] + 0.5) / total[0]) - math.log((tgt[word] + 0.5) / total[1])
+        for word in src.keys() | tgt.keys()
+        if src[word] + tgt[word] >= FREQUENT
+    }
+    return {word: value for word, value in odds.items() if abs(value) > 1}
+
+
+def words(text: str) -> list[str]:
+    """
+    >>> words("Ein Hund, 2 犬")
+    ['ein', 'hund', '犬']
+    """
+    return [word for word in word_pattern().findall(text.lower()) if word[0].isalpha()]
+
+
+class _Languages:
+    """Collects pairs whose sides are in each other's language."""
+
+    def __init__(self, odds: dict[str, float]) -> None:
+        self.odds = odds
+        self.found = {"swapped": FoundRows(), "source": FoundRows(), "target": FoundRows()}
+
+    def add(self, row: int, pair: Pair) -> bool:
+        """Whether the pair is one of the first of its kind."""
+        src, tgt = (sum(self.odds.get(word, 0.0) for word in words(text)) for text in pair)
+        kind = ""
+        if src < -CLEARLY:
+            kind = "swapped" if tgt > CLEARLY else "source" if tgt < -CLEARLY else ""
+        elif tgt > CLEARLY and src > CLEARLY:
+            kind = "target"
+        if kind:
+            self.found[kind].add(row)
+        return bool(kind) and row in self.found[kind].first
+
+    def findings(self) -> Iterator[Finding]:
+        yield Finding("swapped: each side in the other's language", "", self.found["swapped"], "exchange the two")
+        yield Finding("in the target's language", "source", self.found["source"], "a line out of step, or no source")
+        yield Finding("in the source's language", "target", self.found["target"], "untranslated? Remove them")
+
+
+# Leaks ---------------------------------------------------------------------------------------------------------------
+
+
+def leaks(held: Counted, other: Counted) -> Iterator[Leak]:
+    """What of a validation or test set stands in another set, too."""
+    there = ~held.blank
+    for what, own, others in (
+        ("pair", held.pairs, other.pairs),
+        ("source", held.src, other.src),
+        ("target", held.tgt, other.tgt),
+    ):
+        known = np.unique(others[others != EMPTY])
+        rows = FoundRows.where(np.isin(own, known) & there)
+        as_in = {row: other.location(int(np.argmax(others == own[row]))) for row in rows.first}
+        yield Leak(held.name, other.name, what, rows, as_in)

@@ -1,0 +1,51 @@
+"""A published model before it has any verbs: what came in its folder.
+
+Not here: how a folder is read (`checkpoint.folder`), and what models are good for (`models`).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
+from sightline.generation.settings import GenerationSettings, read_settings
+from sightline.models.model import Model
+from sightline.network.axes import NetworkConfig
+from sightline.network.axes_file import meaningful
+
+
+@dataclass(frozen=True)
+class FamilyModel(Model):
+    """A network of one of the families, with what came with it."""
+
+    network: Any  # the torch module
+    config: NetworkConfig
+    hf_config: dict[str, Any]  # config.json of the checkpoint
+    path: Path
+    device: torch.device
+    usual_task = "translate"  # that it is trained on for where none is named
+
+    def __str__(self) -> str:
+        return f"{self.path}: this {self.info()['family']} {self.does}"
+
+    @cached_property
+    def tokenizer(self) -> Vocabulary:
+        """Between text and ids; `UserError` where the folder has no vocabulary."""
+        return read_vocabulary(self.path, self.hf_config)
+
+    def info(self) -> dict[str, Any]:
+        """What the model is."""
+        parameters = sum(parameter.numel() for parameter in self.network.parameters())
+        return {"family": self.config.family, "parameters": parameters, **meaningful(self.config)}
+
+
+class Writer(FamilyModel):
+    """What all models that write have in common."""
+
+    @cached_property
+    def generation(self) -> GenerationSettings:
+        """How it writes unless a call says otherwise; `unused` names what its file asks for and is not to be had."""
+        return read_settings(self.path, self.hf_config, has_encoder=self.config.encoder is not None)

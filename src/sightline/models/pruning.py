@@ -1,0 +1,115 @@
+"""A model without some of its attention heads, written into a folder of its own.
+
+Heads that matter little for the loss (`inspect/importance.py`) are left out, weights and all. What remains computes
+what the whole model does with these heads masked; training can go on from it (`sightline train --init`). Where a layout
+has no place for layers with fewer heads, that of published models and ours with grouped queries, they are silent: their
+part of W^O is zero. Files in, files out: what a head is and which ones matter is `sightline.inspect`'s affair.
+"""
+
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from sightline.checkpoint.beside import SHORTLIST, write_alignment
+from sightline.checkpoint.model_card import model_card
+from sightline.checkpoint.trained import CONFIG, write_file, write_settings, write_weights
+from sightline.checkpoint.tuned import SameLayout
+from sightline.config.settings import RunConfig
+from sightline.errors import UserError
+from sightline.inspect.alignment import AlignmentHead
+from sightline.inspect.heads import Head, all_heads, heads_left, listed, parameters_without
+from sightline.models.pairs import PairVerbs
+from sightline.network.parameters import parameters_of
+
+
+def parse_count(text: str, n_heads: int) -> int:
+    """How many of `n_heads` a user means: "30%", or a number of heads.
+
+    >>> parse_count("30%", 48), parse_count("5", 48)
+    (14, 5)
+    """
+    number = text.removesuffix("%")
+    try:
+        count = round(n_heads * float(number) / 100) if text.endswith("%") else int(number)
+    except (ValueError, OverflowError):
+        raise UserError(f"--heads {text}: write a share of all heads, such as 30%, or a number of heads") from None
+    if not 0 < count < n_heads:
+        raise UserError(f"--heads {text}: that is {count} of {n_heads} heads; remove at least one and leave one")
+    return count
+
+
+SILENT = (  # what is said of a model whose heads stay
+    "their weights in W^O are zero, for this layout has no place for fewer heads: neither size nor speed has changed, "
+    "and training further would bring them back"
+)
+
+
+def heads_can_go(config: Any) -> bool:
+    """Whether the layout of a model, which its configuration tells, says of every layer how many heads it has."""
+    return isinstance(config, RunConfig) and not config.model.n_kv_heads
+
+
+def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
+    """Write a model without the heads `removed` into a folder of its own, and return that.
+
+    Args:
+        model: the whole model, as `sightline.load` gives it, a `HeadVerbs`; no head is masked.
+        removed: where an attention would lose all of its heads, it must keep one.
+        out: a folder that is no model directory yet.
+
+    Raises:
+        UserError: `out` is taken, the network has no heads, or an attention would lose all of its own.
+    """
+    left = _refuse(model, removed, out)
+    if heads_can_go(model.config):
+        parameters = parameters_without(model.network, removed)
+        heads = {f"{part}_heads": counts for part, counts in left.items()}
+        config = replace(model.config, model=replace(model.config.model, **heads))
+    else:
+        with model.mask_heads(listed(removed)):
+            parameters = {name: value.clone() for name, value in parameters_of(model.network).items()}
+        config = model.config
+    _write(model, config, parameters, removed, out)
+    if (model.path / SHORTLIST).is_file():
+        write_file(out / SHORTLIST, lambda draft: shutil.copyfile(model.path / SHORTLIST, draft))
+    if isinstance(model, PairVerbs):
+        write_alignment(out, _alignment_head(model, removed).as_json())
+    return out
+
+
+def _refuse(model: Any, removed: Collection[Head], out: Path) -> dict[str, tuple[int, ...]]:
+    """How many heads each layer keeps, by part; `UserError` as of `write_pruned`."""
+    if (out / CONFIG).exists():
+        raise UserError(f"-o {out}: holds a model already; name another folder")
+    left = heads_left(model.network, removed)
+    if not all(all(counts) for counts in left.values()):
+        raise UserError("every attention must keep a head: remove fewer")
+    return left
+
+
+def _write(model: Any, config: Any, parameters: Mapping[str, Tensor], removed: Collection[Head], out: Path) -> None:
+    """In the layout of the model's own folder."""
+    name = model.path.absolute().name
+    if not isinstance(config, RunConfig):
+        said = f"Made with Sightline: {len(removed)} heads, {dict(listed(removed))}; {SILENT}."
+        layout = SameLayout(model)
+        layout.write_companions(out)
+        return layout.write_pruned(out, parameters, f"# `{name}` without some of its heads\n\n{said}\n")
+    pruned = f"{len(removed)} of {len(all_heads(model.network))} heads pruned from {name}"
+    about, count = {**model.about, "pruned": pruned}, sum(values.numel() for values in parameters.values())
+    write_settings(out, config, model.tokenizer, about)
+    write_weights(out, parameters, model_card(config, about, count, {}, pruned, ""))
+
+
+def _alignment_head(model: PairVerbs, removed: Collection[Head]) -> AlignmentHead:
+    """Where word links are read from: the same head under its new number, the mean of its layer if it is gone."""
+    chosen = model.alignment_head
+    gone = {head.number for head in removed if head.layer_name == ("cross", chosen.layer)}
+    if chosen.head is None or chosen.head in gone:
+        return replace(chosen, head=None)
+    before = sum(number < chosen.head for number in gone) if heads_can_go(model.config) else 0
+    return replace(chosen, head=chosen.head - before)

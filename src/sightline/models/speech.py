@@ -1,0 +1,182 @@
+"""Whisper with its verbs: recordings to transcripts.
+
+Not here: its decoding rules (`transcribe.py`), sound files (`sightline.data.audio`), and training it further
+(`sightline.tasks.transcription`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from sightline.checkpoint.layout import read_json
+from sightline.data.audio import HOP, RATE, log_mel, read_audio
+from sightline.data.speech import Recording, read_recordings
+from sightline.errors import UserError
+from sightline.evaluate.transcripts import TranscriptReport, check_jiwer, normalizer_of, transcript_report
+from sightline.generation.fallback import (
+    BEST_OF,
+    Attempt,
+    Listener,
+    compression_ratio,
+    hear_once,
+    no_speech_probability,
+    prompted,
+)
+from sightline.generation.reading import longest_text
+from sightline.generation.settings import FILE as SETTINGS_FILE
+from sightline.generation.settings import GenerationSettings
+from sightline.generation.transcribe import (
+    FRAMES,
+    Marks,
+    Segment,
+    Transcript,
+    beginning_of,
+    detect_language,
+    hear,
+    marks_of,
+    windows,
+)
+from sightline.models.family_model import Writer
+from sightline.models.looking import LookVerbs
+from sightline.network.transformer import Transformer
+
+if TYPE_CHECKING:
+    from sightline.models.shown import Example, Heard
+
+
+class SpeechModel(LookVerbs, Writer):
+    """Whisper: it writes down what it hears, or translates it into English."""
+
+    reads = "sound"
+    tells = True
+    network: Transformer
+    does = "hears speech and writes it down"
+    usual_task = "transcribe"
+
+    def transcribe(
+        self,
+        sound: str | Path,
+        language: str = "",
+        task: str = "transcribe",
+        timestamps: bool = True,
+        fallback: bool = False,
+        condition: bool = False,
+        **settings: Any,
+    ) -> Transcript:
+        """What is said in a sound file of any length.
+
+        Args:
+            sound: WAV, FLAC or whatever else libsndfile reads.
+            language: code of what is spoken ("en"); "" = let the model find out.
+            task: "transcribe", or "translate" into English.
+            timestamps: say when what was said; without, a recording longer than a window is heard with them all the
+                same, for they say where the next window begins.
+            fallback: a window whose text repeats itself or is unlikely is drawn again, hotter, and silence is skipped.
+            condition: what was understood goes before the next window.
+            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=5`.
+
+        Raises:
+            UserError: the file cannot be read, or the model does not know the language or the task.
+        """
+        chosen, size = self.generation.changed({"n_best": 1, **settings}), self.window
+        samples = read_audio(sound)
+        frames = max(1, len(samples) // HOP)
+        seconds = 0 if frames > size else -(-size * HOP // RATE)  # silence is behind a recording of one window alone
+        mel = log_mel(samples, self.config.n_mels, seconds)
+        language = language or detect_language(self.network, mel[:, :size], self.marks)
+        in_segments = timestamps or frames > size
+        beginning = beginning_of(self.marks, language, task, in_segments)
+
+        if fallback or condition:
+            listen = self._listener(beginning, chosen, in_segments, fallback, condition)
+        else:
+            listen = partial(self._listen, beginning, chosen, in_segments)
+        if in_segments:
+            heard = windows(listen, mel, frames, size, self.marks.first_timestamp)
+        else:
+            heard = [(0.0, frames * HOP / RATE, listen(mel[:, :size]))]
+        segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
+        return Transcript(" ".join(segment.text for segment in segments), language, segments)
+
+    def _listen(
+        self, beginning: Sequence[int], chosen: GenerationSettings, in_segments: bool, window: Tensor
+    ) -> list[int]:
+        return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
+
+    def _listener(
+        self, beginning: Sequence[int], chosen: GenerationSettings, in_segments: bool, fallback: bool, condition: bool
+    ) -> Listener:
+        """What hears as the reference does where a window comes out wrong."""
+        previous, silence = (self._mark(*names) for names in (("<|startofprev|>",), ("<|nospeech|>", "<|nocaptions|>")))
+        if condition and previous is None:
+            raise UserError(
+                f"{self.path}: its vocabulary has no <|startofprev|>, behind which earlier text would stand"
+            )
+
+        def listen(window: Tensor, before: Sequence[int], temperature: float) -> Attempt:
+            with torch.inference_mode():
+                memory = self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
+            prompt = prompted(before, beginning, previous, self.max_len)
+            drawn = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
+            settings = replace(chosen, **(drawn if temperature else {}))
+            tokens, log_prob = hear_once(self.network, memory, prompt, self.marks, settings, in_segments, self.max_len)
+            begun = self.network, memory, prompt, self.marks.start
+            silent = 0.0 if silence is None else no_speech_probability(*begun, silence)
+            ratio = compression_ratio(self.tokenizer.decode(tokens).strip())
+            return Attempt(tokens, log_prob, ratio, silent, temperature)
+
+        return Listener(listen, self.marks.first_timestamp, fallback, condition)
+
+    def _mark(self, *names: str) -> int | None:
+        return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)
+
+    def evaluate(self, paths: Sequence[str], language: str = "", normalizer: str = "basic") -> TranscriptReport:
+        """How well recordings are written down, which files list with their transcripts; each is heard on its own.
+
+        `normalizer` is what makes texts comparable: "basic", or "english", where "7" is seven.
+        """
+        check_jiwer()
+        normalizer_of(normalizer)
+        recordings = [recording for path in paths for recording in read_recordings(path)]
+        written = [self._heard(recording, language) for recording in recordings]
+        return transcript_report([recording.text for recording in recordings], written, normalizer)
+
+    def _heard(self, recording: Recording, language: str) -> str:
+        try:
+            return self.transcribe(recording.sound, language, timestamps=False).text
+        except UserError as error:
+            raise UserError(f"{recording.origin}: {error}") from None
+
+    def shown(self, given: str | Path, **options: Any) -> "Heard":
+        """A sound file with its transcript, for `attend`."""
+        from sightline.models.shown import heard_sound
+
+        return heard_sound(self, given, **options)
+
+    def example(self, given: str | Path, target: Any) -> "Example":
+        """A sound file and its transcript, by default what the model hears, for `head_importance`."""
+        from sightline.models.shown import told
+
+        return told(self.shown(given, target=target))
+
+    @cached_property
+    def marks(self) -> Marks:
+        """What it begins with, and writes beside text."""
+        path = self.path / SETTINGS_FILE
+        return marks_of(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
+
+    @property
+    def window(self) -> int:
+        """How many frames of a spectrogram are heard at once."""
+        assert self.config.encoder
+        return FRAMES * self.config.encoder.max_len
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest output, with what it begins with."""
+        return longest_text(self.config.decoder)

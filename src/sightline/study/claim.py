@@ -1,0 +1,101 @@
+"""What a claim is made of: a sentence, conditions to measure under, a measurement, figures and a verdict.
+
+A condition is a frozen dataclass of plain values; with a seed it says everything a measurement depends on, so its
+values are also the key under which the work is kept. Figures are described here and drawn in `report/figures.py`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sightline.report.figures import Figure, Series
+from sightline.report.statistics import PowerLaw, power_law, seed_range
+
+Scale = Literal["toy", "quick", "full"]  # of the tests, of --quick, of the study
+Row = dict[str, Any]  # numbers and names of one measured point
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every claim is told about the study it is part of."""
+
+    scale: Scale = "full"
+    device: str = "cpu"
+    data: Path | None = None  # folder with multi30k/, tatoeba/ and lm/, as docs/study.md describes it
+
+    def pick(self, toy: Any, quick: Any, full: Any) -> Any:
+        """The value for this plan's scale."""
+        return {"toy": toy, "quick": quick, "full": full}[self.scale]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim held, and the reason, one sentence computed from the numbers."""
+
+    held: Literal["held", "held in part", "not held"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim and all it takes to judge it; `claims.py` lists them."""
+
+    name: str
+    sentence: str  # the claim as texts state it
+    source: str  # where it comes from
+    method: str  # what is done, for a reader who knows no code
+    conditions: Callable[[Plan], Sequence[Any]]  # frozen dataclasses; none: the plan lacks what is needed
+    measure: Callable[[Any, int], list[Row]]  # a pure function of a condition and a seed
+    figures: Callable[[Sequence[Row]], list[Figure]]
+    judge: Callable[[Sequence[Row]], Verdict]
+    seeds: Mapping[Scale, int]
+    cost: Mapping[Scale, float]  # rough seconds of a unit, for the time left
+    timed: bool = False  # figures belong to a machine: another machine measures again
+    needs: str = ""  # what to add when there are no conditions
+
+
+def select(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+    """The rows with these values.
+
+    >>> select([{"a": 1, "b": 2}, {"a": 3, "b": 2}], a=3)
+    [{'a': 3, 'b': 2}]
+    """
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def values(rows: Sequence[Row], key: str) -> list[float]:
+    """One column."""
+    return [float(row[key]) for row in rows]
+
+
+def distinct(rows: Sequence[Row], key: str) -> list[Any]:
+    """The values of a column, in the order in which they first come."""
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
+def series(rows: Sequence[Row], name: str, x: str, y: str) -> Series:
+    """The median of `y` over seeds and its range for each `x`, in ascending order."""
+    by_x: dict[float, list[float]] = defaultdict(list)
+    for row in rows:
+        by_x[float(row[x])].append(float(row[y]))
+    return Series(name, sorted(by_x), [seed_range(by_x[place]) for place in sorted(by_x)])
+
+
+def series_by(rows: Sequence[Row], name: str, x: str, y: str) -> list[Series]:
+    """A series for every value of the column `name`."""
+    return [series(select(rows, **{name: value}), str(value), x, y) for value in distinct(rows, name)]
+
+
+def mean(rows: Sequence[Row], key: str) -> float:
+    """The mean of a column; `ValueError` where there are no rows."""
+    if not rows:
+        raise ValueError(f"no rows to take the mean of {key} from")
+    return sum(values(rows, key)) / len(rows)
+
+
+def growth(rows: Sequence[Row], key: str) -> dict[str, PowerLaw]:
+    """How a column grows with the column "length", for every network."""
+    by_network = {name: select(rows, network=name) for name in distinct(rows, "network")}
+    return {name: power_law(values(own, "length"), values(own, key)) for name, own in by_network.items()}

@@ -1,0 +1,79 @@
+"""The architectures that are compared, at equal parameters: the project's own recipes, made small.
+
+Widths are found, not given: the Transformer says how many parameters there are, the others get the width that comes
+nearest, within `TOLERANCE`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import torch
+
+from sightline.architectures.registry import Network, build_network
+from sightline.config.settings import ModelConfig, load_recipe
+
+TOLERANCE = 0.05  # of the parameter count
+RECIPES = {"transformer": "tiny"}  # where the recipe has another name than the contender
+ALL = ("rnn", "lstm", "gru", "bahdanau", "luong", "conv", "transformer")
+PAD, BOS, FIRST = 0, 1, 2  # token ids; what a task writes starts at FIRST
+
+
+def contender(name: str, width: int, layers: int, vocab_size: int, max_len: int) -> ModelConfig:
+    """The recipe's network with this width and depth, without dropout; sources are read from front to back."""
+    recipe = load_recipe(RECIPES.get(name, name)).model
+    config = replace(
+        recipe,
+        vocab_size=vocab_size,
+        pad_id=PAD,
+        d_model=width,
+        n_encoder_layers=layers,
+        n_decoder_layers=layers,
+        dropout=0.0,
+        reverse_source=False,
+        max_len=max_len,
+    )
+    return replace(config, d_ff=2 * width, n_heads=4) if config.architecture == "transformer" else config
+
+
+def matched(name: str, width: int, layers: int, vocab_size: int, max_len: int) -> ModelConfig:
+    """`contender` with as many parameters as the Transformer of `width`."""
+
+    def count(own_width: int) -> int:
+        return size(contender(name, own_width, layers, vocab_size, max_len=1))  # which is not in the count
+
+    target = size(contender("transformer", width, layers, vocab_size, max_len=1))
+    own_width = width if name == "transformer" else width_for(target, count, 8 * width)
+    return contender(name, own_width, layers, vocab_size, max_len)
+
+
+def width_for(target: int, count: Callable[[int], int], largest: int) -> int:
+    """The width up to `largest` whose `count`, which grows with it, is nearest to `target`.
+
+    Raises:
+        ValueError: even that is further off than `TOLERANCE`.
+
+    >>> width_for(10_000, lambda width: width**2, 500)
+    100
+    """
+    low, high = 1, largest
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if count(middle) < target else (low, middle)
+    best = min((width for width in (low - 1, low) if width > 0), key=lambda width: abs(count(width) - target))
+    if abs(count(best) - target) > TOLERANCE * target:
+        raise ValueError(f"no width up to {largest} has within {TOLERANCE:.0%} of {target:,} parameters")
+    return best
+
+
+@cache
+def size(config: ModelConfig) -> int:
+    """Parameters of a network without tables of positions, which grow with the text and which no product multiplies."""
+    with torch.random.fork_rng():
+        parameters = build_network(config).named_parameters()
+    return sum(parameter.numel() for name, parameter in parameters if "positions" not in name)
+
+
+def make(config: ModelConfig, device: str) -> Network:
+    """The network with fresh parameters."""
+    return build_network(config).to(device)

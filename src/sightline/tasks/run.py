@@ -1,0 +1,185 @@
+"""From files and a recipe to a model directory: where a task's job meets the trainer.
+
+What differs between tasks is in `sightline.tasks`, and is imported when its task is asked for; here is what all of them
+have in common.
+"""
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.checkpoint.layout import is_family
+from sightline.checkpoint.model_card import model_card
+from sightline.checkpoint.trained import CONFIG
+from sightline.config.settings import RunConfig, apply_settings, check, load_recipe
+from sightline.config.tasks import TASKS
+from sightline.data.amount import parse_amount
+from sightline.data.batch import Stream
+from sightline.device import choose_device
+from sightline.errors import UserError
+from sightline.network.parameters import count_parameters, parameters_of
+from sightline.tasks.job import Job, TrainRequest, say
+from sightline.training.trainer import Progress, Trainer
+from sightline.version import __version__
+
+MakeJob = Callable[[TrainRequest, RunConfig, Path], Job]  # from what is asked for, the settings and the model directory
+
+
+def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple[TrainRequest, Job, dict[str, Any]]:
+    """The request as it is meant, what is trained on what, and what config.json will say of it; checked against the run
+    that goes on.
+    """
+    published = is_family(request.init) if request.init else False
+    if published and request.special:
+        from sightline.tasks.growing import with_pieces  # which a first training does without
+
+        request, config = with_pieces(request)
+    row = TASKS[config.model.task]
+    make: MakeJob = resolve_name(row.start).job if published else resolve_name(row.job)
+    job = make(request, config, folder)
+    if config.train.lora_rank:
+        from sightline.tasks.adapting import adapted  # which a first training does without
+
+        job = adapted(job, request)
+    check(job.config)
+    about = {**_about(request, config.model.task), **job.about}
+    if request.resume and (folder / CONFIG).is_file():
+        from sightline.tasks.resuming import check_resumed  # which a first training does without
+
+        check_resumed(request, job.config, about, folder)
+    return request, job, about
+
+
+def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
+    """Train from the beginning or the newest checkpoint, and return how it ended."""
+    trainer.progress.validation_due = bool(request.init)  # what was good before stays unless it gets better
+    say(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
+    if request.resume:
+        restored = trainer.restore(lambda message: say(request, message))
+        step = trainer.progress.step
+        say(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
+    reason = trainer.run()
+    say(request, _farewell(reason, trainer.progress, trainer.folder))
+    report = resolve_name(TASKS[job.config.model.task].start).report if request.init else None
+    if report and request.show and not reason.startswith("SIG"):
+        report(request, job)
+    return reason
+
+
+def run_config(request: TrainRequest) -> RunConfig:
+    """The configuration asked for, checked as far as it can be without the data."""
+    config = check(_starting(request) if request.init else _fresh(request))
+    if request.alignments and config.model.task != "translate":
+        raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
+    if not request.valid and config.model.task != "forecast":
+        raise UserError("--valid is required: the files to validate on, or a part of the training files such as 1%")
+    if parse_amount(request.valid) and config.model.task == "forecast":
+        raise UserError(f"--valid {request.valid[0]}: a series keeps back its latest rows, a share: data.valid_share")
+    return config
+
+
+def _fresh(request: TrainRequest) -> RunConfig:
+    """The configuration of a run without `request.init`."""
+    if not request.recipe:
+        raise UserError("--recipe is required: the settings to train with; only --init MODEL brings its own")
+    recipe = load_recipe(request.recipe)
+    config = apply_settings(recipe, request.settings)
+    if (row := TASKS.get(request.task or recipe.model.task)) and not row.job:
+        raise UserError(f"--task {request.task or recipe.model.task} needs --init: the folder of a model to start from")
+    if request.task in ("", recipe.model.task):
+        return config
+    config = apply_settings(config, [f"model.task={request.task}"])
+    try:
+        return check(config)
+    except UserError as error:
+        raise UserError(f"--task {request.task} with --recipe {request.recipe}: {error}") from None
+
+
+def _starting(request: TrainRequest) -> RunConfig:
+    """The configuration of a run that starts from a model."""
+    task = request.task or (load_recipe(request.recipe).model.task if request.recipe else "translate")
+    able = [name for name, row in TASKS.items() if row.start]
+    if task not in able:
+        raise UserError(f"--init is for --task {', '.join(able)}, and the task is {task}: leave one of the two out")
+    from sightline.tasks.starting import starting  # which a first training does without
+
+    return starting(request)
+
+
+def make_trainer(
+    request: TrainRequest, job: Job, about: Mapping[str, Any], network: nn.Module, kind: Any = Trainer
+) -> Trainer:
+    """The trainer of a job's network, which writes what it makes into the model directory."""
+    folder, device = Path(request.out), choose_device(request.device)
+
+    def export(parameters: Mapping[str, Tensor], figures: Mapping[str, float], what: str) -> None:
+        card = model_card(job.config, about, count_parameters(network), figures, what, job.signature)
+        job.layout.write_weights(folder, {**parameters_of(network), **parameters}, card)
+
+    def open_stream(state: Mapping[str, int] | None) -> Stream:
+        return job.stream(state, pin=device.type == "cuda")
+
+    return kind(
+        network,
+        job.config,
+        job.objective(network),
+        open_stream,
+        job.validation(network, device),
+        export,
+        folder,
+        device,
+        request.show,
+        request.tensorboard,
+        job.baseline,
+    )
+
+
+def _about(request: TrainRequest, task: str) -> dict[str, Any]:
+    """What config.json says beside the configuration: names, not paths, for the directory points nowhere else."""
+    return {
+        "sightline": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "recipe": _recipe(request, task),
+        "init": Path(request.init).absolute().name if request.init else "",
+        **({"languages": "-".join(request.languages)} if any(request.languages) else {}),
+    }
+
+
+def _recipe(request: TrainRequest, task: str) -> str:
+    """Name of the recipe whose settings are used; that of the model to start from where none is given."""
+    if request.recipe:
+        return Path(request.recipe).stem
+    from sightline.tasks.starting import recipe_of
+
+    return recipe_of(request.init, task)
+
+
+def _of_pictures(config: RunConfig, path: str) -> bool:
+    return config.model.task == "label" and Path(path).is_dir()
+
+
+def _check_writable(folder: Path) -> None:
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        what = "is not writable" if nearest.is_dir() else "is a file"
+        raise UserError(f"--out {folder}: {nearest} {what}; name another folder")
+
+
+def _farewell(reason: str, progress: Progress, folder: Path) -> str:
+    step = progress.step
+    if reason.startswith("SIG"):
+        return f"stopped after step {step}; give the same command with --resume to go on"
+    because = "no better validation for a while" if reason == "patience" else "all steps are done"
+    if progress.best is None:
+        way_out = "lower train.learning_rate, raise train.warmup_steps or train longer"
+        return (
+            f"finished after step {step} ({because}), but the model in {folder} is no better than guessing: {way_out}"
+        )
+    return f"finished after step {step} ({because}): the model is in {folder}"

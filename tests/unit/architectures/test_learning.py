@@ -1,0 +1,116 @@
+"""The trainer and these networks: what needs the whole source is learnt, and a stopped run goes on bit for bit."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+from sightline.architectures.registry import build_network
+from sightline.config.settings import DecodeConfig, ModelConfig, RunConfig, TrainConfig, longest_sequence
+from sightline.data.batch import Batch, collate
+from sightline.decode.engine import decode_tokens
+from sightline.training.shares import Validation
+from sightline.training.step import translation_objective
+from sightline.training.trainer import Trainer
+
+Pair = tuple[list[int], list[int]]
+DIGITS = range(4, 14)  # ids 0 to 3 are pad, start, end and unknown
+TRAIN = TrainConfig(
+    learning_rate=0.01, warmup_steps=20, schedule="linear", clip_norm=1.0, label_smoothing=0.0, average=1, log_every=1
+)
+CHANGES: dict[str, dict[str, Any]] = {
+    "bahdanau": {"d_model": 32},
+    "conv": {"d_model": 32, "max_len": 12},
+}
+
+
+def pairs(n: int, seed: int) -> list[Pair]:
+    """Strings of 1 to 5 digits, and the same back to front."""
+    rng = Random(seed)
+    strings = [[rng.choice(DIGITS) for _ in range(rng.randint(1, 5))] for _ in range(n)]
+    return [(digits, digits[::-1]) for digits in strings]
+
+
+class Batches:
+    """64 fresh pairs a batch, from the position of the stream."""
+
+    wait_seconds = 0.0
+
+    def __init__(self, state: dict[str, int] | None) -> None:
+        self.position = (state or {"epoch": 0})["epoch"]
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            self.position += 1
+            yield collate(pairs(64, self.position), 0, 1, 2)
+
+    def state(self) -> dict[str, int]:
+        return {"epoch": self.position}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Callable[..., Trainer]:
+    def make(model: ModelConfig, folder: str = "run", **train: Any) -> Trainer:
+        torch.manual_seed(5)
+        config = RunConfig(model=model, train=replace(TRAIN, **train))
+        place = tmp_path / folder
+        network = build_network(model)
+        return Trainer(
+            network,
+            config,
+            translation_objective(network, model.pad_id, config.train),
+            Batches,
+            Validation(lambda mine: {}, lambda said: {"loss": 1.0}),
+            lambda *_: None,
+            place,
+            torch.device("cpu"),
+            show=False,
+        )
+
+    return make
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", CHANGES)
+def test_reversing_is_learnt(variant: str, trainer: Callable[..., Trainer], configure) -> None:
+    model = configure(variant, vocab_size=14, **CHANGES[variant])
+    run = trainer(model, max_steps=400, validate_every=400, checkpoint_every=400)
+    assert run.run() == "finished"
+    unseen = pairs(300, seed=-1)
+    config = DecodeConfig(beam_size=1, max_length_factor=1.0, max_length_extra=2)
+    found = decode_tokens(run.model, [src for src, _ in unseen], config, max_len=longest_sequence(model))
+    right = sum(h.tokens == tgt for [h], (_, tgt) in zip(found, unseen, strict=True))
+    assert right >= 0.99 * len(unseen)
+
+
+@pytest.mark.parametrize("variant", ["luong", "lstm-reversed", "conv"])
+def test_a_stopped_run_goes_on_bit_for_bit(variant: str, trainer: Callable[..., Trainer], configure) -> None:
+    model = configure(variant, vocab_size=14, dropout=0.2)
+    settings = {"schedule": "constant", "r_drop": 1.0, "ema": 0.9, "checkpoint_every": 3, "validate_every": 100}
+    whole = trainer(model, "whole", max_steps=6, **settings)
+    whole.run()
+    trainer(model, "stopped", max_steps=3, **settings).run()
+    resumed = trainer(model, "stopped", max_steps=6, **settings)
+    torch.manual_seed(99)  # the random state is the checkpoint's
+    assert resumed.restore(pytest.fail)
+    resumed.run()
+    expected = dict(whole.model.named_parameters())
+    assert all(torch.equal(value, expected[name]) for name, value in resumed.model.named_parameters())
+    assert resumed.progress.step == whole.progress.step == 6
+
+
+def test_recomputing_a_convolutional_network_gives_the_same_run(trainer: Callable[..., Trainer], configure) -> None:
+    model = configure("conv", vocab_size=14, dropout=0.2)
+    after = []
+    for recompute in (False, True):
+        run = trainer(model, str(recompute), max_steps=2, recompute=recompute)
+        run.run()
+        after.append(dict(run.model.named_parameters()))
+    assert all(torch.equal(value, after[1][name]) for name, value in after[0].items())

@@ -1,0 +1,32 @@
+"""The table of architectures: whole, and the only one."""
+
+from dataclasses import replace
+
+import pytest
+
+from sightline.architectures.registry import ARCHITECTURES, build_network, decoding_forms
+from sightline.config.settings import SETTINGS, ModelConfig, longest_sequence
+from sightline.errors import UserError
+from sightline.network.prepared import PreparedForms
+
+CONFIG = ModelConfig(vocab_size=11, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
+
+
+def test_every_choice_is_built_and_nothing_else() -> None:
+    assert (*ARCHITECTURES,) == SETTINGS["model.architecture"].choices
+    for name in ARCHITECTURES:
+        assert build_network(replace(CONFIG, architecture=name)).output.weight.shape == (11, 8)
+
+
+def test_unknown_architecture_is_told_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"unknown architecture 'transfomer'; did you mean 'transformer'\?"):
+        build_network(replace(CONFIG, architecture="transfomer"))
+
+
+def test_only_learned_positions_end() -> None:
+    assert longest_sequence(CONFIG) is None
+    assert longest_sequence(replace(CONFIG, positions="learned", max_len=9)) == 9
+
+
+def test_a_transformer_has_prepared_forms() -> None:
+    assert isinstance(decoding_forms(build_network(CONFIG)), PreparedForms)

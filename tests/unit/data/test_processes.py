@@ -1,0 +1,47 @@
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from sightline.data.processes import in_order, processes
+from sightline.errors import UserError
+
+ENDED = r"^a working process was ended from outside, perhaps for lack of memory: use fewer of them \(--workers 1\)$"
+
+
+def begin(name: str) -> None:
+    os.environ["SIGHTLINE_TESTED"] = name
+
+
+def work(chunk: list[int]) -> list[str]:
+    return [f"{os.environ['SIGHTLINE_TESTED']} {number}" for number in chunk]
+
+
+def end(chunk: list[int]) -> list[str]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return work(chunk)
+
+
+def test_results_come_in_the_order_of_the_work() -> None:
+    chunks = [[1], [2, 3], [], [4]]
+    with processes(2, "a working process", begin, "worked on") as submit:
+        done = [*in_order(chunks, lambda chunk: submit(work, chunk), lambda: 2)]
+    assert done == ["worked on 1", "worked on 2", "worked on 3", "worked on 4"]
+
+
+def test_a_process_that_is_ended_is_said() -> None:
+    with pytest.raises(UserError, match=ENDED), processes(1, "a working process", begin, "") as submit:
+        submit(end, [1]).result()
+
+
+@pytest.mark.parametrize("error", [ValueError("bad value(s) in fds_to_keep"), OSError("handle is closed")])
+def test_so_is_one_that_finds_closed_pipes_when_it_begins(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `submit` raises while the pool notices that another one was ended: a matter of microseconds."""
+
+    def submit(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    with pytest.raises(UserError, match=ENDED), processes(1, "a working process", begin, "") as give:
+        give(work, [1])
