@@ -1,4 +1,4 @@
-"""The shape of the package, held by the standard library's `ast`: nothing here runs the code it judges.
+"""Rules for single modules, checked with the standard library's `ast` without running the code.
 
 Each rule is a function from the name and source of a module to its violations. A name is dotted and without
 the leading `sightline.`; the package itself is "". A rule is tested twice: on a line that breaks it, and on
@@ -14,197 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from architecture.reading_path import code_lines, lines_of_code
+from architecture.structure import code_lines, lines_of_code
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "sightline"
 
-# Who may import whom: a module may import the names after it, what they contain, and its own package.
-# The longest name that fits a module decides. `errors` and `cores` may be imported by all, `cli` by `__main__` alone.
-EVERYTHING = frozenset({""})
-GRAPH: dict[str, frozenset[str]] = {
-    "errors": frozenset(),
-    "cores": frozenset(),
-    "device": frozenset(),
-    "model": frozenset({"signatures"}),
-    "signatures": EVERYTHING,  # for the type checker alone
-    "config": frozenset({"tasks.table"}),
-    "tasks.table": frozenset(),
-    "statistics": frozenset(),
-    "processes": frozenset(),
-    "figures": frozenset({"statistics"}),
-    "native": frozenset({"decode.contract"}),
-    "checkpoint": frozenset({"config", "data", "native", "network", "architectures", "families", "relatives", "model"}),
-    "checkpoint.compiled": frozenset({"config", "native", "network.names"}),
-    "checkpoint.layout": frozenset(),
-    "network": frozenset({"native", "decode.contract"}),
-    "baselines": frozenset({"network", "config"}),
-    "relatives": frozenset({"network"}),
-    "aside": frozenset(),
-    "aside.evoformer": frozenset(),
-    "relatives.xlnet_checkpoint": frozenset({"network", "families.keys"}),
-    "architectures": frozenset({"network", "baselines", "config", "families.sightline"}),
-    "data": frozenset({"config", "processes"}),
-    "decode": frozenset({"config"}),
-    "decode.translator": frozenset({"config", "data"}),
-    "decode.streaming": frozenset({"config"}),
-    "training": frozenset({"data", "decode", "config", "native"}),
-    "training.packed": frozenset({"native", "network"}),
-    "training.packed_encoder": frozenset({"native", "network"}),
-    "evaluate": frozenset({"data", "decode", "config"}),
-    "glossary": frozenset({"config", "data", "decode", "decode.translator", "localisation"}),
-    "localisation": frozenset({"data", "backtranslation", "decode.translator"}),
-    "tasks.memories": frozenset({"localisation"}),
-    "group": frozenset({"checkpoint", "config", "decode", "pipeline", "tasks", "training"}),
-    "families": frozenset({"config", "network.build", "network.axes"}),
-    "families.sightline": frozenset({"config", "network"}),
-    "generation": frozenset(
-        {
-            "checkpoint",
-            "relatives",
-            "network",
-            "data",
-            "decode",
-            "pairs",
-            "looks",
-            "config",
-            "device",
-            "model",
-            "drafting",
-            "evaluate.answers",
-            "evaluate.captions",
-            "evaluate.retrieval",
-            "evaluate.classes",
-            "evaluate.entities",
-            "evaluate.language",
-            "evaluate.transcripts",
-        }
-    ),
-    "generation.shown": frozenset({"checkpoint", "data", "inspect"}),
-    "looks": frozenset({"inspect", "pairs"}),
-    "pairs": frozenset({"data", "decode", "evaluate", "inspect", "checkpoint", "pruning"}),
-    "inspect": frozenset({"architectures", "baselines", "network", "config", "data", "decode", "evaluate"}),
-    "inspect.explorer": frozenset({"api", "config", "hosts", "looks"}),
-    "hosts": frozenset(),
-    "serve": frozenset(
-        {"config", "decode", "generation.languages", "glossary", "hosts", "inspect.page", "localisation"}
-    ),
-    "results": frozenset(
-        {
-            "config",
-            "data",
-            "decode",
-            "evaluate",
-            "figures",
-            "statistics",
-            "checkpoint",
-            "training",
-            "api",
-            "__version__",
-            "tasks.table",
-        }
-    ),
-    "model_card": frozenset({"config", "tasks.table"}),
-    "summary": frozenset({"config", "checkpoint", "generation", "model_card", "tasks.table"}),
-    "distill": frozenset({"data", "decode"}),
-    "backtranslation": frozenset({"data", "decode"}),
-    "pruning": frozenset({"inspect", "model_card", "checkpoint", "config", "pairs", "network.parameters"}),
-    "export": frozenset({"data", "decode", "families", "network", "checkpoint", "config"}),
-    "export.family": frozenset({"decode", "network", "checkpoint", "generation"}),
-    "export.web": frozenset({"data", "decode", "network", "checkpoint", "config", "native", "inspect"}),
-    "workers": frozenset({"decode", "api", "processes"}),
-    "cluster": frozenset({"__version__", "api", "decode", "evaluate.score", "processes", "serve", "training.metrics"}),
-    "drafting": frozenset({"api", "data", "decode", "verbs"}),
-    "verbs": frozenset({"drafting", "glossary", "model", "checkpoint", "config", "data", "decode", "workers"}),
-    "ensemble": frozenset({"api", "model", "config", "decode", "checkpoint", "native", "network.prepared", "verbs"}),
-    "tasks": frozenset(
-        {
-            "model",
-            "data",
-            "decode",
-            "training",
-            "evaluate",
-            "network",
-            "architectures",
-            "checkpoint",
-            "device",
-            "config",
-            "pairs",
-            "inspect.heads",
-            "inspect.importance",
-        }
-    ),
-    "tasks.corruption": frozenset({"config", "checkpoint", "data", "generation", "network", "training"}),
-    "tasks.replaced_modelling": frozenset(
-        {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
-    ),
-    "tasks.xlnet": frozenset({"config", "generation"}),
-    "tasks.permutation_modelling": frozenset({"config", "checkpoint", "data", "generation", "relatives", "training"}),
-    "tasks.resuming": frozenset({"config", "checkpoint", "model_card"}),
-    "tasks.published": frozenset(
-        {"config", "checkpoint", "data", "evaluate", "generation", "network", "training.shares"}
-    ),
-    "tasks.trainable": frozenset({"config", "checkpoint", "generation", "network"}),
-    "tasks.adapting": frozenset({"config", "checkpoint", "families.table", "network", "training.shares"}),
-    "tasks.heads": frozenset({"checkpoint", "families.registry", "generation", "network", "relatives"}),
-    "tasks.labelling": frozenset({"config", "checkpoint", "data", "generation", "network", "relatives", "training"}),
-    "tasks.answering": frozenset(
-        {"config", "checkpoint", "data", "evaluate.answers", "generation", "network", "training"}
-    ),
-    "tasks.embedding": frozenset(
-        {"config", "checkpoint", "data", "evaluate.retrieval", "generation", "network", "training"}
-    ),
-    "tasks.tagging": frozenset(
-        {"config", "checkpoint", "data", "evaluate.entities", "generation", "network", "training.shares"}
-    ),
-    "tasks.pictures": frozenset(
-        {"config", "checkpoint", "data", "evaluate.classes", "families.pictures", "generation", "network", "training"}
-    ),
-    "tasks.language_modelling": frozenset(
-        {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
-    ),
-    "tasks.scratch": frozenset({"config", "checkpoint", "data", "families.language", "families.pictures", "network"}),
-    "tasks.telling": frozenset(
-        {"config", "checkpoint.tuned", "data.batching", "data.told", "network.transformer", "training"}
-    ),
-    "tasks.captioning": frozenset(
-        {"config", "checkpoint", "data", "evaluate.captions", "generation", "network", "training"}
-    ),
-    "tasks.transcription": frozenset(
-        {"config", "checkpoint", "data", "evaluate.transcripts", "families.keys", "generation", "network", "training"}
-    ),
-    "tasks.masked_modelling": frozenset(
-        {"config", "checkpoint", "data", "families.language", "generation", "network", "training"}
-    ),
-    "pipeline": EVERYTHING,
-    "api": EVERYTHING,
-    "demo": EVERYTHING,
-    "survey": frozenset({"data", "config", "inspect.page"}),
-    "aside.study": frozenset(
-        {
-            "network",
-            "baselines",
-            "architectures",
-            "data",
-            "decode",
-            "training",
-            "evaluate",
-            "pipeline",
-            "api",
-            "device",
-            "config",
-            "figures",
-            "inspect.page",
-            "statistics",
-        }
-    ),
-    "cli": EVERYTHING,
-    "__main__": EVERYTHING,
-    "": EVERYTHING,
-}
-
-CONFIG_READERS = ("baselines.build",)
-NETWORKS = ("network", "baselines", "relatives", "aside.evoformer")
+CONFIG_READERS = ("architectures.build", "architectures.registry")
+NETWORKS = ("network", "architectures")
 CONFIG_BLIND = (*NETWORKS, "data", "decode", "training", "evaluate", "inspect")
 COMPUTATIONS = frozenset({"forward", "encode", "decode", "logits", "start_cache", "step"})
 CONFIG_NAMES = frozenset({"config", "cfg", "_config", "_cfg", "model_config"})
@@ -227,15 +43,6 @@ def top(module: str) -> str:
     return module.partition(".")[0]
 
 
-def home(module: str) -> str:
-    """The package a module belongs to; those in `aside` have nothing to do with each other.
-
-    >>> home("decode.search"), home("aside.study.run")
-    ('decode', 'aside.study')
-    """
-    return ".".join(module.split(".")[: 2 if within(module, "aside") else 1])
-
-
 # --- the rules
 
 
@@ -250,25 +57,6 @@ def imports_of(module: str, tree: ast.AST, is_package: bool = False) -> Iterator
             base = package[: len(package) - node.level + 1] if node.level else []
             parent = ".".join([*base, *([node.module] if node.module else [])])
             yield from (f"{parent}.{alias.name}" for alias in node.names)
-
-
-def forbidden_imports(module: str, source: str, is_package: bool = False) -> list[str]:
-    """Imports of our own that the graph does not allow."""
-    rule = max((name for name in GRAPH if name and within(module, name)), key=len, default=None)
-    if not module:
-        rule = ""
-    if rule is None:
-        return [f"{module}: has no entry in GRAPH; say what it may import"]
-    allowed = {"errors", "cores", *GRAPH[rule], *([home(module)] if module else [])}
-    names = imports_of(module, ast.parse(source), is_package)
-    ours = sorted({name.removeprefix("sightline").lstrip(".") for name in names if within(name, "sightline")})
-    return [
-        f"{module} may not import {name or 'sightline'}"
-        for name in ours
-        if not any(within(name, parent) for parent in allowed)
-        or (within(name, "cli") and top(module) not in ("cli", "__main__"))
-        or (within(name, "aside") and top(module) not in ("cli", "aside"))
-    ]
 
 
 def config_readers(module: str, source: str, _: bool = False) -> list[str]:
@@ -364,7 +152,7 @@ def class_names(module: str, source: str) -> Iterator[str]:
     """The classes of a module that must be its own; C's structures are called as in C, and each claim of the study is a
     program for itself.
     """
-    if module != "native.library" and not within(module, "aside.study"):
+    if module != "native.library" and not within(module, "study"):
         yield from (node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
 
 
@@ -374,7 +162,7 @@ def aliases(module: str, source: str) -> Iterator[str]:
     """
     given = (node for node in ast.parse(source).body if isinstance(node, ast.Assign))
     targets = (target for node in given if "TypeVar" not in ast.unparse(node.value) for target in node.targets)
-    if module != "native.library" and not within(module, "aside.study"):
+    if module != "native.library" and not within(module, "study"):
         yield from (t.id for t in targets if isinstance(t, ast.Name) and re.fullmatch(r"[A-Z]+[a-z]\w*", t.id))
 
 
@@ -408,39 +196,12 @@ def long_functions(module: str, source: str, _: bool = False) -> list[str]:
 Rule = Callable[[str, str, bool], list[str]]
 
 BROKEN: list[tuple[Rule, str, str]] = [
-    (forbidden_imports, "data.batch", "from sightline.network import masks"),
-    (forbidden_imports, "data.batch", "from sightline.network.masks import causal_mask"),
-    (forbidden_imports, "data.batch", "import sightline.network.masks as masks"),
-    (forbidden_imports, "data.batch", "from ..network import masks"),
-    (forbidden_imports, "data.batch", "from .. import network"),
-    (forbidden_imports, "data.batch", "from sightline import network"),
-    (forbidden_imports, "data.batch", "def late():\n    from sightline.network import masks"),
-    (forbidden_imports, "network.masks", "from sightline.data.batch import Batch"),
-    (forbidden_imports, "network.masks", "import sightline"),
-    (forbidden_imports, "network.masks", "from sightline import __version__"),
-    (forbidden_imports, "network.masks", "from sightline.architectures import rnn"),
-    (forbidden_imports, "network.build", "from sightline.architectures.registry import build_network"),
-    (forbidden_imports, "baselines.build", "from sightline.architectures.registry import build_network"),
-    (forbidden_imports, "config", "from sightline.network import build"),
-    (forbidden_imports, "errors", "from sightline.config.settings import RunConfig"),
-    (forbidden_imports, "decode.search", "from sightline.data.tokenizer import Tokenizer"),
-    (forbidden_imports, "decode.search", "from sightline.network.cache import Cache"),
-    (forbidden_imports, "decode.translator", "from sightline.network.cache import Cache"),
-    (forbidden_imports, "training.trainer", "from sightline.network.transformer import Transformer"),
-    (forbidden_imports, "training.trainer", "from sightline.cli import main"),
-    (forbidden_imports, "pipeline", "from sightline import cli"),
-    (forbidden_imports, "pipeline", "from sightline.study import run"),
-    (forbidden_imports, "aside.study.order", "from sightline.demo.run import demo"),
-    (forbidden_imports, "checkpoint.trained", "from sightline.decode.translator import Translator"),
-    (forbidden_imports, "families.bert", "from sightline.network.layers import EncoderLayer"),
-    (forbidden_imports, "families.bert", "from sightline.network import layers"),
-    (forbidden_imports, "new_idea", "import os"),
     (config_readers, "network.layers", "from sightline.config.settings import ModelConfig"),
     (config_readers, "training.trainer", "def f(model: 'config.ModelConfig'): ..."),
-    (config_readers, "baselines.rnn", "from sightline import config\nconfig.ModelConfig()"),
+    (config_readers, "architectures.rnn", "from sightline import config\nconfig.ModelConfig()"),
     (config_in_forward, "network.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
     (config_in_forward, "network.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
-    (config_in_forward, "baselines.rnn", "class A:\n  def decode(self, x):\n    return self.cfg"),
+    (config_in_forward, "architectures.rnn", "class A:\n  def decode(self, x):\n    return self.cfg"),
     (optional_at_module_level, "demo.dates", "import babel.dates"),
     (optional_at_module_level, "inspect.view", "from matplotlib import pyplot"),
     (
@@ -464,26 +225,7 @@ BROKEN: list[tuple[Rule, str, str]] = [
 ]
 
 SOUND: list[tuple[Rule, str, str]] = [
-    (
-        forbidden_imports,
-        "network.layers",
-        "from . import attention\nfrom .attention import x\nfrom ..native import y",
-    ),
-    (
-        forbidden_imports,
-        "network.layers",
-        "import sightline.native\nimport torch\nfrom sightline.errors import UserError",
-    ),
-    (forbidden_imports, "decode.translator", "from sightline.data.tokenizer import Tokenizer"),
-    (
-        forbidden_imports,
-        "families.bert",
-        "from sightline.network.build import ATTENTION\nfrom sightline.families import x",
-    ),
-    (forbidden_imports, "cli", "from sightline import train\nfrom sightline.network import build"),
-    (forbidden_imports, "cli", "from sightline.study.run import study"),
-    (forbidden_imports, "", "from sightline.config.settings import RunConfig\nfrom . import network"),
-    (config_readers, "baselines.build", "from sightline.config.settings import ModelConfig"),
+    (config_readers, "architectures.build", "from sightline.config.settings import ModelConfig"),
     (
         config_readers,
         "network.layers",
@@ -565,12 +307,6 @@ def test_a_name_means_one_class() -> None:
     }
     assert shared_names(twice) == ["Layout: a and b", "Pair: c and d", "Step: d and e"]
     assert shared_names({"a": "class Layer: ...", "native.library": "class Layer: ..."}) == []
-
-
-def test_the_graph_names_what_there_is() -> None:
-    names = {name for name, _, _ in modules()}
-    named = {*GRAPH, *CONFIG_READERS, *CONFIG_BLIND, *(name for allowed in GRAPH.values() for name in allowed)}
-    assert named - names == {"__version__"}  # of the package itself
 
 
 def test_tree_is_not_empty() -> None:

@@ -313,7 +313,7 @@ def test_the_package_shows_its_verbs() -> None:
 
 
 def test_no_package_hides_a_verb() -> None:
-    for name in ("training.loss", "evaluate.bleu", "pipeline"):
+    for name in ("training.loss", "evaluate.bleu", "tasks.run"):
         import_module(f"sightline.{name}")
     assert sightline.load is api.load
     assert sightline.train is api.train

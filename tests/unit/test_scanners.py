@@ -334,7 +334,7 @@ def _per_byte(scan: Scan, data: str | bytes) -> float:
 
 # --- regular expressions
 
-PACKAGES = ("data", "decode", "evaluate", "generation", "glossary", "inspect", "localisation", "serve", "survey")
+PACKAGES = ("data", "decode", "evaluate", "generation", "glossary", "inspect", "localisation", "serve", "corpora")
 AT_THE_BEGINNING = (  # which are only tried where a text begins
     "data.amount.COUNT", "data.amount.SHARE", "data.corruption.FULL_STOP", "localisation.po.STRING",
     "data.first_look.LANGUAGE_CODE", "data.first_look.MARKUP", "data.links.LINK", "localisation.markdown.ALONE",

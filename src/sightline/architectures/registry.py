@@ -86,6 +86,6 @@ def __getattr__(name: str) -> Any:
     """The type `Network`, for whoever asks for it at run time: that takes every architecture there is."""
     if name != "Network":
         raise AttributeError(f"module 'sightline.architectures.registry' has no attribute '{name}'")
-    kinds = ("baselines.recurrent:Recurrent", "baselines.conv:Convolutional")
+    kinds = ("architectures.recurrent:Recurrent", "architectures.conv:Convolutional")
     recurrent, conv = (resolve_name(f"sightline.{kind}") for kind in kinds)
     return Transformer | recurrent | conv

@@ -9,7 +9,7 @@ from sightline.config.settings import WITH_DECODER, ModelConfig, RunConfig
 from sightline.config.tasks import TASKS, those
 
 DECODING = "decoding"  # the row on settings chosen after training
-USAGE = Path(__file__).parent / "cards"  # for each task how its models are used
+USAGE = Path(__file__).parents[1] / "cards"  # for each task how its models are used
 
 
 def model_card(

@@ -16,7 +16,7 @@ from typing import Any, get_args, get_type_hints
 from sightline.config.tasks import TASKS, those
 from sightline.errors import UserError, unknown
 
-RECIPES = Path(__file__).parent / "recipes"
+RECIPES = Path(__file__).parents[1] / "recipes"
 
 # Where a setting means something: keys of [model], with the values that read it. `|` asks for both.
 OnlyFor = dict[str, tuple[str, ...]]

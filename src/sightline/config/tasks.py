@@ -19,7 +19,7 @@ class Task:
     noun: str  # of its models, in cards: "a ... model"
     files: str  # that --train takes
     reads: str  # words from above, whose settings mean something to it
-    job: str = ""  # a `pipeline.MakeJob`; "" = it starts from a published model only
+    job: str = ""  # a `tasks.run.MakeJob`; "" = it starts from a published model only
     kind: str = ""  # of what a folder of ours does, made of a `Folder`; "" = it is written as a family's folder
     start: str = ""  # the `trainable.StartingPoint` of a published model; "" = it starts from none
     metrics: tuple[str, ...] = ()  # beside the loss, that "best" may look at

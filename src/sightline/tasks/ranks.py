@@ -1,6 +1,6 @@
 """One model trained by several processes: those that torchrun has started, or that `--devices N` starts here.
 
-Every process goes the way of `pipeline.train_model`. Rank 0 prepares first and writes the settings; the others take up
+Every process goes the way of `tasks.train.train_model`. Rank 0 prepares first and writes the settings; the others take up
 its tokenizer and its corpus as a run does that goes on, so that all are held to the same settings and files.
 """
 

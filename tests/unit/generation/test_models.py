@@ -19,7 +19,7 @@ from sightline.errors import UserError
 from sightline.generation.output import decode_after
 from sightline.generation.settings import settings_from
 from sightline.generation.transcribe import detect_language
-from sightline.models.kinds import refuse_single
+from sightline.generation.chat import refuse_single
 from sightline.models.masked import MaskedModel
 from sightline.models.pictures import PictureModel
 from sightline.models.rewriting import RewritingModel

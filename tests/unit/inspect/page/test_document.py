@@ -12,7 +12,7 @@ import pytest
 from sightline.report import document
 from sightline.report.document import asset, digest, module_order, notebook_frame, page, script_text
 
-ASSETS = Path(document.__file__).with_name("assets")
+ASSETS = Path(document.__file__).parents[1] / "inspect" / "page" / "assets"
 NASTY = [
     "</script><script>alert(1)</script>",
     "\"&'<b>",

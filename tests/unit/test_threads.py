@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sightline import cores
+from sightline import device
 
 V2 = "41 31 0:38 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "32 31 0:29 {root} /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct"
@@ -73,12 +73,12 @@ def test_a_quota_pays_for_fewer_cores(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cores, "affinity", lambda: 64)
-    assert cores.usable_cores(laid_out(tmp_path, groups, mounts, files)) == expected
+    monkeypatch.setattr(device, "affinity", lambda: 64)
+    assert device.usable_cores(laid_out(tmp_path, groups, mounts, files)) == expected
 
 
 def test_without_proc_there_is_affinity_alone(tmp_path: Path) -> None:
-    assert cores.usable_cores(tmp_path) == cores.affinity()
+    assert device.usable_cores(tmp_path) == device.affinity()
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Path]:
 def said_in(group: Path, code: str, **environment: str) -> str:
     """What a program prints that runs in a control group."""
     enter = f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')"
-    kept = {name: value for name, value in os.environ.items() if name != cores.THREADS}
+    kept = {name: value for name, value in os.environ.items() if name != device.THREADS}
     call = [sys.executable, "-c", f"{enter}\n{code}"]
     ran = subprocess.run(call, env={**kept, **environment}, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
@@ -115,30 +115,30 @@ def said_in(group: Path, code: str, **environment: str) -> str:
 def test_in_a_real_control_group(group: Path) -> None:
     """With a quota of half a core; a program that has asked for threads keeps them."""
     code = (
-        "import os; from sightline import cores; cores.keep_to_quota(os.environ);"
-        "print(cores.usable_cores(), cores.usable_threads(), os.environ.get('OMP_NUM_THREADS'))"
+        "import os; from sightline import device; device.keep_to_quota(os.environ);"
+        "print(device.usable_cores(), device.usable_threads(), os.environ.get('OMP_NUM_THREADS'))"
     )
-    kept = "1" if cores.affinity() > 1 else "None"
+    kept = "1" if device.affinity() > 1 else "None"
     assert said_in(group, code) == f"1 1 {kept}\n"
     assert said_in(group, code, OMP_NUM_THREADS="3") == "1 3 3\n"
 
 
 def test_torchs_own_choice_knows_of_no_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     """But a number that somebody has told it, or the environment, is used."""
-    monkeypatch.setattr(cores, "usable_cores", lambda: 2)
-    monkeypatch.setattr(cores, "affinity", lambda: 64)
+    monkeypatch.setattr(device, "usable_cores", lambda: 2)
+    monkeypatch.setattr(device, "affinity", lambda: 64)
     for asked, told, expected in (("", 64, 2), ("", 8, 8), ("64", 64, 64), ("4", 1, 1)):
-        monkeypatch.setenv(cores.THREADS, asked)
+        monkeypatch.setenv(device.THREADS, asked)
         monkeypatch.setattr(torch, "get_num_threads", lambda told=told: told)
-        assert cores.usable_threads() == expected
+        assert device.usable_threads() == expected
 
 
 def test_threads_are_those_that_torch_would_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cores.usable_threads() == torch.get_num_threads()
+    assert device.usable_threads() == torch.get_num_threads()
     monkeypatch.delitem(sys.modules, "torch")
-    for asked, expected in (("3", 3), ("2,1", 2), ("", cores.usable_cores()), ("0", cores.usable_cores())):
-        monkeypatch.setenv(cores.THREADS, asked)
-        assert cores.usable_threads() == expected
+    for asked, expected in (("3", 3), ("2,1", 2), ("", device.usable_cores()), ("0", device.usable_cores())):
+        monkeypatch.setenv(device.THREADS, asked)
+        assert device.usable_threads() == expected
 
 
 DECODING = """
