@@ -20,7 +20,7 @@ from typing import Any
 
 from sightline.cluster.connection import connected
 from sightline.errors import UserError
-from sightline.training.metrics import VALIDATION_LOG
+from sightline.training.logs import VALIDATION_LOG
 
 PROGRAM = "from sightline.cli.sweep import run_trial; run_trial()"
 LOOK_AGAIN = 0.5  # seconds

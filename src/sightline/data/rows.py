@@ -6,9 +6,8 @@ from typing import Any
 from sightline.errors import UserError
 
 Pair = tuple[str, str]
-
-
 HF_PREFIX = "hf:"
+OUTSIDE = "O"  # the tag of words outside of every entity
 
 
 def text_field(record: Mapping[str, Any], key: str, location: str) -> str:

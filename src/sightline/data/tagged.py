@@ -24,7 +24,6 @@ from sightline.errors import UserError, unknown
 FORMAT = "write 'word TAB tag' on every line, and an empty line between sentences"
 JSON = '{"tokens": ["...", "..."], "tags": ["...", "..."]}'
 DOCUMENT = "-DOCSTART-"  # CoNLL's line between documents
-OUTSIDE = "O"  # the tag of words that are part of nothing
 IGNORED = -100  # the class of what is no first piece of a word, as torch has it
 
 

@@ -19,7 +19,9 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from sightline.errors import UserError, unknown
+from sightline.evaluate.letters import of_letters
 from sightline.evaluate.measure import Measure, References, Score, _streams
+from sightline.evaluate.rouge import Rouge
 from sightline.evaluate.spacing import bleu_tokenizer
 
 METRICS = ("BLEU", "chrF++", "TER")
@@ -55,25 +57,17 @@ def measures(
         "BLEU": lambda: _bleu(tokenize, lowercase),
         "chrF++": lambda: CHRF(word_order=2, lowercase=lowercase),
         "TER": lambda: TER(normalized=tokenize in EAST_ASIAN, asian_support=tokenize in EAST_ASIAN),
-        **{name: partial(_rouge, name) for name in ROUGE},
+        **{name: partial(Rouge, name) for name in ROUGE},
     }
     for name in metrics:
         if name not in makers:
             raise unknown("metric", name, makers)
     chosen = [Measure(name, makers[name]()) for name in metrics]
     if tokenize == "char":
-        from sightline.evaluate.letters import of_letters  # which few languages need
-
         chosen = [of_letters(measure, references) for measure in chosen]
     if multi30k:
         chosen.append(Measure(MULTI30K, BLEU(tokenize="none", smooth_method="none", force=True), *_moses(multi30k)))
     return chosen
-
-
-def _rouge(name: str) -> Any:
-    from sightline.evaluate.rouge import Rouge  # which translations do without
-
-    return Rouge(name)
 
 
 def _bleu(tokenize: str, lowercase: bool) -> BLEU:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sightline.data.tagged import OUTSIDE
+from sightline.data.rows import OUTSIDE
 from sightline.evaluate.classes import ClassCount, class_table
 
 PREFIXES = ("B", "I", "E", "S")

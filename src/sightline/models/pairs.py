@@ -96,7 +96,7 @@ class PairVerbs(HeadVerbs):
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[PairScore]":
         """How probable the model finds each target as the translation of its source (natural logarithms)."""
-        from sightline.evaluate.score import score_texts
+        from sightline.models.scoring import score_texts
 
         t = self._translator
         return score_texts(t.model, t.tokenizer, sources, targets, t.batch_tokens)

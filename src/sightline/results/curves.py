@@ -14,7 +14,7 @@ from sightline.report.figures import Figure, Panel, Series
 from sightline.report.statistics import Estimate
 from sightline.results.runs import Group, Run
 from sightline.results.table import Cell, ResultsColumn, ResultsTable, Row
-from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, read_log
+from sightline.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
 
 NAMES = {"bleu": "BLEU", "macro_f1": "macro F1", "f1": "F1", "exact_match": "exact match", "mrr": "MRR", "wer": "WER"}
 AXES = {"updates": "updates", "hours": "hours of training, validations among them"}

@@ -18,6 +18,7 @@ from sightline.config.settings import DecodeConfig
 from sightline.decode.translator import override
 from sightline.errors import UserError
 from sightline.evaluate.report import describe_search, hypotheses_of
+from sightline.models.load import load_translator
 from sightline.results.runs import Run
 from sightline.version import __version__
 
@@ -77,8 +78,6 @@ class Hypotheses:
 
     @cached_property
     def _model(self) -> Any:
-        from sightline.models.load import load_translator  # with what it takes to translate, which is often not needed
-
         return load_translator(self._run.path, self._device)
 
 

@@ -10,7 +10,7 @@ from sightline.checkpoint.layout import ADAPTER
 from sightline.checkpoint.trained import CARD, CONFIG, GENERATION, RUN, TOKENIZER
 from sightline.errors import UserError, writing
 from sightline.training.checkpoint import CHECKPOINTS, STARTED, check_whole, checkpoint_paths, newest_whole
-from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG
+from sightline.training.logs import TRAINING_LOG, VALIDATION_LOG
 
 WEIGHTS = "*.safetensors"
 WRITTEN = (CONFIG, ADAPTER, WEIGHTS, RUN, TOKENIZER, GENERATION, TRAINING_LOG, VALIDATION_LOG, CARD)  # as patterns

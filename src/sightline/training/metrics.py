@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -13,8 +13,8 @@ from tqdm import tqdm
 
 from sightline.data.batch import Stream, TrainingBatch
 from sightline.errors import writing
+from sightline.training.logs import TRAINING_LOG, VALIDATION_LOG, whole_lines
 
-TRAINING_LOG, VALIDATION_LOG = "metrics.jsonl", "validation.jsonl"
 SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # figures for the terminal, where a task has them
 LONG = 1e6  # figures from here on are shown by their magnitude
 
@@ -62,29 +62,13 @@ def _cut(path: Path, after_step: int) -> None:
     """Keep the whole lines up to `after_step`; a line torn by a crash goes too."""
     if not path.exists():
         return
-    kept = [f"{line}\n" for line, record in _whole_lines(path) if record["step"] <= after_step]
+    kept = [f"{line}\n" for line, record in whole_lines(path) if record["step"] <= after_step]
     draft = path.with_suffix(".draft")
     try:
         draft.write_text("".join(kept), encoding="utf-8")
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """The records of a log, also of a run that is under way; none where there is no such file."""
-    return [record for _, record in _whole_lines(path)] if path.exists() else []
-
-
-def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Lines with their records; a line that a crash has torn, or that is just being written, is left out."""
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("step"), int):
-            yield line, record
 
 
 class Terminal:

@@ -16,7 +16,7 @@ from sightline.decode.ending import length_penalty
 from sightline.decode.engine import EncoderDecoder, SpecialIds, decode_tokens
 from sightline.decode.stepping import stream_tokens
 from sightline.errors import UserError
-from sightline.evaluate.score import score_pairs
+from sightline.models.scoring import score_pairs
 
 VOCAB, EOS = 11, 2
 SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=1)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sightline.errors import UserError, WriteError
-from sightline.training.metrics import TRAINING_LOG, VALIDATION_LOG, MetricsLog, Terminal, read_log
+from sightline.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
+from sightline.training.metrics import MetricsLog, Terminal
 
 INTERVAL = {
     "step": 20,

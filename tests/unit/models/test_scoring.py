@@ -9,8 +9,9 @@ import torch
 from sightline.config.settings import DataConfig, ModelConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.evaluate.score import PairScore, corpus_perplexity, score_pairs, score_texts
+from sightline.evaluate.score import PairScore, corpus_perplexity
 from sightline.families.sightline import build_model
+from sightline.models.scoring import score_pairs, score_texts
 from sightline.network.transformer import Transformer
 
 PAD, BOS, EOS = 0, 1, 2
