@@ -19,7 +19,7 @@ from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 from sightline.checkpoint.beside import read_shortlist
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import read_settings
-from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.config.settings import ModelConfig, SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import SpecialIds, decode_tokens
@@ -86,7 +86,7 @@ def prepare(network: Transformer, compute: str) -> Any:
     return prepare_for_inference(network.eval(), compute if has_compute() else "float32")
 
 
-def our_settings(config: DecodeConfig, job: Job) -> DecodeConfig:
+def our_settings(config: SearchSettings, job: Job) -> SearchSettings:
     """`job` in our words; a forced length is the number of steps, of which the last may be the end mark."""
     config = replace(config, beam_size=job.beam, n_best=1, length_penalty=LENGTH_PENALTY)
     if job.length:

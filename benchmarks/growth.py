@@ -83,14 +83,14 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
     from decoders import Job, our_settings, prepare
     from work import draw_tokens
 
-    from sightline.config.settings import DecodeConfig
+    from sightline.config.settings import SearchSettings
     from sightline.decode.engine import SpecialIds, decode_tokens
     from sightline.families.sightline import build_model
 
     torch.manual_seed(1)
     model = prepare(build_model(MODEL.config()).eval(), "float32")
     sources = [row.tolist() for row in draw_tokens(np.full(sentences, 15))]
-    config = our_settings(DecodeConfig(batch_tokens=sentences * beam * 16), Job(beam, None, length=14))
+    config = our_settings(SearchSettings(batch_tokens=sentences * beam * 16), Job(beam, None, length=14))
     return lambda: timed(lambda: decode_tokens(model, sources, config, SpecialIds(PAD, BOS, EOS, UNK)))
 
 

@@ -91,7 +91,7 @@ class Verbs:
             source_language, target_language: to a model of many languages, as it has them ("de", "deu_Latn", "de_DE").
             draft: where guesses come from for a quicker answer.
             glossary: terms that translations keep to, of a model that was trained here: a file, or pairs of texts.
-            **settings: how to search: `sightline.config.settings.DecodeConfig`, or the pretrained
+            **settings: how to search: `sightline.config.settings.SearchSettings`, or the pretrained
                 model's own words for it,
                 `sightline.generation.settings.GenerationSettings`; `beam_size=4`, `n_best=3` and their kin are both's.
         """

@@ -19,7 +19,7 @@ import torch
 
 from sightline.architectures.registry import build_network
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import prepare
 from sightline.data.tokenizer import Tokenizer
@@ -111,7 +111,7 @@ def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer, about
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1.7)  # or attention would be even
-    decode = DecodeConfig(beam_size=3, max_length_factor=1.0, max_length_extra=4)
+    decode = SearchSettings(beam_size=3, max_length_factor=1.0, max_length_extra=4)
     write_settings(folder, replace(RunConfig(), model=model, decode=decode), tokenizer, about)
     write_weights(folder, parameters_of(network), "# A model\n")
     return folder

@@ -13,7 +13,7 @@ from programs import Program
 
 from sightline.checkpoint.model_card import DECODING, with_row
 from sightline.checkpoint.trained import write_decoding
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 
 STEPS = 45
 RECIPE = f"""
@@ -314,7 +314,7 @@ def test_a_setting_chosen_for_earlier_weights_goes_and_is_named(
     shutil.copytree(whole, out)
     settings, card = (whole / "generation_config.json").read_bytes(), (whole / "README.md").read_text(encoding="utf-8")
     decoding = {**json.loads(settings), "length_penalty": 1.25}
-    write_decoding(out, DecodeConfig(**decoding), lambda text: with_row(text, DECODING, "length penalty 1.25"))
+    write_decoding(out, SearchSettings(**decoding), lambda text: with_row(text, DECODING, "length penalty 1.25"))
     assert "1.25" in (out / "README.md").read_text(encoding="utf-8")
     ran = cli(*command, "--out", out, "--resume")
     assert "decode.length_penalty was 1.25, now 0.6: the settings of the run" in ran.err

@@ -21,7 +21,7 @@ from sightline import cli
 from sightline.cli.files import lines_of, output
 from sightline.cli.options import decode_overrides
 from sightline.cli.translate import format_translation
-from sightline.config.settings import SETTINGS, DecodeConfig
+from sightline.config.settings import SETTINGS, SearchSettings
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
 from sightline.models import load as api
@@ -269,7 +269,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 def test_every_decoding_setting_is_an_option_where_it_is_read(command: str, unread: set[str]) -> None:
     _, commands = cli.build_parser()
     explained = {action.dest for action in commands[command]._actions if action.help and action.option_strings}
-    assert {field.name for field in fields(DecodeConfig)} - explained == unread
+    assert {field.name for field in fields(SearchSettings)} - explained == unread
 
 
 def test_a_decoding_option_says_what_its_setting_says_in_flags() -> None:

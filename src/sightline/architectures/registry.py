@@ -70,7 +70,7 @@ def with_parameters(
 
 
 def decoding_forms(network: "Network") -> Callable[[str], Any]:
-    """What gives the network in the form for `DecodeConfig.compute`; only the Transformer has others than itself."""
+    """What gives the network in the form for `SearchSettings.compute`; only the Transformer has others than itself."""
     if isinstance(network, Transformer):
         return PreparedForms(network)
 

@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.manifest import replace_listed, seal
 from sightline.checkpoint.weights import WeightsFile
-from sightline.config.settings import DecodeConfig, RunConfig, TrainConfig, check, from_dict
+from sightline.config.settings import RunConfig, SearchSettings, TrainConfig, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
 
@@ -53,7 +53,7 @@ def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> Non
     seal(folder)
 
 
-def write_decoding(folder: Path, decode: DecodeConfig, edit: Callable[[str], str]) -> None:
+def write_decoding(folder: Path, decode: SearchSettings, edit: Callable[[str], str]) -> None:
     """Other settings to decode with, and the card as `edit` makes it of the one there is."""
     write_json(folder / GENERATION, asdict(decode))
     card = folder / CARD

@@ -225,10 +225,10 @@ def _keep(model: str, tuning: "Tuning", said: str) -> Path:
     from sightline.checkpoint.model_card import DECODING, with_row
     from sightline.checkpoint.trained import write_decoding
     from sightline.checkpoint.tuned import write_length_penalty
-    from sightline.config.settings import DecodeConfig
+    from sightline.config.settings import SearchSettings
 
     folder = folder_of(model)
-    if isinstance(tuning.decoding, DecodeConfig):
+    if isinstance(tuning.decoding, SearchSettings):
         write_decoding(folder, tuning.decoding, lambda card: with_row(card, DECODING, said))
     else:
         write_length_penalty(folder, tuning.best)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.glossary.reading import read_glossary
 from sightline.glossary.terms import Glossary, Term
@@ -39,7 +39,7 @@ class CountedGlossary(Glossary):
 def glossary_asked_for(options: argparse.Namespace, usual: Any = None) -> CountedGlossary:
     """The terms of the files; `UserError` for a model that is not searched by our own search."""
     flag = "--glossary" if options.glossary else "--keep"
-    if usual is not None and not isinstance(usual, DecodeConfig):
+    if usual is not None and not isinstance(usual, SearchSettings):
         raise UserError(f"{flag} is for models that were trained here, and {options.model} is a published one")
     if getattr(options, "sample", False):
         raise UserError(f"{flag} does not go with --sample: what is drawn is not searched for")

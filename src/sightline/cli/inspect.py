@@ -22,7 +22,7 @@ from sightline.cli.options import (
     model_options,
     whole,
 )
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ NAMES = {"encoder": ("source", "source"), "decoder": ("writes", "reads"), "cross
 BESIDE, CELL = 16, 2  # columns of the terminal beside the weights, and of each
 DRAWN = 60  # stretches of a sound in a picture, which are to be seen
 OF_PAIRS = ("prefix", "target_language")
-OF_WRITERS = ("target", "source_language", *(field.name for field in fields(DecodeConfig)))
+OF_WRITERS = ("target", "source_language", *(field.name for field in fields(SearchSettings)))
 
 
 def load_looked(options: argparse.Namespace, path: str) -> Any:

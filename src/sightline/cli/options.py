@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.cli.files import in_file, out_file
-from sightline.config.settings import SETTINGS, DecodeConfig
+from sightline.config.settings import SETTINGS, SearchSettings
 from sightline.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (), **texts: str) -> None:
-    """An option for every field of `DecodeConfig` but those that a command has no use for.
+    """An option for every field of `SearchSettings` but those that a command has no use for.
 
     Those not given leave the model's own setting. What a value must be is the library's to say. `texts` explain those
     that mean something else here.
     """
     group = parser.add_argument_group("decoding (default: the model's own settings)")
-    for field in fields(DecodeConfig):
+    for field in fields(SearchSettings):
         if field.name in without:
             continue
         name, setting = _flag(field.name), SETTINGS[f"decode.{field.name}"]
@@ -57,9 +57,9 @@ def _flag(name: str) -> str:
 
 def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str, Any]:
     """What was given of `decode_options`; `UserError` for what a model whose own settings are `usual` leaves unread."""
-    settings = {field.name: getattr(options, field.name, None) for field in fields(DecodeConfig)}
+    settings = {field.name: getattr(options, field.name, None) for field in fields(SearchSettings)}
     given = {name: value for name, value in settings.items() if value is not None}
-    if usual is not None and not isinstance(usual, DecodeConfig):
+    if usual is not None and not isinstance(usual, SearchSettings):
         from sightline.cli.published import as_published
 
         given = as_published(given, usual)
@@ -76,7 +76,7 @@ def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
     """`UserError` for a setting that the kind of search leaves unread.
 
     Args:
-        given: settings of the command line by name, of `DecodeConfig` or `GenerationSettings`.
+        given: settings of the command line by name, of `SearchSettings` or `GenerationSettings`.
         usual: the model's own, an object of either; it says whether the model samples where nobody says so.
     """
     sample = given.get("sample", usual.sample)

@@ -1,4 +1,4 @@
-"""What commands know of models of many languages, and of settings of generation where others have `DecodeConfig`."""
+"""What commands know of models of many languages, and of settings of generation where others have `SearchSettings`."""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -17,13 +17,13 @@ from typing import Any
 
 from sightline.cli.files import in_file, out_file
 from sightline.cli.options import SAMPLING
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.localisation import MEMORIES, is_document
 
 TERMS = ("glossary", "keep")
 ONE_PROCESS = "does not go with --ray: terms that have come through are counted in one process"
-DECODING = tuple(field.name for field in fields(DecodeConfig))
+DECODING = tuple(field.name for field in fields(SearchSettings))
 
 
 @dataclass(frozen=True)

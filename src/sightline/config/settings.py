@@ -207,7 +207,7 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
-class DecodeConfig:
+class SearchSettings:
     """Search; section 6.1 of the paper."""
 
     beam_size: int = setting(4, "hypotheses kept; 1 is greedy", POSITIVE)
@@ -236,7 +236,7 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
-    decode: DecodeConfig = field(default_factory=DecodeConfig, metadata={"only_for": {"task": WITH_DECODER}})
+    decode: SearchSettings = field(default_factory=SearchSettings, metadata={"only_for": {"task": WITH_DECODER}})
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain dictionary, ready for JSON."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import (
     EncoderDecoder,
     Hypothesis,
@@ -48,7 +48,7 @@ LEAST_SHARE, MOST_SHARE = 512, 1024
 def decode_tokens(
     model: EncoderDecoder | OwnSearch,
     sources: Sequence[Sequence[int]],
-    config: DecodeConfig,
+    config: SearchSettings,
     special: SpecialIds | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
     max_len: int | None = None,

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config.settings import DecodeConfig, check_values
+from sightline.config.settings import SearchSettings, check_values
 from sightline.contract import (
     FREE,
     Hypothesis,
@@ -53,7 +53,7 @@ class Asked:
 
     sources: Sequence[Sequence[int]]
     prefixes: Sequence[Sequence[int]]
-    config: DecodeConfig
+    config: SearchSettings
     special: SpecialIds
     max_len: int | None = None
     shortlist: CandidateTable | None = None
@@ -76,7 +76,7 @@ class Asked:
         return self.ended(), forced, astuple(self.special)
 
 
-def check_decoding(config: DecodeConfig) -> None:
+def check_decoding(config: SearchSettings) -> None:
     """Raise a `UserError` for settings that contradict each other or have no meaning."""
     check_values("decode", config)
     if not config.sample and config.n_best > config.beam_size:
@@ -97,7 +97,7 @@ def one_by_one(decode: DecodeBatch, waiting: Iterable[list[int]], way_out: str) 
             stack += _halves(batch, way_out)
 
 
-def less_memory(config: DecodeConfig) -> str:
+def less_memory(config: SearchSettings) -> str:
     """What to do where memory does not hold the search for a single source."""
     return (
         f"lower --beam-size, which is decode.beam_size (now {config.beam_size}), or --max-source-length, "
@@ -113,13 +113,13 @@ def _halves(batch: list[int], way_out: str) -> list[list[int]]:
     return [batch[middle:], batch[:middle]]
 
 
-def batches(lengths: Sequence[int], config: DecodeConfig) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], config: SearchSettings) -> Iterator[list[int]]:
     """Indices of non-empty sources, the longest first.
 
     Sentences x hypotheses x longest source, with its end mark, stays within `batch_tokens`; a source beyond
     that is a batch of its own.
 
-    >>> list(batches([3, 0, 9, 4], DecodeConfig(batch_tokens=20, beam_size=2)))
+    >>> list(batches([3, 0, 9, 4], SearchSettings(batch_tokens=20, beam_size=2)))
     [[2], [3, 0]]
     """
     hypotheses = config.n_best if config.sample else config.beam_size
@@ -160,7 +160,7 @@ def padded(rows: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
     return found
 
 
-def search_options(config: DecodeConfig, special: SpecialIds) -> SearchOptions:
+def search_options(config: SearchSettings, special: SpecialIds) -> SearchOptions:
     """What the search is to know of the settings."""
     return SearchOptions(
         beam_size=config.beam_size,

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import (
     Draft,
     EncoderDecoder,
@@ -37,7 +37,7 @@ from sightline.decode.steps import start_decoding
 from sightline.errors import UserError
 
 
-def check_speculation(config: DecodeConfig) -> None:
+def check_speculation(config: SearchSettings) -> None:
     """Raise a `UserError` for settings under which guesses cannot be checked without loss."""
     if config.sample or config.beam_size > 1:
         raise UserError("a draft is for greedy search: leave out sample, and set beam_size to 1")
@@ -54,7 +54,7 @@ def speculative_search(
     model: EncoderDecoder | OwnSearch,
     source: Sequence[int],
     draft: Draft,
-    config: DecodeConfig,
+    config: SearchSettings,
     special: SpecialIds,
     prefix: Sequence[int] = (),
     max_len: int | None = None,
@@ -75,7 +75,7 @@ def speculate(
     model: EncoderDecoder | OwnSearch,
     source: Sequence[int],
     draft: Draft,
-    config: DecodeConfig,
+    config: SearchSettings,
     special: SpecialIds,
     prefix: Sequence[int] = (),
     max_len: int | None = None,

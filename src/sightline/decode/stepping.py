@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import (
     Continuation,
     EncoderDecoder,
@@ -21,7 +21,7 @@ from sightline.decode.request import Asked, not_finite
 def stream_tokens(
     model: EncoderDecoder | OwnSearch,
     source: Sequence[int],
-    config: DecodeConfig,
+    config: SearchSettings,
     special: SpecialIds,
     prefix: Sequence[int] = (),
     max_len: int | None = None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sightline.config.settings import DecodeConfig, RunConfig, check, from_dict
+from sightline.config.settings import RunConfig, SearchSettings, check, from_dict
 from sightline.contract import Draft, EncoderDecoder, Hypothesis, Look, OwnSearch, SpecialIds, with_room
 from sightline.data.scripts import running
 from sightline.data.tokenizer import Tokenizer
@@ -55,7 +55,7 @@ class Translator:
         self,
         model: EncoderDecoder | OwnSearch | Callable[[], EncoderDecoder],
         tokenizer: Tokenizer,
-        config: DecodeConfig | None = None,
+        config: SearchSettings | None = None,
         max_len: int | None = None,
         prepare: Callable[[str], EncoderDecoder | OwnSearch] | None = None,
         shortlist: Callable[[], CandidateTable] | None = None,
@@ -68,15 +68,15 @@ class Translator:
             tokenizer: the model's own.
             config: settings of every call, unless it says otherwise.
             max_len: the longest sequence the model can take, where it has a limit (learned positions).
-            prepare: gives the model in the form for `DecodeConfig.compute`, one of its values.
-            shortlist: gives the model's shortlist when `DecodeConfig.shortlist` asks for it, or raises a `UserError`;
+            prepare: gives the model in the form for `SearchSettings.compute`, one of its values.
+            shortlist: gives the model's shortlist when `SearchSettings.shortlist` asks for it, or raises a `UserError`;
                 where it is None, as for a model that is still being trained, that setting counts for nothing.
         """
         self._model: Callable[[], Any] = (lambda: model) if isinstance(model, EncoderDecoder | OwnSearch) else model
         self.prepare = prepare
         self.shortlist = shortlist
         self.tokenizer = tokenizer
-        self.config = config or DecodeConfig()
+        self.config = config or SearchSettings()
         self.max_len = max_len
 
     @property
@@ -93,7 +93,7 @@ class Translator:
             texts: any strings; line ends inside them count as blanks.
             prefix: what every output must begin with.
             draft: guesses for greedy search, which then takes one text at a time (see `speculative`).
-            **overrides: settings of `DecodeConfig` for this call, such as `beam_size=1`.
+            **overrides: settings of `SearchSettings` for this call, such as `beam_size=1`.
 
         Raises:
             UserError: a setting is unknown or makes no sense.
@@ -126,7 +126,7 @@ class Translator:
                 raise TooLarge(done + error.index, error.why, "line") from None
             done += len(chunk)
 
-    def segment(self, texts: Sequence[str], config: DecodeConfig) -> list[list[list[int]]]:
+    def segment(self, texts: Sequence[str], config: SearchSettings) -> list[list[list[int]]]:
         """Token ids of each text's parts: none for a blank text, several for one that is too long.
 
         A part and its end mark are at most `max_source_length` pieces.
@@ -160,16 +160,16 @@ class Translator:
         t = self.tokenizer
         return SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id)
 
-    def form(self, config: DecodeConfig) -> EncoderDecoder | OwnSearch:
+    def form(self, config: SearchSettings) -> EncoderDecoder | OwnSearch:
         """The model in the form that these settings ask for."""
         return self.prepare(config.compute) if self.prepare else self._model()
 
-    def offered(self, config: DecodeConfig) -> CandidateTable | None:
+    def offered(self, config: SearchSettings) -> CandidateTable | None:
         """The shortlist, if these settings ask for it; None = the whole vocabulary."""
         return self.shortlist() if self.shortlist and config.shortlist else None
 
     def search(
-        self, sources: list[list[list[int]]], prefix: list[int], config: DecodeConfig, draft: Draft | None = None
+        self, sources: list[list[list[int]]], prefix: list[int], config: SearchSettings, draft: Draft | None = None
     ) -> list[list[Hypothesis]]:
         """Hypotheses of all parts of all texts in a row; the prefix is for the first part of each text."""
         parts = [tokens for parts in sources for tokens in parts]
@@ -188,7 +188,7 @@ class Translator:
             for part, forced in zip(parts, prefixes, strict=True)
         ]
 
-    def watched(self, source: list[int], prefix: list[int], config: DecodeConfig, look: Look) -> Hypothesis:
+    def watched(self, source: list[int], prefix: list[int], config: SearchSettings, look: Look) -> Hypothesis:
         """What the search finds for one source, while `look` is shown each step."""
         form = self.form(config)
         asked = Asked([source], [prefix], config, self.special, self.max_len, self.offered(config))
@@ -200,13 +200,13 @@ class Translator:
 
         return watched_by_steps(form, asked, look)
 
-    def ending(self, config: DecodeConfig) -> "Ending":
+    def ending(self, config: SearchSettings) -> "Ending":
         """The paper's."""
         from sightline.decode.ending import Unsurpassed
 
         return Unsurpassed()
 
-    def settings(self, overrides: dict[str, Any]) -> DecodeConfig:
+    def settings(self, overrides: dict[str, Any]) -> SearchSettings:
         """The settings of a call."""
         return override(self.config, overrides)
 
@@ -239,10 +239,10 @@ class Translator:
         )
 
 
-def override(config: DecodeConfig, overrides: dict[str, Any]) -> DecodeConfig:
+def override(config: SearchSettings, overrides: dict[str, Any]) -> SearchSettings:
     """`config` with some settings replaced, all checked. The beam is as wide as `n_best` asks unless `overrides` says.
 
-    >>> override(DecodeConfig(), {"beam_size": 1}).beam_size, override(DecodeConfig(), {"n_best": 9}).beam_size
+    >>> override(SearchSettings(), {"beam_size": 1}).beam_size, override(SearchSettings(), {"n_best": 9}).beam_size
     (1, 9)
     """
     overrides = with_room(overrides, config.beam_size)

@@ -14,7 +14,7 @@ from sightline.evaluate.significance import Comparison, comparison_as_json, pair
 class Translates(Protocol):
     """What an evaluation needs of a model."""
 
-    def settings(self, **overrides: Any) -> Any: ...  # of one call: `DecodeConfig`, or a published model's own
+    def settings(self, **overrides: Any) -> Any: ...  # of one call: `SearchSettings`, or a published model's own
     def translate(self, texts: Sequence[str], **overrides: Any) -> Sequence[Written]: ...
 
 
@@ -24,7 +24,7 @@ class TranslationReport:
 
     scores: dict[str, Score]
     comparisons: dict[str, Comparison]  # against other translations; empty without
-    decoding: Any  # `DecodeConfig`, or a published model's own settings; None: the translations came from a file
+    decoding: Any  # `SearchSettings`, or a published model's own settings; None: the translations came from a file
     n_sentences: int
     hypotheses: list[str]
 
@@ -122,8 +122,8 @@ def describe_length(score: Score) -> str:
 
 def describe_search(d: Any) -> str:
     """
-    >>> from sightline.config.settings import DecodeConfig
-    >>> describe_search(DecodeConfig())
+    >>> from sightline.config.settings import SearchSettings
+    >>> describe_search(SearchSettings())
     'beam 4, length penalty 0.6'
     """
     return f"sampled, seed {d.seed}" if d.sample else f"beam {d.beam_size}, length penalty {d.length_penalty}"

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sightline.checkpoint.folder import Folder
-from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.config.settings import ModelConfig, SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.errors import UserError
@@ -61,7 +61,7 @@ class Exported:
     network: Transformer
     tokenizer: Tokenizer
     config: ModelConfig
-    decode: DecodeConfig  # how it searches, as it says
+    decode: SearchSettings  # how it searches, as it says
     origin: str  # where it was read
 
     @property
@@ -97,7 +97,7 @@ class Exported:
 
     def greedy(self, texts: Sequence[str]) -> list[list[int]]:
         """Our greedy translations, in ids without end marks, at most LENGTH steps; what others must give as well."""
-        config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_extra=LENGTH)
+        config = SearchSettings(beam_size=1, max_length_factor=0.0, max_length_extra=LENGTH)
         found = decode_tokens(self.network, self.tokenizer.encode_batch(texts), config, self.special)
         return [hypotheses[0].tokens for hypotheses in found]
 

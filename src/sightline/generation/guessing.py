@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import Draft, Hypothesis, OwnSearch
 from sightline.decode.speculative import verify, verify_in
 from sightline.errors import UserError
@@ -57,7 +57,7 @@ def rewrite_guessed(
     network: Any, source: list[int], draft: Draft, settings: GenerationSettings, max_len: int | None
 ) -> Hypothesis:
     """The hypothesis of greedy search for one source, with all marks of its family."""
-    beginning, guess, length = beginning_of(settings), draft.start(source[:-1]), DecodeConfig().draft_length
+    beginning, guess, length = beginning_of(settings), draft.start(source[:-1]), SearchSettings().draft_length
     if isinstance(network, OwnSearch):
         search = begin_rewriting(network, source, settings, max_len)
         for _ in verify_in(search, guess, length, beginning[1:], len(beginning) - 1):

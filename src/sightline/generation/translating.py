@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import Hypothesis, Look
 from sightline.decode.ending import Ending, ending_of
 from sightline.errors import UserError
@@ -35,7 +35,7 @@ class FamilyTranslator:
     @property
     def batch_tokens(self) -> int:
         """Pieces of pairs that are looked at together."""
-        return DecodeConfig().batch_tokens
+        return SearchSettings().batch_tokens
 
     def settings(self, overrides: Mapping[str, Any]) -> GenerationSettings:
         """The settings of a call."""

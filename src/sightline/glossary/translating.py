@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import Draft, Hypothesis
 from sightline.decode.engine import decode_tokens
 from sightline.decode.request import TooLarge
@@ -59,7 +59,7 @@ class GlossaryTranslator(Translator):
         return [found[n] for n in range(len(texts))]
 
     def search(
-        self, sources: list[list[list[int]]], prefix: list[int], config: DecodeConfig, draft: Draft | None = None
+        self, sources: list[list[list[int]]], prefix: list[int], config: SearchSettings, draft: Draft | None = None
     ) -> list[list[Hypothesis]]:
         """As `Translator.search`; a part for which there is no room is searched for without its terms."""
         if config.sample or draft:
@@ -70,7 +70,7 @@ class GlossaryTranslator(Translator):
         phrases = self.phrases(parts)
         found: list[list[Hypothesis]] = [[] for _ in parts]
 
-        def fill(rows: list[int], config: DecodeConfig, wanted: list[list[list[int]]] | None) -> None:
+        def fill(rows: list[int], config: SearchSettings, wanted: list[list[list[int]]] | None) -> None:
             asked = [parts[i] for i in rows], config, self.special, [prefixes[i] for i in rows]
             try:
                 results = decode_tokens(self.form(config), *asked, self.max_len, self.offered(config), wanted)

@@ -44,7 +44,7 @@ def attend(
             0, negative ones from the last. None: all of them.
         heads: which heads of these layers, in this order; None: all of them.
         prefix: what a translation that is made must begin with.
-        **overrides: settings of `DecodeConfig` for this translation, such as `beam_size=1`.
+        **overrides: settings of `SearchSettings` for this translation, such as `beam_size=1`.
 
     Raises:
         UserError: the source is blank or too long, or there is no such layer, head or setting.

@@ -99,7 +99,7 @@ def fill(
         model: of the two languages.
         language: code of the source, by which sentences are cut; "" = English's rules.
         again: units that have a translation, and fuzzy ones, are translated too.
-        **overrides: settings of `DecodeConfig`.
+        **overrides: settings of `SearchSettings`.
     """
     steps = filling(document, language, knows_marks(model.tokenizer), again)
     try:

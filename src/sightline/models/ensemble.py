@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sightline.checkpoint.trained import TOKENIZER
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import EncoderDecoder, OwnSearch
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
@@ -58,7 +58,7 @@ class Ensemble(TranslationVerbs):
 
 def _form(translators: Sequence[Translator], compute: str) -> EncoderDecoder | OwnSearch:
     """The compiled library, where it has all models; else torch has all of them, rounded alike in bfloat16."""
-    forms: list[Any] = [each.form(DecodeConfig(compute=compute)) for each in translators]
+    forms: list[Any] = [each.form(SearchSettings(compute=compute)) for each in translators]
     if all(isinstance(form, CompiledNetwork) for form in forms):
         return CompiledEnsemble(tuple(forms))
     from sightline.network.prepared import rounded  # needs torch

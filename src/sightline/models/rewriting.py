@@ -164,7 +164,7 @@ class RewritingModel(PairVerbs, Writer):
 
     @property
     def decode_config(self) -> GenerationSettings:
-        """How texts are translated unless a call says otherwise; of a trained model it is `DecodeConfig`."""
+        """How texts are translated unless a call says otherwise; of a trained model it is `SearchSettings`."""
         return self.generation
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.compiled import described
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import Draft
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator, override
@@ -34,11 +34,11 @@ class TranslationVerbs(Model):
         return self._translator.tokenizer
 
     @property
-    def decode_config(self) -> DecodeConfig:
+    def decode_config(self) -> SearchSettings:
         """How texts are translated unless a call says otherwise."""
         return self._translator.config
 
-    def settings(self, **overrides: Any) -> DecodeConfig:
+    def settings(self, **overrides: Any) -> SearchSettings:
         """The settings of a call; `UserError` for one that is unknown or makes no sense."""
         return override(self.decode_config, overrides)
 
@@ -66,7 +66,7 @@ class TranslationVerbs(Model):
             draft: where guesses for greedy search come from, as `draft` takes it: quicker for single sentences.
             glossary: terms that translations keep to: a `sightline.glossary.Glossary`, a file (`docs/glossaries.md`),
                 or pairs of a source and its target.
-            **overrides: fields of `sightline.config.settings.DecodeConfig`, such as `beam_size=1`.
+            **overrides: fields of `sightline.config.settings.SearchSettings`, such as `beam_size=1`.
 
         Raises:
             UserError: a setting makes no sense.

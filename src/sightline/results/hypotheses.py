@@ -14,7 +14,7 @@ from typing import Any
 
 from sightline.checkpoint.beside import SHORTLIST
 from sightline.checkpoint.trained import TOKENIZER, WEIGHTS, write_text
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.translator import override
 from sightline.errors import UserError
 from sightline.evaluate.report import describe_search, hypotheses_of
@@ -43,7 +43,7 @@ class Hypotheses:
         self._device = device
         self._overrides = dict(overrides)
         self._say = say
-        self.decoding: DecodeConfig = override(run.config.decode, self._overrides)
+        self.decoding: SearchSettings = override(run.config.decode, self._overrides)
 
     def of(self, texts: EvaluationSet) -> list[str]:
         """A line for each source.

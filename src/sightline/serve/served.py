@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.glossary.translating import LEAST_BEAM
 from sightline.localisation.fill import knows_marks
@@ -127,7 +127,7 @@ class Served:
 
 def _searched_with(model: Any, terms: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """Terms, if the model can keep to them."""
-    if not isinstance(model.decode_config, DecodeConfig):
+    if not isinstance(model.decode_config, SearchSettings):
         raise UserError("glossary and keep are for models that were trained here, and this is a published one")
     return terms
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import EncoderDecoder
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
@@ -28,7 +28,7 @@ TextPairs = Sequence[tuple[str, str]]
 def validation_texts(
     network: EncoderDecoder,
     tokenizer: Tokenizer,
-    config: DecodeConfig,
+    config: SearchSettings,
     max_len: int | None,
     pairs: TextPairs,
     done: Callable[[int], Any] = lambda texts: None,
@@ -55,7 +55,7 @@ def searching(network: EncoderDecoder) -> Any:
     return network
 
 
-def _bounds(found: Sequence[Translation], references: Sequence[int], config: DecodeConfig) -> dict[str, Any]:
+def _bounds(found: Sequence[Translation], references: Sequence[int], config: SearchSettings) -> dict[str, Any]:
     """Settings for the texts after those `found`; none where the network ends its sentences."""
     written, wanted = sum(len(translation.pieces) for translation in found), sum(references)
     if written <= TOO_LONG * wanted:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sightline.architectures.registry import build_network
-from sightline.config.settings import DecodeConfig, ModelConfig, RunConfig, TrainConfig, longest_sequence
+from sightline.config.settings import ModelConfig, RunConfig, SearchSettings, TrainConfig, longest_sequence
 from sightline.data.batch import Batch, collate
 from sightline.decode.engine import decode_tokens
 from sightline.training.shares import Validation
@@ -84,7 +84,7 @@ def test_reversing_is_learnt(variant: str, trainer: Callable[..., Trainer], conf
     run = trainer(model, max_steps=400, validate_every=400, checkpoint_every=400)
     assert run.run() == "finished"
     unseen = pairs(300, seed=-1)
-    config = DecodeConfig(beam_size=1, max_length_factor=1.0, max_length_extra=2)
+    config = SearchSettings(beam_size=1, max_length_factor=1.0, max_length_extra=2)
     found = decode_tokens(run.model, [src for src, _ in unseen], config, max_len=longest_sequence(model))
     right = sum(h.tokens == tgt for [h], (_, tgt) in zip(found, unseen, strict=True))
     assert right >= 0.99 * len(unseen)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sightline.architectures.registry import Network, decoding_forms
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.ending import length_penalty
 from sightline.decode.engine import EncoderDecoder, SpecialIds, decode_tokens
@@ -19,7 +19,7 @@ from sightline.errors import UserError
 from sightline.models.scoring import score_pairs
 
 VOCAB, EOS = 11, 2
-SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=1)
+SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)
 SOURCES = [[5], [4, 9, 10, 7, 7, 6], [8, 4], [], [6, 5, 9]]
 
 
@@ -78,7 +78,7 @@ def test_a_sentence_gives_the_same_alone_and_in_any_order(model: Network, settin
 @pytest.mark.parametrize("variant", ["luong", "conv"])
 def test_wide_beam_equals_enumeration(variant: str, build_small: Callable[..., Network]) -> None:
     model, source = build_small(variant), [5, 7]
-    config = DecodeConfig(beam_size=64, n_best=5, max_length_factor=0.0, max_length_extra=2)
+    config = SearchSettings(beam_size=64, n_best=5, max_length_factor=0.0, max_length_extra=2)
     scores = {}
     for length in range(3):
         for words in itertools.product(range(4, VOCAB), repeat=length):

@@ -18,7 +18,7 @@ from sightline.checkpoint.beside import write_shortlist
 from sightline.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode import engine
@@ -65,7 +65,7 @@ def arrays(model: Any) -> dict[str, Any]:
 
 def small_model(path: Path) -> Path:
     """Write a small translator without a training into `path`, and return that."""
-    decode = DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3)
+    decode = SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=3)
     write_settings(path, RunConfig(model=SMALL, decode=decode), TOKENIZER, {})
     write_weights(path, parameters_of(network(SMALL)), "# A model\n")
     return path
@@ -104,7 +104,7 @@ def test_all_that_computes_takes_one_table_of_positions(d_model: int) -> None:
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
 def test_what_it_finds_is_what_the_library_finds_through_torch(config: ModelConfig, compute: str) -> None:
-    model, search = network(config), DecodeConfig(max_length_factor=1.0, max_length_extra=3, n_best=2)
+    model, search = network(config), SearchSettings(max_length_factor=1.0, max_length_extra=3, n_best=2)
     sources = [list(range(4, 4 + n)) for n in (3, 1, 9, 0, 30)]
     ours = decode_tokens(compiled(config, arrays(model), compute), sources, search)
     assert ours == decode_tokens(prepare_for_inference(model, compute), sources, search)
@@ -162,7 +162,10 @@ def test_several_threads_make_one_form(folder: Path) -> None:
 @needs_library
 def test_threads_share_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     model = compiled(SMALL, arrays(network(SMALL)), "int8")
-    sources, search = [list(range(4, 4 + n % 9)) for n in range(40)], DecodeConfig(max_length_extra=3, batch_tokens=120)
+    sources, search = (
+        [list(range(4, 4 + n % 9)) for n in range(40)],
+        SearchSettings(max_length_extra=3, batch_tokens=120),
+    )
     alone = decode_tokens(model, sources, search)
     used: set[int] = set()
 
@@ -186,7 +189,7 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
         return model.search(batch, *rest)
 
     watched: Any = SimpleNamespace(search=noted, begin=noted)
-    decode_tokens(watched, [[5] * 9] * 300, DecodeConfig(max_length_extra=1, batch_tokens=100_000, beam_size=2))
+    decode_tokens(watched, [[5] * 9] * 300, SearchSettings(max_length_extra=1, batch_tokens=100_000, beam_size=2))
     assert sum(rows) == 300 and max(rows) == engine.MOST_SHARE // 20
 
 

@@ -24,7 +24,7 @@ from sightline.checkpoint.manifest import MANIFEST, Digests, check_files, read_m
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
 from sightline.cli import main
-from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
@@ -36,7 +36,7 @@ TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
 SHAPE = ModelConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )
-CONFIG = RunConfig(model=SHAPE, decode=DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3))
+CONFIG = RunConfig(model=SHAPE, decode=SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=3))
 WEIGHTS = "model.safetensors"
 
 
@@ -205,7 +205,7 @@ def test_whatever_is_written_later_is_listed(folder: Path, change: Callable[[Pat
 
 def test_what_people_edit_is_not_listed(folder: Path) -> None:
     before = read_manifest(folder)
-    write_decoding(folder, DecodeConfig(length_penalty=0.5), lambda card: card + "edited")
+    write_decoding(folder, SearchSettings(length_penalty=0.5), lambda card: card + "edited")
     assert read_manifest(folder) == before
     assert sightline.load(folder, "cpu").config.decode.length_penalty == 0.5
 

@@ -20,7 +20,7 @@ from sightline.checkpoint.packed import HEADER, pack
 from sightline.checkpoint.trained import WEIGHTS, write_settings, write_weights
 from sightline.checkpoint.weights import WeightsFile
 from sightline.cli import main
-from sightline.config.settings import DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import ModelConfig, RunConfig, SearchSettings
 from sightline.errors import UserError
 from sightline.network.parameters import parameters_of
 
@@ -30,7 +30,7 @@ UNEVEN = replace(SMALL, d_ff=25)  # in bfloat16 not every layer ends where a reg
 
 
 def write(path: Path, config: ModelConfig = SMALL) -> Path:
-    decode = DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3)
+    decode = SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=3)
     write_settings(path, RunConfig(model=config, decode=decode), TOKENIZER, {})
     write_weights(path, parameters_of(network(config)), "# A model\n")
     return path

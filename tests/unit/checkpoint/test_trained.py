@@ -21,7 +21,7 @@ from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.checkpoint.write import write_files
-from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
@@ -36,7 +36,7 @@ TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
 SHAPE = ModelConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )
-CONFIG = RunConfig(model=SHAPE, decode=DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=3))
+CONFIG = RunConfig(model=SHAPE, decode=SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=3))
 
 
 def network() -> Transformer:
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def translate(model: Transformer, tokenizer: Tokenizer, config: DecodeConfig) -> list[tuple[str, float]]:
+def translate(model: Transformer, tokenizer: Tokenizer, config: SearchSettings) -> list[tuple[str, float]]:
     return [(t.text, t.log_prob) for t in Translator(model, tokenizer, config).translate(TEXTS)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from sightline import cli
 from sightline.cli.arriving import arriving
 from sightline.cli.files import MOST_CHARACTERS, lines_of, output
-from sightline.config.settings import DecodeConfig, TrainConfig, check_values
+from sightline.config.settings import SearchSettings, TrainConfig, check_values
 from sightline.data import corpus
 from sightline.errors import UserError
 
@@ -169,7 +169,7 @@ def test_a_line_too_long_to_be_translated_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [-1, 2**32, 99999999999999999999])
 def test_a_seed_that_no_generator_takes_is_refused(seed: int) -> None:
     with pytest.raises(UserError, match=f"decode.seed = {seed}: must be from 0 to 4294967295"):
-        check_values("decode", DecodeConfig(seed=seed))
+        check_values("decode", SearchSettings(seed=seed))
 
 
 def test_more_threads_than_a_machine_starts_are_refused() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.config.settings import ModelConfig, SearchSettings
 from sightline.contract import FREE
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
@@ -16,7 +16,7 @@ from sightline.network.prepared import prepare_for_inference
 
 VOCAB = 90  # more than one block of the selection
 SPECIAL = {0, 1, 2, 3}
-SHORT = DecodeConfig(max_length_factor=1.5, max_length_extra=3)
+SHORT = SearchSettings(max_length_factor=1.5, max_length_extra=3)
 SEARCHES = [
     {"beam_size": 1},
     {"beam_size": 3, "n_best": 3},

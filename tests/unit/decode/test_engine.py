@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.config.settings import ModelConfig, SearchSettings
 from sightline.decode.ending import length_penalty
 from sightline.decode.engine import Hypothesis, SpecialIds, decode_tokens
 from sightline.decode.request import Asked, TooLarge, batches, check_decoding, random_stream
@@ -24,7 +24,7 @@ from sightline.network.prepared import prepare_for_inference
 
 VOCAB = 10
 EOS = 2
-SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=1)
+SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_the_prepared_model_is_searched_with_the_same_result(model, sources, set
 
 def test_wide_beam_equals_enumeration(model):
     model.eval()
-    source, config = [5, 7], DecodeConfig(beam_size=49, n_best=5, max_length_factor=0.0, max_length_extra=3)
+    source, config = [5, 7], SearchSettings(beam_size=49, n_best=5, max_length_factor=0.0, max_length_extra=3)
     scores = {}
     for length in range(4):
         for words in itertools.product(range(4, VOCAB), repeat=length):
@@ -272,10 +272,10 @@ def test_whoever_stops_waiting_ends_the_search(threads, monkeypatch):
 
 
 def test_limits_grow_with_source_and_prefix():
-    config = DecodeConfig(max_length_factor=1.5, max_length_extra=3, min_length_factor=0.5)
+    config = SearchSettings(max_length_factor=1.5, max_length_extra=3, min_length_factor=0.5)
     limits = to_limits(Asked([[7] * 3, [7] * 9], [[], [5, 6]], config, SpecialIds()))
     assert limits.max_length.tolist() == [9, 20] and limits.min_length.tolist() == [2, 5]
-    config = DecodeConfig(max_length_factor=0.0, max_length_extra=0, min_length_factor=9.0)
+    config = SearchSettings(max_length_factor=0.0, max_length_extra=0, min_length_factor=9.0)
     limits = to_limits(Asked([[7] * 3], [[]], config, SpecialIds()))
     assert limits.max_length.tolist() == [1] and limits.min_length.tolist() == [0]
 
@@ -298,7 +298,7 @@ AROUND_IT = {"batch_tokens", "max_source_length", "shortlist", "draft_length", "
 
 def test_every_setting_is_known_to_a_models_own_search():
     """Whoever adds a setting says here that a search is told of it, and teaches it to `native/search.c`."""
-    assert {field.name for field in fields(DecodeConfig)} == {*IN_THE_SEARCH} | AROUND_IT
+    assert {field.name for field in fields(SearchSettings)} == {*IN_THE_SEARCH} | AROUND_IT
 
 
 @pytest.mark.parametrize(("name", "value"), IN_THE_SEARCH.items())
@@ -312,7 +312,7 @@ def test_a_models_own_search_is_told_of_its_settings(name, value):
 
         begin = search
 
-    for config in (DecodeConfig(), DecodeConfig(**{name: value})):
+    for config in (SearchSettings(), SearchSettings(**{name: value})):
         decode_tokens(Told(), [[5, 6, 7, 8]], config)
     assert told[0] != told[1]
 
@@ -320,7 +320,7 @@ def test_a_models_own_search_is_told_of_its_settings(name, value):
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 400), st.integers(1, 5))
 def test_batches_hold_every_source_once_within_the_budget(lengths, batch_tokens, beam_size):
-    cut = list(batches(lengths, DecodeConfig(batch_tokens=batch_tokens, beam_size=beam_size)))
+    cut = list(batches(lengths, SearchSettings(batch_tokens=batch_tokens, beam_size=beam_size)))
     assert sorted(i for batch in cut for i in batch) == [i for i, length in enumerate(lengths) if length]
     for batch in cut:
         size = len(batch) * (max(lengths[i] for i in batch) + 1) * beam_size
@@ -344,7 +344,7 @@ def test_batches_hold_every_source_once_within_the_budget(lengths, batch_tokens,
 )
 def test_settings_without_meaning_are_refused(settings):
     with pytest.raises(UserError, match=next(iter(settings))):
-        check_decoding(DecodeConfig(**settings))
+        check_decoding(SearchSettings(**settings))
 
 
 def test_random_streams_differ_between_sentences():

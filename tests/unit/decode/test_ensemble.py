@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sightline.architectures.registry import build_network
-from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.config.settings import ModelConfig, SearchSettings
 from sightline.contract import EncoderDecoder, SpecialIds
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.drafts import CopyDraft
@@ -22,7 +22,7 @@ from sightline.decode.stepping import stream_tokens
 from sightline.errors import UserError
 
 VOCAB, EOS = 11, 2
-SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=1)
+SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)
 SOURCES = [[5], [4, 9, 10, 7, 7, 6], [8, 4], [], [6, 5, 9]]
 SHAPES: dict[str, dict[str, Any]] = {
     "transformer": {},

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig
+from sightline.config.settings import DataConfig, ModelConfig, SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.drafts import CopyDraft, MemoryDraft, ModelDraft, continuation
 from sightline.decode.engine import SpecialIds, decode_tokens
@@ -51,7 +51,7 @@ def model(request):
     [(1, {}), (3, {}), (20, {}), (3, {"no_repeat_ngram": 2}), (3, {"min_length_factor": 1.5})],
 )
 def test_output_is_that_of_greedy_search(model, settings, length):
-    config = DecodeConfig(beam_size=1, draft_length=length, max_length_extra=4, **settings)
+    config = SearchSettings(beam_size=1, draft_length=length, max_length_extra=4, **settings)
     expected = [ranked[0] for ranked in decode_tokens(model, SOURCES, config, SPECIAL)]
     assert len({tuple(h.tokens) for h in expected}) > 1
     longest = max((h.tokens for h in expected), key=len)
@@ -75,7 +75,7 @@ def test_output_is_that_of_greedy_search(model, settings, length):
 
 
 def test_forced_prefix(model):
-    config = DecodeConfig(beam_size=1, draft_length=2)
+    config = SearchSettings(beam_size=1, draft_length=2)
     prefix = [9, 9, 4, 10]
     expected = decode_tokens(model, SOURCES[:1], config, SPECIAL, [prefix])[0][0]
     found = speculative_search(model, SOURCES[0], Fixed([4] * 20), config, SPECIAL, prefix)
@@ -85,7 +85,7 @@ def test_forced_prefix(model):
 
 def test_a_right_guess_saves_steps():
     model = random_model(1)
-    config = DecodeConfig(beam_size=1, draft_length=4)
+    config = SearchSettings(beam_size=1, draft_length=4)
     text = decode_tokens(model, SOURCES[2:3], config, SPECIAL)[0][0].tokens
     calls, decode = [], model.decode
     model.decode = lambda tgt_in, *rest: calls.append(tgt_in.size(1)) or decode(tgt_in, *rest)
@@ -100,7 +100,7 @@ def test_a_right_guess_saves_steps():
 
 def test_learned_positions_end_where_they_end():
     model = random_model(3, positions="learned", max_len=12)
-    config = DecodeConfig(beam_size=1, draft_length=8)
+    config = SearchSettings(beam_size=1, draft_length=8)
     expected = decode_tokens(model, SOURCES, config, SPECIAL, max_len=12)
     for source, ranked in zip(SOURCES, expected, strict=True):
         found = speculative_search(model, source, Fixed([4] * 50), config, SPECIAL, max_len=12)
@@ -112,14 +112,14 @@ def test_learned_positions_end_where_they_end():
 )
 def test_refused_with_what_it_cannot_do(settings):
     with pytest.raises(UserError, match="draft"):
-        speculative_search(random_model(1), [5], CopyDraft(), DecodeConfig(**settings), SPECIAL)
+        speculative_search(random_model(1), [5], CopyDraft(), SearchSettings(**settings), SPECIAL)
 
 
 def test_refused_where_the_cache_cannot_take_steps_back():
     model = random_model(1)
     start = model.start_cache
     model.start_cache = lambda *a: type("Forward", (), {**vars(start(*a)), "length": 0})()
-    config = DecodeConfig(beam_size=1)
+    config = SearchSettings(beam_size=1)
     for network, draft in ((model, CopyDraft()), (random_model(1), ModelDraft(model, SPECIAL))):
         with pytest.raises(UserError, match="steps back"):
             speculative_search(network, [5], draft, config, SPECIAL)
@@ -128,7 +128,7 @@ def test_refused_where_the_cache_cannot_take_steps_back():
 def test_translator_and_stream_take_a_draft():
     tokenizer = Tokenizer.learn(["A dog runs across the field .", "Two men talk ."] * 20, DataConfig(vocab_size=300))
     model = random_model(4, vocab_size=tokenizer.vocab_size)
-    translator = Translator(model, tokenizer, DecodeConfig(beam_size=4, max_length_extra=5))
+    translator = Translator(model, tokenizer, SearchSettings(beam_size=4, max_length_extra=5))
     texts = ["A dog runs .", "", "Two men talk ."]
     plain = [t.text for t in translator.translate(texts, beam_size=1)]
     assert [t.text for t in translator.translate(texts, draft=CopyDraft())] == plain

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config.settings import DataConfig, DecodeConfig
+from sightline.config.settings import DataConfig, SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.streaming import stream_text
 from sightline.decode.translator import Translator
@@ -55,7 +55,7 @@ class CopyModel(nn.Module):
 def translator():
     lines = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."] * 20
     tokenizer = Tokenizer.learn(lines, DataConfig(vocab_size=300, normalization="none"))
-    return Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=4))
+    return Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=4))
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sightline.config.settings import DataConfig, DecodeConfig
+from sightline.config.settings import DataConfig, SearchSettings
 from sightline.contract import Hypothesis
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
@@ -55,7 +55,7 @@ def model(tokenizer):
 
 @pytest.fixture
 def translator(model, tokenizer):
-    return Translator(model, tokenizer, DecodeConfig(beam_size=2))
+    return Translator(model, tokenizer, SearchSettings(beam_size=2))
 
 
 ODD_LINES = [
@@ -74,7 +74,7 @@ def test_line_in_is_line_out_in_order(translator):
 @settings(max_examples=25)
 @given(texts=st.lists(st.text(max_size=60), max_size=6))
 def test_any_text_gives_one_line(tokenizer, texts):
-    found = Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=1)).translate(texts)
+    found = Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=1)).translate(texts)
     assert len(found) == len(texts)
     for text, translation in zip(texts, found, strict=True):
         assert "\n" not in translation.text and "\r" not in translation.text
@@ -182,14 +182,14 @@ def test_the_form_of_the_model_follows_the_setting(model, tokenizer):
         asked.append(compute)
         return model
 
-    translator = Translator(model, tokenizer, DecodeConfig(beam_size=2, compute="int8"), prepare=prepare)
+    translator = Translator(model, tokenizer, SearchSettings(beam_size=2, compute="int8"), prepare=prepare)
     texts = [translator.translate(["a dog"], **overrides)[0].text for overrides in ({}, {"compute": "float32"})]
     assert asked == ["int8", "float32"] and texts == ["a dog"] * 2
 
 
 def test_overrides_leave_the_configuration_alone(translator):
     assert override(translator.config, {"beam_size": 1, "length_penalty": 1}).length_penalty == 1.0
-    assert translator.config == DecodeConfig(beam_size=2)
+    assert translator.config == SearchSettings(beam_size=2)
 
 
 def test_split_prefers_sentence_ends_then_blanks_then_the_middle():
@@ -216,7 +216,7 @@ def test_a_shortlist_is_read_when_it_is_asked_for(model, tokenizer):
         reads.append(CandidateTable(nothing_else[0], nothing_else))
         return reads[-1]
 
-    translator = Translator(model, tokenizer, DecodeConfig(beam_size=2), shortlist=read)
+    translator = Translator(model, tokenizer, SearchSettings(beam_size=2), shortlist=read)
     assert translator.translate(["The men"])[0].text == "The men" and not reads
     # The source's own pieces may be copied; declared and single-byte pieces among them.
     texts = ["<2de> The men", "日本語", "\x00\u00e9"]

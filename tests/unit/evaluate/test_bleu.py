@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.ter import TER
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.evaluate.bleu import MULTI30K, bleu_signature, corpus_scores
 from sightline.evaluate.measure import Length, Score, as_json
@@ -299,8 +299,8 @@ def test_comparison_refuses_what_does_not_pair_up() -> None:
 class Untouched:
     """A model that nobody asks for anything."""
 
-    def settings(self, **overrides: Any) -> DecodeConfig:
-        return DecodeConfig()
+    def settings(self, **overrides: Any) -> SearchSettings:
+        return SearchSettings()
 
     def translate(self, texts: Any, **overrides: Any) -> Any:
         raise AssertionError("translated")

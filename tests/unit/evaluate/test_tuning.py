@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.translator import Translation, override
 from sightline.errors import UserError
 from sightline.evaluate.tuning import tune_length_penalty
@@ -16,12 +16,12 @@ REFERENCE = [" ".join(f"w{line}{n}" for n in range(20)) for line in range(3)]
 class Stretching:
     """Writes the reference to `ideal` words at that penalty: too few below, too many above."""
 
-    def __init__(self, ideal: float, config: DecodeConfig | None = None) -> None:
+    def __init__(self, ideal: float, config: SearchSettings | None = None) -> None:
         self.ideal = ideal
-        self.decode_config = config or DecodeConfig()
+        self.decode_config = config or SearchSettings()
         self.tried: list[float] = []
 
-    def settings(self, **overrides: Any) -> DecodeConfig:
+    def settings(self, **overrides: Any) -> SearchSettings:
         return override(self.decode_config, overrides)
 
     def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:
@@ -42,7 +42,7 @@ def test_the_best_is_found_and_no_value_is_searched_twice(ideal: float) -> None:
     assert tuning.scores[ideal].score == pytest.approx(100.0)
     assert len(set(model.tried)) == len(model.tried) <= 11
     assert list(tuning.scores) == sorted(model.tried)
-    assert tuning.decoding == DecodeConfig(length_penalty=ideal)
+    assert tuning.decoding == SearchSettings(length_penalty=ideal)
     assert 0.6 in model.tried  # the model's own is among them
 
 
@@ -51,7 +51,7 @@ def test_without_a_difference_the_models_own_value_stays() -> None:
         def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:
             return super().translate(texts, **{**overrides, "length_penalty": self.ideal})
 
-    assert tune_length_penalty(Deaf(1.0, DecodeConfig(length_penalty=0.7)), ["a"] * 3, [REFERENCE]).best == 0.7
+    assert tune_length_penalty(Deaf(1.0, SearchSettings(length_penalty=0.7)), ["a"] * 3, [REFERENCE]).best == 0.7
 
 
 def test_the_table_names_the_best_and_the_models_own() -> None:
@@ -70,8 +70,8 @@ def test_the_table_names_the_best_and_the_models_own() -> None:
     )
 
 
-@pytest.mark.parametrize("config", [DecodeConfig(beam_size=1), DecodeConfig(sample=True)])
-def test_without_a_beam_there_is_nothing_to_tune(config: DecodeConfig) -> None:
+@pytest.mark.parametrize("config", [SearchSettings(beam_size=1), SearchSettings(sample=True)])
+def test_without_a_beam_there_is_nothing_to_tune(config: SearchSettings) -> None:
     with pytest.raises(UserError, match="nothing to tune without one"):
         tune_length_penalty(Stretching(1.0, config), ["a"] * 3, [REFERENCE])
     beam = {} if config.sample else {"beam_size": 4}

@@ -15,7 +15,7 @@ from torch import Tensor
 import sightline
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import write_decoding
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.steps import pad_sources
@@ -91,7 +91,7 @@ def test_hf_generates_as_long_as_the_model_may(make_model: MakeModel, tmp_path: 
 def test_hf_searches_as_the_model_does(make_model: MakeModel, tmp_path: Path) -> None:
     """What `evaluate --tune --save` has found goes along."""
     path = make_model()
-    write_decoding(path, DecodeConfig(beam_size=3, length_penalty=1.2, no_repeat_ngram=5), str)
+    write_decoding(path, SearchSettings(beam_size=3, length_penalty=1.2, no_repeat_ngram=5), str)
     export_model(path, "hf", tmp_path / "out")
     found = json.loads((tmp_path / "out" / "generation_config.json").read_text(encoding="utf-8"))
     assert [found[name] for name in ("num_beams", "length_penalty", "no_repeat_ngram_size")] == [3, 1.2, 5]

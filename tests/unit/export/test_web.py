@@ -14,7 +14,7 @@ import pytest
 from tiny_families import write_tiny
 
 from sightline.checkpoint.read import read_folder
-from sightline.config.settings import DataConfig, DecodeConfig
+from sightline.config.settings import DataConfig, SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.export.run import export_model
@@ -81,7 +81,7 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
 def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compiler: None) -> None:
     path = make_model(positions="learned", max_len=40)
     about, parts = unpacked(page.pack(read_folder(path)))
-    default = DecodeConfig()
+    default = SearchSettings()
     assert about["options"]["beam_size"] == default.beam_size and about["options"]["pool"] == 1
     assert about["lists"]["ends"] == [2] and about["lists"]["suppressed"] == [0, 1, 3]
     assert (about["lengths"]["max_len"], about["lengths"]["positions"], about["lengths"]["longest_source"]) == (
@@ -94,8 +94,8 @@ def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compi
 
 
 def test_positions_reach_as_far_as_an_output_may() -> None:
-    assert page.lengths_of(DecodeConfig(max_source_length=30), 0)["positions"] == 2 * 30 + 50
-    assert page.lengths_of(DecodeConfig(max_length_factor=0.5, max_length_extra=1), 0)["positions"] == 256
+    assert page.lengths_of(SearchSettings(max_source_length=30), 0)["positions"] == 2 * 30 + 50
+    assert page.lengths_of(SearchSettings(max_length_factor=0.5, max_length_extra=1), 0)["positions"] == 256
 
 
 @pytest.mark.parametrize(

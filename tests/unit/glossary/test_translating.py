@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config.settings import DataConfig, DecodeConfig
+from sightline.config.settings import DataConfig, SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
@@ -50,7 +50,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture
 def translator(tokenizer: Tokenizer) -> Translator:
-    return Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=2))
+    return Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
 
 
 TERMS = [("dog", "men"), ("across the field", "talking"), ("Two", "Two")]
@@ -96,7 +96,7 @@ def test_a_prefix_goes_with_a_glossary_and_drawing_does_not(translator: Translat
 def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
     tokenizer = tokenizer_of([*LINES, "⓵ sees ⓶ .", "⓶ sees ⓵ ."])
     keeping = keeping_to(
-        Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=2)),
+        Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2)),
         [("Ψωμί", "Ψωμί"), ("A dog", "A dog"), ("men", "field")],
     )
     found = keeping.translate(["A dog sees Ψωμί .", "Ψωμί runs", "The dog sees the men ."], n_best=2)
@@ -107,7 +107,7 @@ def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
 
 def test_a_model_of_annotated_sources_is_told_by_them_and_what_stays_is_searched_for() -> None:
     tokenizer = tokenizer_of([*LINES, "A ⟦ dog ⇒ men ⟧ runs ."], 400)
-    translator = Translator(CopyModel(tokenizer.vocab_size), tokenizer, DecodeConfig(beam_size=2))
+    translator = Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
     keeping = keeping_to(translator, [("dog", "field"), ("men", "men"), ("Two", "talking")])
     found = keeping.translate(["A dog runs .", "Two men", "are talking ."])
     assert found[0].text == "A ⟦ dog ⇒ field ⟧ runs ."

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sightline.architectures.registry import build_network, decoding_forms
-from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig, check, longest_sequence
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings, check, longest_sequence
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 
@@ -46,7 +46,7 @@ def translator_of(tokenizer: Tokenizer) -> Callable[[str], Translator]:
         with torch.no_grad():
             for parameter in network.parameters() if variant != "calm" else ():
                 parameter.mul_(1.7)
-        decoding = DecodeConfig(beam_size=3, max_length_factor=1.0, max_length_extra=4)
+        decoding = SearchSettings(beam_size=3, max_length_factor=1.0, max_length_extra=4)
         prepare = decoding_forms(network) if variant == "post" else None  # the others decode as they are
         return Translator(network, tokenizer, decoding, longest_sequence(config), prepare)
 

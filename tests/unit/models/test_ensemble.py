@@ -18,7 +18,7 @@ from sightline.checkpoint.beside import write_shortlist
 from sightline.checkpoint.compiled import described
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.cli import main
-from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig, RunConfig, load_recipe
+from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings, load_recipe
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import decode_tokens
@@ -49,7 +49,7 @@ SHAPES = {
     "relative": replace(SMALL, positions="relative"),
     "lstm": ModelConfig(vocab_size=TOKENIZER.vocab_size, d_model=16, architecture="recurrent", cell="lstm"),
 }
-DECODE = DecodeConfig(beam_size=3, max_length_factor=1.0, max_length_extra=3)
+DECODE = SearchSettings(beam_size=3, max_length_factor=1.0, max_length_extra=3)
 SEARCHES: list[dict[str, Any]] = [
     {},
     {"beam_size": 1},

@@ -11,7 +11,7 @@ from unit.native.test_families import SOURCES as FAMILY_SOURCES
 from unit.native.test_families import build as build_family
 from unit.native.test_families import logits as family_logits
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.errors import UserError
@@ -90,7 +90,7 @@ def test_a_search_is_that_with_rounded_weights(
 ) -> None:
     """Ids and scores, to the last bit: in batches, alone, with a shortlist, and as an ensemble."""
     model, sources = build(2.0, vocab_size=60, **sizes), sentences(7, 1, 12, 5, 30, vocab=60)
-    config = DecodeConfig(beam_size=beam_size, n_best=beam_size, max_length_extra=10)
+    config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=10)
     few = CandidateTable(np.array([7, 8]), np.random.default_rng(0).integers(4, 60, (60, 4)))
     exact, form = packed(model, "float32"), packed(model, "bfloat16")
     wanted = packed(with_rounded_matrices(model), "float32")

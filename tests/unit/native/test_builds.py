@@ -15,7 +15,7 @@ import pytest
 import torch
 from sanitize.run import EMULATED, NARROW
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.engine import decode_tokens
 from sightline.native import build as original
 from sightline.native import library as c
@@ -77,7 +77,7 @@ def test_a_search_finds_the_same_to_the_last_bit(
     d_model, d_ff = sizes
     model = build(2.0, vocab_size=203, tied_embeddings="none", d_model=d_model, d_ff=d_ff, n_heads=4)
     sources = sentences(7, 1, 12, 5, 30, 3, vocab=203)
-    config = DecodeConfig(beam_size=beam_size, n_best=beam_size, compute=compute)
+    config = SearchSettings(beam_size=beam_size, n_best=beam_size, compute=compute)
     found = {}
     for name in c.usable_builds():
         monkeypatch.setattr(c, "library", lambda name=name: c.opened(name))

@@ -27,7 +27,7 @@ OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
 import json
 import torch
-from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.config.settings import SearchSettings, ModelConfig
 from sightline.decode.engine import decode_tokens
 from sightline.families.sightline import build_model
 from sightline.network.prepared import prepare_for_inference
@@ -38,7 +38,7 @@ model = build_model(ModelConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2, n
 with torch.no_grad():
     model.output.weight.mul_(3)
 prepared = prepare_for_inference(model)
-found = decode_tokens(prepared, [[5, 6, 7], [8], [30, 9, 9, 31]], DecodeConfig(max_length_extra=8))
+found = decode_tokens(prepared, [[5, 6, 7], [8], [30, 9, 9, 31]], SearchSettings(max_length_extra=8))
 print(json.dumps([type(prepared).__name__, [[h.tokens for h in ranked] for ranked in found]]))
 """
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import SearchOptions
 from sightline.decode.candidates import Candidates
 from sightline.decode.engine import decode_tokens
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled librar
 Build = Callable[..., Transformer]
 PLAIN = SearchOptions()
 ROWS = np.zeros(1, np.int32)
-CONFIG = DecodeConfig(beam_size=2, n_best=2, max_length_factor=1.0, max_length_extra=3)
+CONFIG = SearchSettings(beam_size=2, n_best=2, max_length_factor=1.0, max_length_extra=3)
 
 
 def numbers(*shape: int) -> Any:
@@ -312,7 +312,7 @@ import resource
 import sys
 from pathlib import Path
 import torch
-from sightline.config.settings import DecodeConfig, ModelConfig
+from sightline.config.settings import SearchSettings, ModelConfig
 from sightline.decode.engine import Bounds, decode_tokens
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
@@ -323,9 +323,9 @@ torch.manual_seed(0)
 shape = {"vocab_size": 200, "d_model": 128, "d_ff": 128, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 2}
 model = packed(build_model(ModelConfig(**shape)), "float32")
 long = int(sys.argv[1])
-config = DecodeConfig(beam_size=4, min_length_factor=1.0, batch_tokens=1_000_000, max_length_extra=long)
+config = SearchSettings(beam_size=4, min_length_factor=1.0, batch_tokens=1_000_000, max_length_extra=long)
 sources = [[5 + i % 90] * 20 for i in range(400)]
-decode_tokens(model, sources[:2], DecodeConfig(max_length_extra=1))
+decode_tokens(model, sources[:2], SearchSettings(max_length_extra=1))
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 limit = pages * resource.getpagesize() + (60 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

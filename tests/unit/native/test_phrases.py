@@ -11,7 +11,7 @@ import torch
 from unit.native.stepping import by_steps
 from unit.native.test_search import native, same
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.native.library import library
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library 
 Build = Callable[..., Transformer]
 Phrases = list[list[list[int]]]
 LENGTHS = (3, 5, 4, 5, 2, 3, 6, 1)
-CONFIG = DecodeConfig(max_length_factor=1.0, max_length_extra=12)
+CONFIG = SearchSettings(max_length_factor=1.0, max_length_extra=12)
 
 
 def drawn(count: int, vocab: int) -> Phrases:
@@ -79,7 +79,7 @@ def test_prefixes_shortlists_and_repeats_with_phrases(build: Build, sentences: A
 
 
 def test_what_has_no_room_is_not_found(build: Build) -> None:
-    model, config = native(build(2.0)), DecodeConfig(max_length_factor=0.0, max_length_extra=3)
+    model, config = native(build(2.0)), SearchSettings(max_length_factor=0.0, max_length_extra=3)
     phrases = [[[5, 6, 7, 8]], [[5, 6, 7]], []]
     for form in (model, by_steps(model)):
         found = decode_tokens(form, [[7], [7], [7]], config, phrases=phrases)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from unit.native.stepping import by_steps
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import SearchOptions, SpecialIds
 from sightline.decode import engine
 from sightline.decode.candidates import CandidateTable
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library 
 Build = Callable[..., Transformer]
 Sentences = Callable[..., list[list[int]]]
 LENGTHS = (1, 5, 4, 0, 5, 2, 3, 6)
-SHORT = DecodeConfig(max_length_factor=1.0, max_length_extra=3)
+SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=3)
 
 
 def native(model: Transformer, compute: str = "float32") -> Any:
@@ -51,7 +51,7 @@ def same(found: list[list[Any]], wanted: list[list[Any]], tolerance: float = 1e-
         assert (ours.log_prob, ours.score) == pytest.approx((theirs.log_prob, theirs.score), abs=tolerance)
 
 
-def compare(model: Any, sources: list[list[int]], config: DecodeConfig, **how: Any) -> list[list[Any]]:
+def compare(model: Any, sources: list[list[int]], config: SearchSettings, **how: Any) -> list[list[Any]]:
     found = decode_tokens(model, sources, config, **how)
     same(found, decode_tokens(by_steps(model), sources, config, **how))
     return found
@@ -100,7 +100,7 @@ def test_finds_what_the_other_search_finds(
 @pytest.mark.parametrize("beam_size", [2, 4])
 def test_what_ends_late_may_be_the_best(build: Build, sentences: Sentences, beam_size: int) -> None:
     """Where length is worth much, a search must not stop with the first output that has ended."""
-    config = DecodeConfig(beam_size=beam_size, length_penalty=1.5, max_length_factor=0.0, max_length_extra=25)
+    config = SearchSettings(beam_size=beam_size, length_penalty=1.5, max_length_factor=0.0, max_length_extra=25)
     for _ in range(3):
         model = native(build(3.0, tied_embeddings="none", d_model=8))
         found = compare(model, sentences(*range(1, 7)), config)
@@ -154,7 +154,7 @@ def test_a_vocabulary_smaller_than_the_beam(build: Build, sentences: Sentences, 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_outputs_of_a_least_and_a_greatest_length(build: Build, sentences: Sentences, beam_size: int) -> None:
     model, sources = native(build(2.0, tied_embeddings="none")), sentences(*LENGTHS)
-    config = DecodeConfig(beam_size=beam_size, n_best=beam_size, max_length_extra=2, max_length_factor=1.0)
+    config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=2, max_length_factor=1.0)
     for least in (0.5, 1.0):
         found = compare(model, sources, replace(config, min_length_factor=least))
         bounds = [(int(least * (len(source) + 1)), len(source) + 3) for source in sources]
@@ -200,7 +200,7 @@ def test_a_shortlist(build: Build, sentences: Sentences, beam_size: int, compute
 def test_a_sentence_yields_the_same_alone(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
     """To the last bit; in batches of any size, in any order, and on several threads."""
     model, sources = native(build(d_model=32, vocab_size=50), compute), sentences(*LENGTHS, 12, 7, vocab=50)
-    config = DecodeConfig(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=1.0)
+    config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=1.0)
     together = decode_tokens(model, sources, config)
     assert [decode_tokens(model, [source], config)[0] for source in sources] == together
     for batch_tokens in (1, 60, 200):
@@ -213,7 +213,7 @@ def test_a_sentence_yields_the_same_alone(build: Build, sentences: Sentences, be
 def test_threads_search_side_by_side(build: Build, sentences: Sentences, searches: list[tuple[int, int]]) -> None:
     """Positions become known while others search; batches get smaller, for they take their memory together."""
     model, sources = build(d_model=32, vocab_size=50), sentences(*range(1, 60), vocab=50)
-    config = DecodeConfig(beam_size=2, batch_tokens=2000, max_length_factor=1.0)
+    config = SearchSettings(beam_size=2, batch_tokens=2000, max_length_factor=1.0)
     found = decode_tokens(native(model), sources, config)
     in_threads = [size for size, _ in searches]
     searches.clear()
@@ -235,7 +235,7 @@ def test_an_error_in_a_thread_is_raised(build: Build, sentences: Sentences) -> N
 def test_places_of_the_dead_are_given_up(build: Build, sentences: Sentences, searches: list[tuple[int, int]]) -> None:
     """Long outputs of beams that have most of their past in common; the result is that of a search by steps."""
     model, sources = native(build(3.0, tied_embeddings="none")), sentences(14, 15)
-    config = DecodeConfig(beam_size=4, max_length_factor=0.0, max_length_extra=100, min_length_factor=6.0)
+    config = SearchSettings(beam_size=4, max_length_factor=0.0, max_length_extra=100, min_length_factor=6.0)
     found = compare(model, sources, config)
     made = 2 + 4 * sum(len(ranked[0].token_log_probs) - 1 for ranked in found)
     [(_, places)] = searches
@@ -273,7 +273,7 @@ def test_weights_that_are_no_numbers(build: Build, name: str, compute: str) -> N
 def test_no_ngram_twice(build: Build, sentences: Sentences, n: int, beam_size: int) -> None:
     """Where nothing else is left, an output may end, even if it is short."""
     model, sources = native(build(3.0, vocab_size=9, tied_embeddings="none")), sentences(*LENGTHS, vocab=9)
-    config = DecodeConfig(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=4.0)
+    config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=4.0)
     prefixes = [[5], [5, 5, 5], *[[]] * 6]
     found = compare(model, sources, replace(config, no_repeat_ngram=n), prefixes=prefixes)
     assert found != decode_tokens(model, sources, config, prefixes=prefixes)
@@ -335,7 +335,7 @@ def test_with_a_shortlist_no_bit_depends_on_the_batch(
     """Random batches of random sentences, whose likely pieces are of any number: each scores as it does alone."""
     draw = np.random.default_rng(0)
     model, vocab = native(build(2.0, vocab_size=300), compute), 300
-    config = DecodeConfig(max_length_factor=1.0, max_length_extra=2, **settings)
+    config = SearchSettings(max_length_factor=1.0, max_length_extra=2, **settings)
     table = CandidateTable(np.arange(4, 40), draw.integers(4, vocab, (vocab, 25)))
     sources = sentences(*draw.integers(1, 8, 24), vocab=vocab)
     alone = [decode_tokens(model, [source], config, shortlist=table)[0] for source in sources]
@@ -382,7 +382,7 @@ def numbers_of(options: Options, lists: list[Any]) -> list[Any]:
 # A step at a time ----------------------------------------------------------------------------------------------------
 
 
-def begun(model: Any, source: list[int], config: DecodeConfig, prefix: Sequence[int] = (), table: Any = None) -> Any:
+def begun(model: Any, source: list[int], config: SearchSettings, prefix: Sequence[int] = (), table: Any = None) -> Any:
     return engine.begin(model, engine.Asked([source], [prefix], config, SpecialIds(), None, table))
 
 
@@ -505,7 +505,7 @@ def test_a_model_with_itself(build: Build, sentences: Sentences, beam_size: int,
 def test_an_ensemble_gives_up_places_together(
     build: Build, sentences: Sentences, searches: list[tuple[int, int]]
 ) -> None:
-    config = DecodeConfig(beam_size=4, max_length_factor=0.0, max_length_extra=100, min_length_factor=6.0)
+    config = SearchSettings(beam_size=4, max_length_factor=0.0, max_length_extra=100, min_length_factor=6.0)
     found = compare(several(build, 3), sentences(14, 15), config)
     made = 2 + 4 * sum(len(ranked[0].token_log_probs) - 1 for ranked in found)
     [(_, places)] = searches

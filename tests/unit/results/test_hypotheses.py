@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sightline.config.settings import DecodeConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
 from sightline.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
@@ -18,10 +18,10 @@ class Echo:
     """Gives back what it gets; `then` happens meanwhile."""
 
     def __init__(self, then: Any = lambda: None) -> None:
-        self.decode_config = DecodeConfig()
+        self.decode_config = SearchSettings()
         self.then = then
 
-    def settings(self, **overrides: Any) -> DecodeConfig:
+    def settings(self, **overrides: Any) -> SearchSettings:
         return replace(self.decode_config, **overrides)
 
     def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.config.settings import DataConfig, DecodeConfig, ModelConfig
+from sightline.config.settings import DataConfig, ModelConfig, SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.families.sightline import build_model
@@ -20,7 +20,7 @@ TOKENIZER = Tokenizer.learn(TEXTS * 10, DataConfig(vocab_size=290))
 MODEL = ModelConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )
-CONFIG = DecodeConfig(beam_size=2, max_length_factor=1.0, max_length_extra=60)
+CONFIG = SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=60)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 from sightline.checkpoint.beside import read_alignment
 from sightline.checkpoint.folder import Folder
-from sightline.config.settings import DecodeConfig, RunConfig
+from sightline.config.settings import RunConfig, SearchSettings
 from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.request import search_options
@@ -80,7 +80,7 @@ def pack(folder: Folder) -> bytes:
     return gzip.compress(whole, PACKED, mtime=0)
 
 
-def lengths_of(config: DecodeConfig, max_len: int) -> dict[str, int | float]:
+def lengths_of(config: SearchSettings, max_len: int) -> dict[str, int | float]:
     """How long sources and outputs may be, and of how many positions the codes are needed."""
     longest = min(config.max_source_length, max_len or config.max_source_length)
     written = int(config.max_length_factor * longest) + config.max_length_extra
@@ -94,7 +94,7 @@ def lengths_of(config: DecodeConfig, max_len: int) -> dict[str, int | float]:
     }
 
 
-def settings(config: DecodeConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+def settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any]:
     """How to search: as `sightline translate` does with the model's own settings, for one translation."""
     special = SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id)
     options, ids = options_of(search_options(config, special), False)
