@@ -14,8 +14,8 @@ from sightline.models.model import Model
 from sightline.tasks.classification import ClassificationJob, classification_job
 from sightline.tasks.job import TrainRequest
 from sightline.training.loss import Loss
-from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard
 
 
 class CountingJob(ClassificationJob):
@@ -28,13 +28,13 @@ class CountingJob(ClassificationJob):
     def objective(self, network: nn.Module) -> Objective:
         return lambda batch: Loss(self._loss(network, batch), {})
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        @torch.inference_mode()
-        def said(mine: Mine) -> Said:
-            batches = [self.valid.load(self.tokenizer, rows) for rows in mine(self.valid.plan(1000, seed=0, epoch=0))]
-            return {"loss": [self._loss(network, batch).item() for batch in batches]}
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        batches = (self.valid.load(self.tokenizer, rows) for rows in shard.of(self.valid.plan(1000, seed=0, epoch=0)))
+        return {"loss": [self._loss(network, batch).item() for batch in batches]}
 
-        return Validation(said, lambda said: {"loss": sum(said["loss"]) / len(self.valid)})
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        return {"loss": sum(outputs["loss"]) / len(self.valid)}
 
 
 def counting_job(request: TrainRequest, config: RunConfig, folder: Path) -> CountingJob:

@@ -5,7 +5,7 @@ folder (`checkpoint/adapter_layout.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from sightline.network.low_rank import adapt, merged
 from sightline.network.parameters import count_parameters
 from sightline.network.unfilled import build_unfilled
 from sightline.tasks.job import Job, TrainRequest, say
-from sightline.training.shares import Validation
+from sightline.training.validation import Outputs, Shard
 
 KEPT = 3  # numbers that training keeps of a weight beside it: its gradient and two moments
 
@@ -47,10 +47,10 @@ class AdaptedJob:
         adapt(network, layers, train.lora_rank, train.lora_alpha, train.lora_dropout, whole)
         return network
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """As the job's, of the weights with what the adapters add."""
-        validation = self.job.validation(network, device)
-        return replace(validation, said=merged(network)(validation.said))
+        with merged(network):
+            return self.job.outputs(network, device, shard)
 
 
 def adapted(job: Job, request: TrainRequest) -> Any:

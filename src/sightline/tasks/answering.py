@@ -40,8 +40,8 @@ from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.packed_encoder import packed_forward
-from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard
 
 
 @dataclass(frozen=True)
@@ -62,28 +62,29 @@ class AnsweringJob(LabellingJob):
         compiled = self.config.train.compile
         return span_objective(torch.compile(network) if compiled else packed_forward(network))
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """Cross-entropy of a passage, and exact match and F1 of the answers to all questions."""
+    @property
+    def gold(self) -> list[list[str]]:
+        """The texts of the right answers to each question; none where its context has no answer."""
+        return [[answer.text for answer in one.answers or ()] for one in self.asked]
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Of each question its answer, and the cross-entropy of its passages."""
         given = [(one.question, one.context) for one in self.asked]
-        gold = [[answer.text for answer in one.answers or ()] for one in self.asked]
+        own = {question: number for number, question in enumerate(shard.of(range(len(given))))}
+        rows = [row for row, one in enumerate(self.passages) if one.question in own]
+        parts = [replace(self.passages[row], question=own[self.passages[row].question]) for row in rows]
+        logits, losses = passage_logits(network, self.reader, parts, device), [0.0] * len(own)
+        for row, part, scores in zip(rows, parts, logits, strict=True):
+            span = torch.tensor([self.valid.classes[row]])
+            losses[part.question] += span_loss(scores[None], span).objective.item()
+        answers = answers_in([given[question] for question in own], parts, logits, nothing=not all(self.gold))
+        return {"loss": losses, "answer": [one.text for one in answers]}
 
-        def said(mine: Mine) -> Said:
-            own = {question: number for number, question in enumerate(mine(range(len(given))))}
-            rows = [row for row, one in enumerate(self.passages) if one.question in own]
-            parts = [replace(self.passages[row], question=own[self.passages[row].question]) for row in rows]
-            logits, losses = passage_logits(network, self.reader, parts, device), [0.0] * len(own)
-            for row, part, scores in zip(rows, parts, logits, strict=True):
-                span = torch.tensor([self.valid.classes[row]])
-                losses[part.question] += span_loss(scores[None], span).objective.item()
-            answers = answers_in([given[question] for question in own], parts, logits, nothing=not all(gold))
-            return {"loss": losses, "answer": [one.text for one in answers]}
-
-        def figures(said: Said) -> dict[str, float]:
-            report = answer_report(said["answer"], gold)
-            loss = sum(said["loss"]) / len(self.passages)
-            return {"loss": loss, "exact_match": report.exact_match, "f1": report.f1}
-
-        return Validation(said, figures)
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Cross-entropy of a passage, and exact match and F1 of the answers to all questions."""
+        report = answer_report(outputs["answer"], self.gold)
+        loss = sum(outputs["loss"]) / len(self.passages)
+        return {"loss": loss, "exact_match": report.exact_match, "f1": report.f1}
 
 
 def span_objective(forward: Callable[..., Tensor]) -> Objective:

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -35,8 +34,8 @@ from sightline.models.classifier import logits_of
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
 from sightline.training.loss import Loss
 from sightline.training.losses import label_loss
-from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard
 
 
 @dataclass(frozen=True)
@@ -71,15 +70,15 @@ class ClassificationJob:
             lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), load, start), state, pin=pin
         )
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Scores and labels of batches: see `label_outputs`."""
+        plan = self.valid.plan(self.config.train.tokens_per_batch, seed=0, epoch=0)
+        batches = (self.valid.load(self.tokenizer, rows) for rows in shard.of(plan))
+        return label_outputs((logits_of(network, [batch], device), batch.labels) for batch in batches)
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
         """Cross-entropy without smoothing, accuracy and macro F1 of the whole validation set."""
-
-        def said(mine: Mine) -> Said:
-            plan = self.valid.plan(self.config.train.tokens_per_batch, seed=0, epoch=0)
-            batches = (self.valid.load(self.tokenizer, rows) for rows in mine(plan))
-            return said_of_labels((logits_of(network, [batch], device), batch.labels) for batch in batches)
-
-        return Validation(said, partial(label_figures, self.valid.labels))
+        return label_figures(self.valid.labels, outputs)
 
 
 def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
@@ -169,17 +168,15 @@ def classification_objective(model: Callable[..., Tensor], train: TrainConfig) -
     return objective
 
 
-def said_of_labels(batches: Iterable[tuple[Float[Tensor, "texts classes"], Int[Tensor, " texts"]]]) -> Said:
-    """What a validation says of scores and labels: for each batch the loss without smoothing, the classes that are
-    likeliest ("found") and those that are right.
-    """
-    said: Said = {"loss": [], "found": [], "right": []}
+def label_outputs(batches: Iterable[tuple[Float[Tensor, "texts classes"], Int[Tensor, " texts"]]]) -> Outputs:
+    """For each batch of scores and labels the loss without smoothing, the likeliest classes and the right ones."""
+    outputs: Outputs = {"loss": [], "found": [], "right": []}
     for logits, labels in batches:
         scores = logits.float().cpu()
-        said["loss"].append(label_loss(scores, labels).objective.item())
-        said["found"].append(scores.argmax(1).tolist())
-        said["right"].append(labels.tolist())
-    return said
+        outputs["loss"].append(label_loss(scores, labels).objective.item())
+        outputs["found"].append(scores.argmax(1).tolist())
+        outputs["right"].append(labels.tolist())
+    return outputs
 
 
 def label_baseline(classes: Iterable[Hashable], n_labels: int) -> dict[str, float]:
@@ -192,8 +189,8 @@ def label_baseline(classes: Iterable[Hashable], n_labels: int) -> dict[str, floa
     return {"loss": math.log(n_labels), "accuracy": max(counts.values()) / counts.total()}
 
 
-def label_figures(names: Sequence[str], said: Said) -> dict[str, float]:
-    """Loss, accuracy and macro F1 of that."""
-    found, right = ([names[i] for classes in said[which] for i in map(int, classes)] for which in ("found", "right"))
+def label_figures(names: Sequence[str], outputs: Outputs) -> dict[str, float]:
+    """Loss, accuracy and macro F1 of `label_outputs`."""
+    found, right = ([names[i] for classes in outputs[which] for i in map(int, classes)] for which in ("found", "right"))
     report = label_report(right, found)
-    return {"loss": sum(said["loss"]) / len(right), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
+    return {"loss": sum(outputs["loss"]) / len(right), "accuracy": report.accuracy, "macro_f1": report.macro_f1}

@@ -1,6 +1,6 @@
 """What a run that starts from a translator has changed: its validation pairs, by the model before it and by its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sightline.checkpoint.layout import is_family
@@ -10,7 +10,7 @@ from sightline.decode.translator import Translator
 from sightline.evaluate.significance import paired_bootstrap
 from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.trainable import start_of
-from sightline.tasks.validation import searching, shown
+from sightline.tasks.validation import progress_bar, searching
 
 CHUNK = 50  # texts translated between two looks at the clock
 
@@ -25,8 +25,14 @@ def before_and_after(request: TrainRequest, job: Any) -> None:
     if not pairs:
         return
     sources = [src for src, _ in pairs]
-    with shown(2 * len(pairs), request.show) as done:
-        before, after = [written(_translator(path, request), sources, done) for path in (request.init, request.out)]
+    translations = list[list[str]]()
+    with progress_bar(2 * len(pairs), request.show) as bar:
+        for path in (request.init, request.out):
+            translations.append([])
+            for texts in in_chunks(_translator(path, request), sources):
+                translations[-1] += texts
+                bar.update(len(texts))
+    before, after = translations
     compared = paired_bootstrap(before, after, [tgt for _, tgt in pairs], metrics=["BLEU", "chrF++"])
     figures = (f"{one.name} {one.a.score:.2f} and {one.b.score:.2f} (p {one.p_value:.3f})" for one in compared.values())
     say(request, f"before and after, on {len(pairs):,} pairs validated on: {', '.join(figures)}")
@@ -41,11 +47,7 @@ def _translator(path: str, request: TrainRequest) -> Any:
     return Translator(searching(folder.network), folder.tokenizer, config.decode, longest_sequence(config.model))
 
 
-def written(model: Any, sources: Sequence[str], done: Callable[[int], Any]) -> list[str]:
-    """What a translator makes of each source, a line each; `done` is told of each few texts."""
-    texts = list[str]()
+def in_chunks(model: Any, sources: Sequence[str]) -> Iterator[list[str]]:
+    """The translations of all sources, a line each, a few at a time."""
     for start in range(0, len(sources), CHUNK):
-        chunk = sources[start : start + CHUNK]
-        texts += [" ".join(one.text.split()) for one in model.translate(chunk)]
-        done(len(chunk))
-    return texts
+        yield [" ".join(one.text.split()) for one in model.translate(sources[start : start + CHUNK])]

@@ -39,8 +39,8 @@ from sightline.tasks.language_modelling import LanguageJob, own_texts
 from sightline.tasks.published import network_rows
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.translation import decided
-from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective, nll_of, translation_objective
+from sightline.training.validation import Outputs, Shard, mean
 
 SPANS, TEXTS = ("t5", "mt5"), ("bart", "mbart")  # families, by what they are trained for
 UNREAD = (
@@ -64,15 +64,19 @@ class CorruptionJob(LanguageJob):
         train = self.config.train
         return self.corrupted(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """Mean negative log-likelihood, in nats, of what is written for the validation text, always corrupted alike."""
-        text, train = self.corrupted(self.valid.tokens), self.config.train
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """The log-likelihood of what is written for the validation text, which is always corrupted alike."""
+        batches = self.corrupted(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
+        outputs: Outputs = {"nll": [], "targets": []}
+        with without(network):
+            for batch in shard.of(batches):
+                outputs["nll"].append(nll_of(network, batch, self.config.model.pad_id, device))
+                outputs["targets"].append(batch.n_target_tokens)
+        return outputs
 
-        @without(network)
-        def said(mine: Mine) -> Said:
-            return nll_of(network, mine(text.fixed(train.tokens_per_batch)), self.config.model.pad_id, device)
-
-        return Validation(said, lambda said: {"loss": mean(said, "nll", "targets")})
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Mean negative log-likelihood of a token that is to be written, in nats."""
+        return {"loss": mean(outputs, "nll", "targets")}
 
 
 def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> CorruptionJob:

@@ -42,8 +42,8 @@ from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.packed_encoder import packed_states_of
-from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard
 
 SCALE = 20.0  # of cosines, sentence-transformers'
 
@@ -73,25 +73,23 @@ class EmbeddingJob:
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[RelatedBatch]:
         return self.train.stream(self.config.train.tokens_per_batch, self.config.train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """The loss within batches, and how often a text finds its own among all."""
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """The loss of each batch, and the vectors of all texts."""
         encoder: Any = network
         embedder, lines = replace(self.embedder, network=encoder), self.valid.lines
-        queries, (others, wanted) = [line[0] for line in lines], numbered([line[1] for line in lines])
+        queries, (others, _) = [line[0] for line in lines], numbered([line[1] for line in lines])
+        with torch.inference_mode():
+            batches = (batch.to(device) for batch in shard.of(self.valid.batches(self.config.train.tokens_per_batch)))
+            losses = [related_loss(encoder.encode, embedder.settings, batch).objective.item() for batch in batches]
+        found, among = (vectors(embedder, [*shard.of(texts)]).tolist() for texts in (queries, others))
+        return {"loss": losses, "query": found, "other": among}
 
-        def said(mine: Mine) -> Said:
-            with torch.inference_mode():
-                batches = (batch.to(device) for batch in mine(self.valid.batches(self.config.train.tokens_per_batch)))
-                losses = [related_loss(encoder.encode, embedder.settings, batch).objective.item() for batch in batches]
-            found, among = (vectors(embedder, [*mine(texts)]).tolist() for texts in (queries, others))
-            return {"loss": losses, "query": found, "other": among}
-
-        def figures(said: Said) -> dict[str, float]:
-            found, among = (np.array(said[which], dtype=np.float32) for which in ("query", "other"))
-            report = retrieval_report(found, among, wanted)
-            return {"loss": sum(said["loss"]) / len(lines), "accuracy": report.accuracy, "mrr": report.mrr}
-
-        return Validation(said, figures)
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """The loss within batches, and how often a text finds its own among all."""
+        lines = self.valid.lines
+        found, among = (np.array(outputs[which], dtype=np.float32) for which in ("query", "other"))
+        report = retrieval_report(found, among, numbered([line[1] for line in lines])[1])
+        return {"loss": sum(outputs["loss"]) / len(lines), "accuracy": report.accuracy, "mrr": report.mrr}
 
 
 def related_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: RelatedBatch) -> Loss:

@@ -5,7 +5,7 @@ forecasts back to itself, and its errors with them; a linear map cannot, and is 
 forecast are changes from the last known row (see `sightline.data.series.centred`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from torch import nn
 
 from sightline.architectures.registry import build_pooled
 from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
-from sightline.data.batch import TrainingBatch
 from sightline.data.batching import EndlessStream
 from sightline.data.epochs import walk_epochs
 from sightline.data.series import Scaling, WindowBatch, Windows, read_table
@@ -24,8 +23,8 @@ from sightline.network.pooled import PooledEncoder
 from sightline.tasks.job import OURS, FolderLayout, TrainRequest, file_names, say
 from sightline.training.loss import Loss
 from sightline.training.losses import squared_loss
-from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard, mean
 
 
 @dataclass(frozen=True)
@@ -53,15 +52,21 @@ class ForecastJob:
             lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), train.load, start), state, pin=pin
         )
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """Squared ("loss") and absolute error of standardised values over all validation windows."""
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Squared ("loss") and absolute error of standardised values, and the number of windows, of each batch."""
         objective = forecast_objective(network, replace(self.config.train, compile=False))
-        tokens = self.config.train.tokens_per_batch
+        outputs: Outputs = {"loss": [], "mae": [], "targets": []}
+        for batch in shard.of(self.valid.in_order(self.config.train.tokens_per_batch)):
+            loss = objective(batch.to(device))
+            outputs["loss"].append(loss.objective.item())
+            outputs["mae"].append(loss.figures["mae"].item())
+            outputs["targets"].append(batch.n_targets)
+        return outputs
 
-        def said(mine: Mine) -> Said:
-            return said_by(objective, mine(self.valid.in_order(tokens)), device)
-
-        return Validation(said, mean_figures)
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """The two errors per window."""
+        return {name: mean(outputs, name, "targets") for name in ("loss", "mae")}
 
 
 def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> ForecastJob:
@@ -108,20 +113,3 @@ def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:
         return squared_loss(forward(batch.src, batch.src_mask), batch.targets)
 
     return objective
-
-
-@torch.inference_mode()
-def said_by(objective: Objective, batches: Iterable[TrainingBatch], device: torch.device) -> Said:
-    """The objective's value, its figures and the targets of each batch; the model is in evaluation mode."""
-    said: Said = {"loss": [], "mae": [], "targets": []}
-    for batch in batches:
-        loss = objective(batch.to(device))
-        said["loss"].append(loss.objective.item())
-        said["mae"].append(loss.figures["mae"].item())
-        said["targets"].append(batch.n_targets)
-    return said
-
-
-def mean_figures(said: Said) -> dict[str, float]:
-    """The two errors per window."""
-    return {name: mean(said, name, "targets") for name in ("loss", "mae")}

@@ -18,8 +18,8 @@ from sightline.data.corpus import Corpus, names_of
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.training.shares import Validation
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard
 
 if TYPE_CHECKING:
     from sightline.data.split import Split
@@ -91,8 +91,12 @@ class Job(Protocol):
         """Training batches without end, from `state` on."""
         ...
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """What judges the network."""
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """What the network, in evaluation mode, makes of this process's share of the validation data."""
+        ...
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """ "loss" and other figures of the network, from the outputs of all processes."""
         ...
 
 

@@ -44,8 +44,8 @@ from sightline.network.heads import CappedLanguageHead
 from sightline.tasks.job import FolderLayout, TrainRequest, choose_tokenizer, file_names, say
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.training.loss import Loss, at_least_float32, sequence_loss
-from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective, projection
+from sightline.training.validation import Outputs, Shard
 
 Decode = Callable[[Tensor], Tensor]  # from tokens (blocks, length) to hidden states, those that `DecoderOnly` has
 
@@ -81,21 +81,18 @@ class LanguageJob:
         sizes = self.config.data.block_length, train.tokens_per_batch, train.seed
         return block_stream(self.train.tokens, *sizes, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """Mean negative log-likelihood of a token, in nats, over the whole validation text in blocks."""
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """The log-likelihood of blocks of the validation text."""
         assert isinstance(network, DecoderOnly)
         sizes = self.config.data.block_length, self.config.train.tokens_per_batch
+        batches = (batch.to(device) for batch in shard.of(validation_blocks(self.valid.tokens, *sizes)))
+        return {"nll": [block_loss(network, network.decode, batch).nll.item() for batch in batches]}
 
-        @torch.inference_mode()
-        def said(mine: Mine) -> Said:
-            batches = (batch.to(device) for batch in mine(validation_blocks(self.valid.tokens, *sizes)))
-            return {"nll": [block_loss(network, network.decode, batch).nll.item() for batch in batches]}
-
-        def figures(said: Said) -> dict[str, float]:
-            loss = sum(said["nll"]) / (len(self.valid) - 1)
-            return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
-
-        return Validation(said, figures)
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Mean negative log-likelihood of a token, in nats, over the whole validation text in blocks."""
+        loss = sum(outputs["nll"]) / (len(self.valid) - 1)
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
 
 
 def language_objective(network: DecoderOnly, train: TrainConfig) -> Objective:

@@ -43,8 +43,8 @@ from sightline.tasks.language_modelling import (
 )
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.training.loss import Loss
-from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard, mean
 
 MARKS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")  # BERT's, in the order of a tokenizer of ours
 
@@ -65,25 +65,24 @@ class MaskedJob(LanguageJob):
         train = self.config.train
         return self.hidden(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """Mean negative log-likelihood, in nats, of what is hidden of the validation text, always the same, and how
-        much of it is told right.
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Of each batch the log-likelihood of what is hidden, how much of it is predicted right, and how much it is.
+
+        What is hidden of the validation text is always the same.
         """
         assert isinstance(network, EncoderOnly)
-        text = self.hidden(self.valid.tokens)
+        batches = self.hidden(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
+        found = [told(network, [batch]) for batch in shard.of(batches)]
+        return {
+            "nll": [-log_prob for log_prob, *_ in found],
+            "right": [right for _, right, _ in found],
+            "hidden": [hidden for *_, hidden in found],
+        }
 
-        @torch.inference_mode()
-        def said(mine: Mine) -> Said:
-            found = [told(network, [batch]) for batch in mine(text.fixed(self.config.train.tokens_per_batch))]
-            return {
-                "nll": [-log_prob for log_prob, *_ in found],
-                "right": [right for _, right, _ in found],
-                "hidden": [hidden for *_, hidden in found],
-            }
-
-        return Validation(
-            said, lambda said: {"loss": mean(said, "nll", "hidden"), "accuracy": mean(said, "right", "hidden")}
-        )
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Mean negative log-likelihood, in nats, and accuracy of a hidden token."""
+        return {"loss": mean(outputs, "nll", "hidden"), "accuracy": mean(outputs, "right", "hidden")}
 
 
 def masked_objective(network: EncoderOnly, train: TrainConfig) -> Objective:

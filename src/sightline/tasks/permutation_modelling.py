@@ -42,8 +42,8 @@ from sightline.tasks.masked_modelling import check_length, marked_tokenizer
 from sightline.tasks.trainable import StartingPoint, unfrozen
 from sightline.tasks.xlnet import in_words, xlnet_rows
 from sightline.training.loss import Loss, at_least_float32
-from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard, mean
 
 MARKS = ("<pad>", "<cls>", "<sep>", "<unk>", "<mask>")  # XLNet's, in the order of a tokenizer of ours
 AROUND = "$A:0 {last}:0 {first}:2", "$A:0 {last}:0 $B:1 {last}:1 {first}:2"  # both marks stand behind a text
@@ -67,25 +67,23 @@ class PermutationJob(LanguageJob):
         train = self.config.train
         return self.permuted(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """Mean negative log-likelihood, in nats, of what is predicted of the validation text, always in the same order,
-        and how much of it is told right.
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Of each batch the log-likelihood of what is predicted, how much of it is right, and how much it is.
+
+        The validation text is always predicted in the same order.
         """
-        text, size = self.permuted(self.valid.tokens), self.config.train.tokens_per_batch
+        outputs: Outputs = {"nll": [], "right": [], "targets": []}
+        for batch in shard.of(self.permuted(self.valid.tokens).fixed(self.config.train.tokens_per_batch)):
+            logits, targets = predicted(network, batch.to(device))
+            outputs["nll"].append(F.cross_entropy(logits, targets, reduction="sum").item())
+            outputs["right"].append(int((logits.argmax(-1) == targets).sum()))
+            outputs["targets"].append(batch.n_targets)
+        return outputs
 
-        @torch.inference_mode()
-        def said(mine: Mine) -> Said:
-            found: Said = {"nll": [], "right": [], "targets": []}
-            for batch in mine(text.fixed(size)):
-                logits, targets = predicted(network, batch.to(device))
-                found["nll"].append(F.cross_entropy(logits, targets, reduction="sum").item())
-                found["right"].append(int((logits.argmax(-1) == targets).sum()))
-                found["targets"].append(batch.n_targets)
-            return found
-
-        return Validation(
-            said, lambda said: {"loss": mean(said, "nll", "targets"), "accuracy": mean(said, "right", "targets")}
-        )
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Mean negative log-likelihood, in nats, and accuracy of a predicted token."""
+        return {"loss": mean(outputs, "nll", "targets"), "accuracy": mean(outputs, "right", "targets")}
 
 
 def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:

@@ -6,7 +6,6 @@ Every command for such folders takes what comes out (`label`, `evaluate`, `inspe
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +35,14 @@ from sightline.families.pictures import picture_axes
 from sightline.models.pictures import PictureModel
 from sightline.network.build import build
 from sightline.network.fronts import PatchFront
-from sightline.tasks.classification import label_baseline, label_figures, said_of_labels, say_seen_once
+from sightline.tasks.classification import label_baseline, label_figures, label_outputs, say_seen_once
 from sightline.tasks.heads import headed, in_order, known_head, network_rows, said_of_head, with_head
 from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
 from sightline.tasks.trainable import StartingPoint
 from sightline.training.loss import Loss
 from sightline.training.losses import label_loss
-from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard
 
 STD = 0.02  # of positions and of the vector before the patches, as they begin in ViT
 
@@ -74,15 +73,15 @@ class PictureJob:
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[PictureBatch]:
         return self.train.stream(rows_of(self.config), self.config.train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """Cross-entropy without smoothing, accuracy and macro F1 of all pictures, none of them changed."""
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Scores and labels of batches of pictures as they are: see `label_outputs`."""
+        batches = (self.valid.load(rows) for rows in shard.of(self.valid.in_order(rows_of(self.config))))
+        return label_outputs((network(batch.pixels.to(device)), batch.labels) for batch in batches)
 
-        @torch.inference_mode()
-        def said(mine: Mine) -> Said:
-            batches = (self.valid.load(rows) for rows in mine(self.valid.in_order(rows_of(self.config))))
-            return said_of_labels((network(batch.pixels.to(device)), batch.labels) for batch in batches)
-
-        return Validation(said, partial(label_figures, self.valid.labels))
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Cross-entropy without smoothing, accuracy and macro F1 of all pictures."""
+        return label_figures(self.valid.labels, outputs)
 
 
 def rows_of(config: RunConfig) -> int:

@@ -7,7 +7,7 @@ tokenizer, and `training.json`, which says how. Objective, batches and trainer a
 Everything is dropped that the checkpoint's config.json has dropped (`network/more_dropout.py`), at its rates.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from sightline.config.settings import RunConfig
 from sightline.data.rows import Pair
 from sightline.models.rewriting import RewritingModel
 from sightline.network.more_dropout import without
-from sightline.tasks.comparing import before_and_after, written
+from sightline.tasks.comparing import before_and_after, in_chunks
 from sightline.tasks.job import TrainRequest, say
 from sightline.tasks.small_data import few_validation_pairs
 from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
 from sightline.tasks.translation import TranslationJob, decided, prepare_both, read_files, report_batching
-from sightline.training.shares import Validation
+from sightline.training.validation import Outputs, Shard
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class PublishedJob(TranslationJob):
         dropout = self.config.model.dropout
         return trainable(self.model.network, dropout, more_dropout(self.model.hf_config, dropout))
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """As of `TranslationJob`, and as fast as for a network without dropouts of its own."""
-        validation = super().validation(network, device)
-        return replace(validation, said=without(network)(validation.said))
+        with without(network):
+            return super().outputs(network, device, shard)
 
-    def texts(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> list[str]:
+    def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
         """Searched as the model's generation_config.json says."""
-        return written(replace(self.model, network=network), [src for src, _ in pairs], done)
+        return in_chunks(replace(self.model, network=network), [src for src, _ in pairs])
 
 
 def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:

@@ -83,7 +83,7 @@ def network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
 
     replica = deepcopy(network)
     root = shard(network, train.precision, ranks.device, offload=train.shard == "offload")
-    return network, partial(ShardedTrainer, ranks, root, replica, job.validation(replica, ranks.device))
+    return network, partial(ShardedTrainer, ranks, root, replica)
 
 
 def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConfig:

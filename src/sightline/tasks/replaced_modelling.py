@@ -35,8 +35,8 @@ from sightline.tasks.job import TrainRequest
 from sightline.tasks.language_modelling import loss_of_logits, once_readable, positions_of, read_texts
 from sightline.tasks.masked_modelling import MaskedJob, check_length, marked_tokenizer, masking_of
 from sightline.training.loss import Loss, at_least_float32
-from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard, mean
 
 WEIGHT = 50.0  # of the discriminator's loss
 ALL_MASKED = 1.0, 0.0  # of the pieces chosen: masks, pieces drawn at random
@@ -58,34 +58,35 @@ class ReplacedJob(MaskedJob):
         assert isinstance(network, Electra)
         return replaced_objective(network, self.config.train)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """The loss as it is minimised, its two parts (nats), and the share of tokens that are judged right.
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Of each batch the losses of both networks and how many tokens are judged right, and how many there are.
 
-        What is masked is always the same, and so are the draws.
+        What is masked is always the same, and so is what the generator puts in its place.
         """
         assert isinstance(network, Electra)
-        text, size = self.hidden(self.valid.tokens), self.config.train.tokens_per_batch
+        outputs: Outputs = {"generator": [], "discriminator": [], "right": [], "masked": [], "read": []}
+        batches = self.hidden(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
+        for number, batch in shard.of(enumerate(batches)):
+            draw = partial(drawn, generator=torch.Generator(device).manual_seed(number))
+            logits, scores, replaced = judged(network, halves_of(network), batch := batch.to(device), draw)
+            generated = F.cross_entropy(at_least_float32(logits), batch.targets, reduction="sum")
+            scores = at_least_float32(scores)
+            discriminated = F.binary_cross_entropy_with_logits(scores, replaced.to(scores), reduction="sum")
+            sums = torch.stack([generated, discriminated, ((scores > 0) == replaced).sum()]).tolist()
+            for column, value in zip(outputs.values(), [*sums, batch.n_targets, batch.n_tokens], strict=True):
+                column.append(value)
+        return outputs
 
-        @torch.inference_mode()
-        def said(mine: Mine) -> Said:
-            found: Said = {"told": [], "doubted": [], "right": [], "masked": [], "read": []}
-            for number, batch in mine(enumerate(text.fixed(size))):
-                draw = partial(drawn, generator=torch.Generator(device).manual_seed(number))
-                logits, scores, replaced = judged(network, halves_of(network), batch := batch.to(device), draw)
-                told = F.cross_entropy(at_least_float32(logits), batch.targets, reduction="sum")
-                scores = at_least_float32(scores)
-                doubted = F.binary_cross_entropy_with_logits(scores, replaced.to(scores), reduction="sum")
-                sums = torch.stack([told, doubted, ((scores > 0) == replaced).sum()]).tolist()
-                for column, value in zip(found.values(), [*sums, batch.n_targets, batch.n_tokens], strict=True):
-                    column.append(value)
-            return found
-
-        def figures(said: Said) -> dict[str, float]:
-            told, doubted = mean(said, "told", "masked"), mean(said, "doubted", "read")
-            accuracy = mean(said, "right", "read")
-            return {"loss": told + WEIGHT * doubted, "generator": told, "discriminator": doubted, "accuracy": accuracy}
-
-        return Validation(said, figures)
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """The loss as it is minimised, its two parts (nats), and the share of tokens that are judged right."""
+        generator, discriminator = mean(outputs, "generator", "masked"), mean(outputs, "discriminator", "read")
+        return {
+            "loss": generator + WEIGHT * discriminator,
+            "generator": generator,
+            "discriminator": discriminator,
+            "accuracy": mean(outputs, "right", "read"),
+        }
 
 
 def replaced_objective(network: Electra, train: TrainConfig, draw: Draw | None = None) -> Objective:

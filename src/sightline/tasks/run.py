@@ -130,7 +130,7 @@ def make_trainer(
         job.config,
         job.objective(network),
         open_stream,
-        job.validation(network, device),
+        job,
         export,
         folder,
         device,

@@ -35,7 +35,7 @@ from sightline.tasks.scratch import encoder_from_scratch
 from sightline.tasks.trainable import StartingPoint
 from sightline.tasks.translation import decided
 from sightline.training.losses import label_loss
-from sightline.training.shares import Mine, Said, Validation
+from sightline.training.validation import Outputs, Shard
 
 
 @dataclass(frozen=True)
@@ -50,25 +50,22 @@ class TaggingJob(LabellingJob):
     def baseline(self) -> dict[str, float]:
         return label_baseline((tag for sentence in self.checked for tag in sentence.tags), len(self.train.labels))
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Of each sentence the loss of its words and their likeliest classes."""
+        tags, numbers = [one.tags for one in self.checked], {label: i for i, label in enumerate(self.valid.labels)}
+        own = {sentence: number for number, sentence in enumerate(shard.of(range(len(tags))))}
+        parts = [replace(one, sentence=own[one.sentence]) for one in self.parts if one.sentence in own]
+        found = word_logits(network, self.reader, parts, device)
+        true = [torch.tensor([numbers[tag] for tag in tags[sentence]]) for sentence in own]
+        losses = [label_loss(*one).objective.item() for one in zip(found, true, strict=True)]
+        return {"loss": losses, "found": [logits.argmax(1).tolist() for logits in found]}
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
         """Cross-entropy of a word without smoothing, accuracy of words and F1 of entities of all sentences."""
-        labels, tags = self.valid.labels, [sentence.tags for sentence in self.checked]
-        numbers = {label: i for i, label in enumerate(labels)}
-
-        def said(mine: Mine) -> Said:
-            own = {sentence: number for number, sentence in enumerate(mine(range(len(tags))))}
-            parts = [replace(one, sentence=own[one.sentence]) for one in self.parts if one.sentence in own]
-            found = word_logits(network, self.reader, parts, device)
-            true = [torch.tensor([numbers[tag] for tag in tags[sentence]]) for sentence in own]
-            losses = [label_loss(*one).objective.item() for one in zip(found, true, strict=True)]
-            return {"loss": losses, "found": [logits.argmax(1).tolist() for logits in found]}
-
-        def figures(said: Said) -> dict[str, float]:
-            report = tag_report(tags, [[labels[i] for i in classes] for classes in said["found"]])
-            loss = sum(said["loss"]) / sum(map(len, tags))
-            return {"loss": loss, "accuracy": report.accuracy, "f1": report.all.f1}
-
-        return Validation(said, figures)
+        tags, labels = [one.tags for one in self.checked], self.valid.labels
+        report = tag_report(tags, [[labels[i] for i in classes] for classes in outputs["found"]])
+        loss = sum(outputs["loss"]) / sum(map(len, tags))
+        return {"loss": loss, "accuracy": report.accuracy, "f1": report.all.f1}
 
 
 def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:

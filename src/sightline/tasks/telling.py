@@ -19,10 +19,10 @@ from sightline.config.settings import RunConfig, TrainConfig
 from sightline.data.batching import EndlessStream
 from sightline.data.told import NOT_PREDICTED, ToldBatch
 from sightline.network.transformer import Transformer
-from sightline.tasks.validation import shown
+from sightline.tasks.validation import progress_bar
 from sightline.training.loss import Loss, sequence_loss
-from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective, projection
+from sightline.training.validation import Outputs, Shard, mean
 
 
 @dataclass(frozen=True)
@@ -68,31 +68,27 @@ class TellingJob:
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
         return self.train.stream(self.size, self.config.train.seed, state, pin)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
-        """Nats a piece of all texts, and what `judged` says of those that greedy search writes."""
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Of each batch the log-likelihood of its texts, and what greedy search writes for those of `rows`."""
         assert isinstance(network, Transformer)
-        rows = {*self.rows}
+        searched, outputs = {*self.rows}, Outputs(nll=[], targets=[], written=[])
+        own = [*shard.of(self.valid.in_order(self.size))]
+        with progress_bar(sum(map(len, own)), self.show) as bar:
+            for inputs in own:
+                batch = self.valid.load(inputs).to(device)
+                memory = network.encode(batch.values)
+                nll = told_loss(network, network.decode(batch.tgt_in, memory), batch.tgt_out).nll
+                chosen = [i for i, row in enumerate(inputs.tolist()) if row in searched]
+                outputs["nll"].append(nll.item())
+                outputs["targets"].append(batch.n_targets)
+                outputs["written"].append(self.written(network, memory[chosen]) if chosen else [])
+                bar.update(len(inputs))
+        return outputs
 
-        @torch.inference_mode()
-        def said(mine: Mine) -> Said:
-            found: Said = {"nll": [], "targets": [], "written": []}
-            own = [*mine(self.valid.in_order(self.size))]
-            with shown(sum(map(len, own)), self.show) as done:
-                for inputs in own:
-                    there = self.valid.load(inputs).to(device)
-                    memory = network.encode(there.values)
-                    nll = told_loss(network, network.decode(there.tgt_in, memory), there.tgt_out).nll
-                    asked = [i for i, row in enumerate(inputs.tolist()) if row in rows]
-                    found["nll"].append(nll.item())
-                    found["targets"].append(there.n_targets)
-                    found["written"].append(self.written(network, memory[asked]) if asked else [])
-                    done(len(inputs))
-            return found
-
-        def figures(said: Said) -> dict[str, float]:
-            return {"loss": mean(said, "nll", "targets"), **self.judged([*chain.from_iterable(said["written"])])}
-
-        return Validation(said, figures)
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Nats a token of all texts, and what `judged` says of those that greedy search writes."""
+        return {"loss": mean(outputs, "nll", "targets"), **self.judged([*chain.from_iterable(outputs["written"])])}
 
 
 def told_objective(network: Transformer, train: TrainConfig) -> Objective:

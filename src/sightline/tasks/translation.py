@@ -1,9 +1,9 @@
 """Training a translator: aligned text, an encoder and a decoder, cross-entropy of the next piece, BLEU."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import CONFIG, read_run
 from sightline.config.settings import WITH_DECODER, RunConfig, TrainConfig, longest_sequence
-from sightline.contract import EncoderDecoder
 from sightline.data.arranging import Noise, Pairs
-from sightline.data.batch import Batch, Stream
+from sightline.data.batch import Stream
 from sightline.data.batching import BatchStream, unchanged, validation_batches
 from sightline.data.corpus import Corpus, display_name
 from sightline.data.first_look import doubts, leaks, parse_pairs
@@ -43,10 +42,10 @@ from sightline.tasks.job import (
     say,
 )
 from sightline.tasks.small_data import few_training_pairs, few_validation_pairs, large_vocabulary
-from sightline.tasks.validation import FIRST, shown, validation_texts
+from sightline.tasks.validation import FIRST, progress_bar, validation_texts
 from sightline.training.packed import are_packable, packs, pays_in_bfloat16
-from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import Objective, nll_of, translation_objective
+from sightline.training.validation import Outputs, Shard, mean
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class TranslationJob:
     def signature(self) -> str:
         return bleu_signature([tgt for _, tgt in self.searched_pairs])
 
-    @property
+    @cached_property
     def searched_pairs(self) -> list[Pair]:
         """The first `train.validate_bleu` sources of the validation set to search with, and their references."""
         return [self.searched(row) for row in range(min(len(self.valid), self.config.train.validate_bleu))]
@@ -126,38 +125,34 @@ class TranslationJob:
         """A source of the validation set to search with, and its reference."""
         return self.valid.text(row)
 
-    def validation(self, network: nn.Module, device: torch.device) -> Validation:
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """The log-likelihood of batches, and translations of the `searched_pairs`."""
+        pad_id, pairs = self.tokenizer.pad_id, self.searched_pairs
+        own = [*shard.of(range(len(pairs)))]
+        rows = sorted({*range(min(FIRST, len(pairs))), *own}) if own else []  # the first bound the search of all
+        nll, targets, texts = list[float](), list[int](), list[str]()
+        with progress_bar(len(self.valid) + len(rows), self.show) as bar:
+            batches = validation_batches(self.valid, self.tokenizer, self.config.train.tokens_per_batch, self.noise(0))
+            for batch in shard.of(batches):
+                nll.append(nll_of(network, batch, pad_id, device))
+                targets.append(batch.n_target_tokens)
+                bar.update(len(batch.src))
+            for some in self.translated(network, [pairs[row] for row in rows]):
+                texts += some
+                bar.update(len(some))
+        of_row = dict(zip(rows, texts, strict=True))
+        return {"nll": nll, "targets": targets, "text": [of_row[row] for row in own]}
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
         """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
-        train, pad_id = self.config.train, self.tokenizer.pad_id
-        pairs = self.searched_pairs
-        assert isinstance(network, EncoderDecoder)
+        loss = {"loss": mean(outputs, "nll", "targets")}
+        return {**loss, "bleu": bleu(outputs["text"], self.searched_pairs)} if self.searched_pairs else loss
 
-        def watched(batches: Iterable[Batch], done: Callable[[int], Any]) -> Iterator[Batch]:
-            for batch in batches:
-                yield batch
-                done(len(batch.src))
-
-        def said(mine: Mine) -> Said:
-            own = [*mine(range(len(pairs)))]
-            rows = sorted({*range(min(FIRST, len(pairs))), *own}) if own else []  # the first bound the search of all
-            with shown(len(self.valid) + len(rows), self.show) as done:
-                batches = validation_batches(self.valid, self.tokenizer, train.tokens_per_batch, self.noise(0))
-                found = nll_of(network, mine(watched(batches, done)), pad_id, device)
-                texts = self.texts(network, [pairs[row] for row in rows], done) if rows else []
-            of_row = dict(zip(rows, texts, strict=True))
-            return {**found, "text": [of_row[row] for row in own]}
-
-        def figures(said: Said) -> dict[str, float]:
-            loss = {"loss": mean(said, "nll", "targets")}
-            return {**loss, "bleu": bleu(said["text"], pairs)} if pairs else loss
-
-        return Validation(said, figures)
-
-    def texts(self, network: Any, pairs: Sequence[Pair], done: Callable[[int], Any]) -> list[str]:
-        """What the network makes of the sources as it is now; `done` is told of each few texts."""
+    def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
+        """What the network makes of the sources as it is now, a few texts at a time."""
         assert isinstance(self.tokenizer, Tokenizer)
         limit = longest_sequence(self.config.model)
-        return validation_texts(network, self.tokenizer, self.config.decode, limit, pairs, done)
+        return validation_texts(network, self.tokenizer, self.config.decode, limit, pairs)
 
 
 def bleu(texts: Sequence[str], pairs: Sequence[Pair]) -> float:

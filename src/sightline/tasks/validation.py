@@ -5,7 +5,7 @@ and the others are then cut off about where a translation of theirs would end.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,20 +31,18 @@ def validation_texts(
     config: SearchSettings,
     max_len: int | None,
     pairs: TextPairs,
-    done: Callable[[int], Any] = lambda texts: None,
-) -> list[str]:
-    """What the network as it is now makes of texts that have references; `done` is told of each few texts."""
+) -> Iterator[list[str]]:
+    """What the network as it is now makes of texts that have references, a few texts at a time."""
+    if not pairs:
+        return
     translator = Translator(searching(network), tokenizer, config, max_len)
-    texts: list[str] = []
-    bounds: dict[str, Any] = {}
-    while len(texts) < len(pairs):
-        chunk = pairs[len(texts) : len(texts) + (CHUNK if texts else FIRST)]
-        found = translator.translate([src for src, _ in chunk], **bounds)
-        if not texts:
-            bounds = _bounds(found, [len(tokenizer.encode(tgt)) for _, tgt in chunk], config)
-        texts += [translation.text for translation in found]
-        done(len(chunk))
-    return texts
+    first = pairs[:FIRST]
+    found = translator.translate([src for src, _ in first])
+    bounds = _bounds(found, [len(tokenizer.encode(tgt)) for _, tgt in first], config)
+    yield [translation.text for translation in found]
+    for start in range(FIRST, len(pairs), CHUNK):
+        found = translator.translate([src for src, _ in pairs[start : start + CHUNK]], **bounds)
+        yield [translation.text for translation in found]
 
 
 def searching(network: EncoderDecoder) -> Any:
@@ -68,8 +66,8 @@ def _bounds(found: Sequence[Translation], references: Sequence[int], config: Sea
 
 
 @contextmanager
-def shown(total: int, show: bool) -> Iterator[Callable[[int], Any]]:
-    """A bar for `total` texts while a validation goes on, where somebody watches; it takes what is done."""
+def progress_bar(total: int, show: bool) -> Iterator["tqdm[Any]"]:
+    """A bar for `total` texts while a validation runs, if standard error is a terminal."""
     live = show and sys.stderr.isatty()
     with tqdm(total=total, desc="validating", unit="text", disable=not live, dynamic_ncols=True, leave=False) as bar:
-        yield bar.update
+        yield bar

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,8 +26,8 @@ from sightline.training.checkpoint import CHECKPOINTS, Checkpoint, checkpoint_pa
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock, MetricsLog
 from sightline.training.ranks import Ranks, sum_gradients
-from sightline.training.shares import Said
-from sightline.training.trainer import PutOff, Trainer
+from sightline.training.trainer import Trainer
+from sightline.training.validation import Outputs, Shard, ValidationDeferred
 
 
 class EveryNth:
@@ -99,7 +98,7 @@ class ParallelTrainer(Trainer):
             *others,
         )
         self.ranks = ranks
-        self._mine = lambda items: islice(items, ranks.rank, None, ranks.size)
+        self._shard = Shard(ranks.rank, ranks.size)
         self._warn: Callable[[str], None] = lambda message: None
         self._asked = ""  # the signal that this process has got
         self._wrapped = False  # for gradients to be summed
@@ -180,18 +179,18 @@ class ParallelTrainer(Trainer):
         self.terminal.say(f"{self._asked}: finishing this step and saving a checkpoint")
         if self._validating:
             self._validating = False
-            raise PutOff
+            raise ValidationDeferred
 
-    def _said(self) -> Said:
-        """By all of them; what is judged by is the same everywhere, and so are the figures."""
-        own: Said | None = None
+    def _outputs(self, model: nn.Module) -> Outputs:
+        """Those of all processes: every process has the same outputs, and so the same figures."""
+        own: Outputs | None = None
         if not self._asked:
-            with suppress(PutOff):
-                own = super()._said()
+            with suppress(ValidationDeferred):
+                own = super()._outputs(model)
         shares = self.ranks.gather([own, *self._signs()], "the shares of a validation")
         self._end_by(sum(terms for _, terms, _ in shares), sum(interrupts for _, _, interrupts in shares))
         if any(share is None for share, *_ in shares):
-            raise PutOff
+            raise ValidationDeferred
         return {name: in_turns([share[name] for share, *_ in shares]) for name in shares[0][0]}
 
     def _record(self, clock: Clock) -> dict[str, Any]:

@@ -35,8 +35,8 @@ from sightline.training.loss import Loss
 from sightline.training.metrics import Clock
 from sightline.training.parallel import ParallelTrainer, SummedLoss, of_rank
 from sightline.training.ranks import Ranks, mesh, whole, writers
-from sightline.training.shares import Said, Validation
 from sightline.training.trainer import Progress
+from sightline.training.validation import Outputs
 
 METADATA = ".metadata"  # which part lies where, as torch calls it
 MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam, as large as the parameter
@@ -61,13 +61,10 @@ def shard(network: nn.Module, precision: str, device: torch.device, offload: boo
 
 
 class ShardedTrainer(ParallelTrainer):
-    """See `ParallelTrainer`; `root` is the network as `shard` has it, `replica` one that is judged by `validation` and
-    written.
-    """
+    """See `ParallelTrainer`; `root` is the network as `shard` has it, `replica` one that is validated and written."""
 
-    def __init__(self, ranks: Ranks, root: Any, replica: nn.Module, validation: Validation, *given: Any) -> None:
+    def __init__(self, ranks: Ranks, root: Any, replica: nn.Module, *given: Any) -> None:
         super().__init__(ranks, *given)
-        self.validation = validation
         self._root, self._replica, self._group = root, replica, writers()
         self._pending: tuple[Any, Path, dict[str, Any]] | None = None  # a checkpoint that is being written
         export = self.export
@@ -104,15 +101,15 @@ class ShardedTrainer(ParallelTrainer):
         dcp.load({f"model.{name}": p for name, p in parameters.items()}, checkpoint_id=checkpoint)
         return parameters
 
-    def _said(self) -> Said:
-        """Of the whole copy."""
+    def _outputs(self, model: nn.Module) -> Outputs:
+        """Those of the whole copy."""
         own = dict(self._replica.named_parameters())
         with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
+            for name, parameter in model.named_parameters():
                 own[name].copy_(whole(parameter))
         self._replica.to(self.device).eval()
         try:
-            return super()._said()
+            return super()._outputs(self._replica)
         finally:
             self._replica.to("cpu")
 
@@ -153,7 +150,7 @@ class ShardedTrainer(ParallelTrainer):
     def _state_of(self, checkpoint: Path) -> dict[str, Any]:
         """The state of an undamaged checkpoint; ValueError, on all ranks, for a damaged one. Each checks its share."""
         try:
-            found: Any = check_whole(checkpoint, self._mine)
+            found: Any = check_whole(checkpoint, self._shard.of)
         except ValueError as error:
             found = str(error)
         for other in self.ranks.gather(found, "the checks of a checkpoint"):

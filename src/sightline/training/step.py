@@ -4,7 +4,7 @@ What is trained for is a function from a batch to a `Loss`; the trainer is given
 a translator; classifiers and forecasters have theirs in `sightline.tasks`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,6 @@ from sightline.config.settings import TrainConfig
 from sightline.data.batch import Batch
 from sightline.training.loss import Loss, sequence_loss
 from sightline.training.packed import can_pack, packed_states
-from sightline.training.shares import Said
 
 Objective = Callable[[Any], Loss]  # of one kind of batch
 StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # see `real_states`, which is one
@@ -91,14 +90,7 @@ def _at(mask: Tensor, x: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def nll_of(model: nn.Module, batches: Iterable[Batch], pad_id: int, device: torch.device) -> Said:
-    """Of each batch its negative log-likelihood in nats, without smoothing ("nll"), and its target pieces ("targets");
-    the model is in evaluation mode.
-    """
-    said: Said = {"nll": [], "targets": []}
-    states, (weight, bias, scale) = partial(real_states, model), projection(model)
-    for batch in batches:
-        loss = batch_loss(states, weight, batch.to(device), pad_id, bias=bias, scale=scale)
-        said["nll"].append(loss.nll.item())
-        said["targets"].append(batch.n_target_tokens)
-    return said
+def nll_of(model: nn.Module, batch: Batch, pad_id: int, device: torch.device) -> float:
+    """Negative log-likelihood of a batch in nats, without smoothing; the model is in evaluation mode."""
+    weight, bias, scale = projection(model)
+    return batch_loss(partial(real_states, model), weight, batch.to(device), pad_id, bias=bias, scale=scale).nll.item()

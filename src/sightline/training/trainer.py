@@ -36,8 +36,8 @@ from sightline.training.metrics import Clock, MetricsLog, Terminal
 from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from sightline.training.recompute import recompute_layers
 from sightline.training.schedule import learning_rate, peak_learning_rate
-from sightline.training.shares import Mine, Said, Validation
 from sightline.training.step import Objective
+from sightline.training.validation import Outputs, Shard, Validation, ValidationDeferred
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without a finite loss and gradient before the run gives up
 
@@ -60,10 +60,6 @@ class Progress:
     elapsed: float = 0.0  # seconds of training, validations among them, in all sessions together
 
 
-class PutOff(Exception):
-    """A validation ends here, in the middle of whatever it does."""
-
-
 Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
 
 
@@ -71,8 +67,8 @@ class Trainer:
     """Trains `model`, which is on `device`, on the stream until the steps, the patience or the user end it.
 
     `objective(batch)` is minimised per target of the batches, whatever a target is.
-    `validation` judges `model` as it is then: its figures are "loss" and perhaps others, one of which
-    `train.best_metric` may name.
+    `validation` judges `model` as it is then: `outputs` and `figures` are called in turn. Its figures are "loss" and
+    perhaps others, one of which `train.best_metric` may name.
     `export(parameters, figures, what)` is given every model better than those before it, and says what it is.
     `baseline` has figures of guessing. Until a model surpasses one of them, no model is the best, and each is exported.
     Files go to `folder`.
@@ -108,7 +104,7 @@ class Trainer:
         self._peak = peak_learning_rate(config.train, config.model.d_model)
         self._stop_signal = ""
         self._validating = False
-        self._mine: Mine = iter  # of what is validated on
+        self._shard = Shard()  # of what is validated on
         self.batches: list[TrainingBatch] = []  # of the latest update
         self._show = show
         self._tensorboard = tensorboard
@@ -252,7 +248,7 @@ class Trainer:
         try:
             with self._averaged():
                 better = self._try(log, f"step {progress.step}")
-        except PutOff:
+        except ValidationDeferred:
             return
         progress.validation_due = False
         progress.validations_since_best = 0 if better else progress.validations_since_best + 1
@@ -273,7 +269,7 @@ class Trainer:
         _copy(mean, self._parameters())
         try:
             self._try(log, f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
-        except PutOff:
+        except ValidationDeferred:
             return self._stop_signal
         return ""
 
@@ -285,7 +281,7 @@ class Trainer:
         progress, metric = self.progress, self.config.train.best_metric
         started = time.monotonic()
         self.model.eval()
-        figures = self.validation.figures(self._said())
+        figures = self.validation.figures(self._outputs(self.model))
         value, loss = cost(figures, metric if metric in figures else "loss"), figures["loss"]
         if progress.best is None:
             better = self._surpasses_guessing(figures)
@@ -312,11 +308,15 @@ class Trainer:
     def _elapsed(self) -> float:
         return round(time.monotonic() - self._began, 3)
 
-    def _said(self) -> Said:
-        """What is said in a validation; `PutOff` at once if a signal asks for an end meanwhile: it changes nothing."""
+    def _outputs(self, model: nn.Module) -> Outputs:
+        """The outputs of a validation of `model`.
+
+        Raises:
+            ValidationDeferred: a signal asked the run to end. Nothing has changed by then.
+        """
         try:
             self._validating = True
-            return self.validation.said(self._mine)
+            return self.validation.outputs(model, self.device, self._shard)
         finally:
             self._validating = False
 
@@ -410,7 +410,7 @@ class Trainer:
         self.terminal.say(f"{self._stop_signal}: finishing this step and saving a checkpoint")
         if self._validating:
             self._validating = False
-            raise PutOff
+            raise ValidationDeferred
 
     def _explain(self, error: BaseException) -> BaseException:
         """A `UserError` for memory or a disk that is full, anything else as it is."""

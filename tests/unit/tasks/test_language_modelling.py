@@ -19,6 +19,7 @@ from sightline.network.build import build
 from sightline.network.halves import DecoderOnly
 from sightline.network.heads import CappedLanguageHead, ScaledLanguageHead
 from sightline.tasks.language_modelling import LanguageJob, block_loss, language_objective
+from sightline.training.validation import Shard
 
 CPU = torch.device("cpu")
 SHAPE = {"task": "lm", "d_model": 16, "d_ff": 24, "n_heads": 2, "n_decoder_layers": 2, "norm_position": "pre",
@@ -97,8 +98,7 @@ def test_validation_is_a_mean_over_all_tokens() -> None:
     config = apply_settings(load_recipe("gpt"), ["data.block_length=12", "train.tokens_per_batch=24"])
     network = fresh().eval()
     job = LanguageJob(config, None, {}, text, text, BegunLayout({}, dict), lambda: network)
-    validation = job.validation(network, CPU)
-    figures = validation.figures(validation.said(iter))
+    figures = job.figures(job.outputs(network, CPU, Shard()))
     parts = [(0, 12), (12, 24), (24, 30)]
     nll = 0.0
     for start, end in parts:

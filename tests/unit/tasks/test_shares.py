@@ -1,8 +1,7 @@
-"""A validation of every task, said in three shares as ranks say it: the figures of one process."""
+"""A validation of every task in three shards, as by three processes: the figures are those of one process."""
 
 import json
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +14,7 @@ from sightline.tasks.run import TrainRequest
 from sightline.tasks.train import train_model
 from sightline.training.parallel import in_turns
 from sightline.training.trainer import Trainer
+from sightline.training.validation import Shard
 
 SHAPE = ["model.d_model=16", "model.d_ff=24", "model.n_heads=2", "train.threads=1"]
 DECODER, PIECES = ["model.n_decoder_layers=1"], ["data.vocab_size=290"]
@@ -108,9 +108,12 @@ def test_figures_of_three_shares(task: str, monkeypatch: pytest.MonkeyPatch, tmp
 
     def share_out(trainer: Trainer) -> str:
         trainer.model.eval()
-        said, figures = trainer.validation.said, trainer.validation.figures
-        shares = [said(lambda items, rank=rank: islice(items, rank, None, 3)) for rank in range(3)]
-        seen.extend([said(iter), json.loads(json.dumps(shares)), figures])
+        job = trainer.validation
+        whole, *shares = [
+            job.outputs(trainer.model, trainer.device, shard)
+            for shard in (Shard(), Shard(0, 3), Shard(1, 3), Shard(2, 3))
+        ]
+        seen.extend([whole, json.loads(json.dumps(shares)), job.figures])
         return "SIGTERM"
 
     monkeypatch.setattr(Trainer, "run", share_out)

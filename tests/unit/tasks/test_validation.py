@@ -1,6 +1,7 @@
 """The BLEU of a validation: the search it is made for, bounded while the model has learnt nothing."""
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -44,10 +45,10 @@ def pairs(count: int) -> list[tuple[str, str]]:
 
 def test_a_model_that_ends_no_sentence_is_cut_off(calls: list[Any]) -> None:
     network, endless = build_model(MODEL).eval(), replace(CONFIG, min_length_factor=9.0)
-    done: list[int] = []
     many = pairs(FIRST + CHUNK + 3)
-    assert bleu(validation_texts(network, TOKENIZER, endless, None, many, done.append), many) < 5
-    assert done == [count for _, count, _, _ in calls] == [FIRST, CHUNK, 3]
+    texts = [*validation_texts(network, TOKENIZER, endless, None, many)]
+    assert bleu([*chain.from_iterable(texts)], many) < 5
+    assert [*map(len, texts)] == [count for _, count, _, _ in calls] == [FIRST, CHUNK, 3]
     longest = [max(len(t.pieces) for t in found) for _, _, _, found in calls]
     pieces = max(len(TOKENIZER.encode(text)) for text in TEXTS)
     assert longest[0] > 60 and max(longest[1:]) < 2 * pieces + 8
@@ -59,7 +60,7 @@ def test_a_model_that_ends_no_sentence_is_cut_off(calls: list[Any]) -> None:
 def test_settings_that_bound_more_stay_as_they_are(calls: list[Any]) -> None:
     network = build_model(MODEL).eval()
     tight = replace(CONFIG, max_length_factor=0.1, max_length_extra=2)
-    validation_texts(network, TOKENIZER, tight, None, pairs(FIRST + 1))
+    assert len([*validation_texts(network, TOKENIZER, tight, None, pairs(FIRST + 1))]) == 2
     assert all(not overrides for _, _, overrides, _ in calls)
 
 
@@ -70,8 +71,8 @@ def test_a_model_that_ends_its_sentences_is_judged_as_by_evaluate(
     with torch.no_grad():
         network.output.weight[TOKENIZER.eos_id] *= 4
     short = replace(CONFIG, max_length_factor=1.0, max_length_extra=5)
-    ours = validation_texts(network, TOKENIZER, short, None, pairs(40))
+    ours = [*validation_texts(network, TOKENIZER, short, None, pairs(40))]
     assert [count for _, count, _, _ in calls] == [FIRST, 8] and not calls[1][2]
     monkeypatch.setattr("sightline.tasks.validation.native_available", lambda _: False)
-    assert validation_texts(network, TOKENIZER, short, None, pairs(40)) == ours
+    assert [*validation_texts(network, TOKENIZER, short, None, pairs(40))] == ours
     assert calls[-1][0] is network

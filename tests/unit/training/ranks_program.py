@@ -25,9 +25,9 @@ from sightline.training.checkpoint import CHECKPOINTS, checkpoint_paths
 from sightline.training.parallel import ParallelTrainer
 from sightline.training.ranks import Ranks, joined, whole
 from sightline.training.sharded import ShardedTrainer, shard
-from sightline.training.shares import Mine, Said, Validation, mean
 from sightline.training.step import nll_of, translation_objective
 from sightline.training.trainer import Trainer
+from sightline.training.validation import Outputs, Shard, mean
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
 MODEL = ModelConfig(vocab_size=11, dropout=0.0, **SHAPE)
@@ -75,13 +75,16 @@ class Circle:
         pass
 
 
-def judged_by(network: nn.Module) -> Validation:
-    """By the seven batches, of which ranks have other numbers."""
+class SevenBatches:
+    """A validation by seven batches, of which ranks have other numbers."""
 
-    def said(mine: Mine) -> Said:
-        return nll_of(network, mine(batches()), MODEL.pad_id, torch.device("cpu"))
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        own = [*shard.of(batches())]
+        nll = [nll_of(network, batch, MODEL.pad_id, device) for batch in own]
+        return {"nll": nll, "targets": [batch.n_target_tokens for batch in own]}
 
-    return Validation(said, lambda said: {"loss": mean(said, "nll", "targets"), "batches": float(len(said["nll"]))})
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        return {"loss": mean(outputs, "nll", "targets"), "batches": float(len(outputs["nll"]))}
 
 
 def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: float = 0.0, **more: Any) -> Any:
@@ -93,9 +96,9 @@ def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: f
     if more.get("shard") and kind is not Trainer:
         replica = deepcopy(network)
         root = shard(network, "float32", torch.device("cpu"), offload=more["shard"] == "offload")
-        kind = partial(ShardedTrainer, *kind.args, root, replica, judged_by(replica))
+        kind = partial(ShardedTrainer, *kind.args, root, replica)
     objective = translation_objective(network, model.pad_id, config.train)
-    others = Circle, judged_by(network), lambda *given: None
+    others = Circle, SevenBatches(), lambda *given: None
     trainer = kind(network, config, objective, *others, folder, torch.device("cpu"), False)
     trainer.seen = []
     update = trainer._update

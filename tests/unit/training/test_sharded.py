@@ -21,7 +21,6 @@ from sightline.training import sharded
 from sightline.training.checkpoint import CHECKPOINTS, check_whole, checkpoint_paths
 from sightline.training.metrics import Clock
 from sightline.training.ranks import Ranks, joined
-from sightline.training.shares import Validation
 
 
 def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,19 +43,14 @@ def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_is_judged_is_a_copy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a published model, whose job trains the one network that was read."""
     monkeypatch.setattr(sharded, "shard", lambda network, *given, **options: network)
-    only, judged = build_model(MODEL), list[nn.Module]()
-
-    def validation(network: nn.Module, device: torch.device) -> Validation:
-        judged.append(network)
-        return Validation(lambda mine: {}, lambda said: {})
-
+    only = build_model(MODEL)
     config = RunConfig(train=TrainConfig(shard="full", accumulate=2))
-    asked: dict[str, Any] = {"config": config, "network": lambda: only, "validation": validation}
-    others = ("tokenizer", "layout", "about", "signature", "baseline", "objective", "stream")
+    asked: dict[str, Any] = {"config": config, "network": lambda: only}
+    others = ("tokenizer", "layout", "about", "signature", "baseline", "objective", "stream", "outputs", "figures")
     job: Any = SimpleNamespace(**asked, **dict.fromkeys(others, print))
     trained, kind = network_and_kind(job, Ranks(0, 2, 0, 0, torch.device("cpu"), 1.0, None))
-    _, root, replica, _ = kind.args
-    assert trained is root is only and judged == [replica] and replica is not only
+    _, root, replica = kind.args
+    assert trained is root is only and replica is not only
     own = dict(replica.named_parameters())
     assert all(torch.equal(own[name], p) and own[name] is not p for name, p in only.named_parameters())
 

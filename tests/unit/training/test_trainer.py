@@ -24,9 +24,9 @@ from sightline.families.sightline import build_model
 from sightline.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock
-from sightline.training.shares import Validation, mean
 from sightline.training.step import batch_loss, nll_of, real_states, translation_objective
 from sightline.training.trainer import Trainer
+from sightline.training.validation import Outputs, Shard
 
 CPU = torch.device("cpu")
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
@@ -64,6 +64,19 @@ class Circle:
         pass
 
 
+class Judged:
+    """A validation that a function judges."""
+
+    def __init__(self, judge: Callable[[], Figures]) -> None:
+        self.judge = judge
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        return {"figures": [self.judge()]}
+
+    def figures(self, outputs: Outputs) -> Figures:
+        return outputs["figures"][0]
+
+
 class Run:
     """A trainer, and what it asked to have validated and exported."""
 
@@ -96,7 +109,7 @@ class Run:
             config,
             translation_objective(self.network, model.pad_id, config.train),
             lambda state: Circle(batches, state),
-            Validation(lambda mine: {"figures": [judge()]}, lambda said: said["figures"][0]),
+            Judged(judge),
             lambda _parameters, _figures, what: self.exported.append(what),
             folder,
             CPU,
@@ -160,8 +173,8 @@ def test_validation_is_the_mean_over_all_pieces() -> None:
     network = build_model(replace(MODEL, dropout=0.5)).eval()
     expected = sum(loss_of(network, batch, 0.0).nll.item() for batch in BATCHES)
     n_pieces = sum(len(tgt) + 1 for _, tgt in PAIRS)
-    said = nll_of(network, iter(BATCHES), 0, CPU)
-    assert mean(said, "nll", "targets") == pytest.approx(expected / n_pieces, rel=1e-6)
+    nll = sum(nll_of(network, batch, 0, CPU) for batch in BATCHES)
+    assert nll / sum(batch.n_target_tokens for batch in BATCHES) == pytest.approx(expected / n_pieces, rel=1e-6)
 
 
 # Updates --------------------------------------------------------------------------------------------------------------
