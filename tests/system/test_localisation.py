@@ -13,7 +13,7 @@ import pytest
 
 from sightline.localisation.fill import knows_marks
 from sightline.localisation.placeholders import with_codes
-from sightline.localisation.po import read
+from sightline.localisation.po import read_po
 from sightline.localisation.unit import UnitState, plain
 
 Cli = Callable[..., Any]
@@ -80,7 +80,7 @@ def test_untranslated_entries_are_filled_with_every_placeholder(
     assert knows_marks(sightline.load(trained[0]).tokenizer)
     assert f"{len(rows) // 2} translated, 0 left open" in ran.err
     before, after = text.encode(), (tmp_path / "fr.po").read_bytes()
-    units = list(zip(read("a", before, ("", "")).units, read("b", after, ("", "")).units, strict=True))
+    units = list(zip(read_po("a", before, ("", "")).units, read_po("b", after, ("", "")).units, strict=True))
     right = 0
     for (old, new), (source, target) in zip(units, rows, strict=True):
         if old.state is UnitState.TRANSLATED:

@@ -19,6 +19,7 @@ from sightline.data.processes import in_order
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
 from sightline.evaluate.score import SCORED_TOGETHER, PairScore
+from sightline.models.load import load
 from sightline.version import __version__
 
 PER_PROCESS = 4  # chunks on their way, done and not asked for yet among them
@@ -92,8 +93,6 @@ def computed(loading: Loading, verb: str, columns: Sequence[Any], settings: Mapp
 
 @cache
 def _loaded(loading: Loading) -> Any:
-    from sightline.models.load import load
-
     first, *others = loading.paths
     model: Any = load([first, *others] if others else first, loading.device, loading.dtype)
     if loading.languages:

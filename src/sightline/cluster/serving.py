@@ -17,6 +17,7 @@ from typing import Any
 
 from sightline.cluster.connection import connected
 from sightline.errors import UserError
+from sightline.models.load import load_translator
 from sightline.serve.gate import log
 from sightline.serve.run import Wanted, application
 from sightline.serve.served import Direction, Served
@@ -36,7 +37,6 @@ class Replica:
 
     def application(self) -> Any:
         """The ASGI application."""
-        from sightline.models.load import load_translator
 
         def load(path: str) -> Any:
             return load_translator(path, self.device)

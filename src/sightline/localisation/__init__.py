@@ -9,7 +9,7 @@ translation takes the source's place. What must survive a translation (tags, pla
 
 import os
 
-FORMATS = {  # the endings of files, by the module here whose `read` takes them
+FORMATS = {  # file name endings by format; `reading.READERS` has the readers
     "po": (".po", ".pot"),
     "tmx": (".tmx",),
     "xliff": (".xliff", ".xlf"),

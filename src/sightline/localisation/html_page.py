@@ -38,7 +38,7 @@ class Markup:
     kind: str  # "text", "open", "close", or "whole"
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+def read_html(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     """A page in the encoding that it names, or else UTF-8; `languages` say nothing to it.
 
     Raises:

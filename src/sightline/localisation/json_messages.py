@@ -19,7 +19,7 @@ DEEPEST = 100  # objects and lists inside each other
 ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}")
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+def read_json_messages(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     """Messages; `languages` say nothing to them.
 
     Raises:

@@ -38,7 +38,7 @@ REFERENCE = re.compile(
 )
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     """A text; `languages` say nothing to it.
 
     Raises:

@@ -10,7 +10,7 @@ from sightline.localisation.unit import plain
 PARAGRAPH = re.compile(r"\S(?:[^\r\n]*\S)?")
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+def read_plain_text(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     """A text; `languages` say nothing to it.
 
     Raises:

@@ -125,7 +125,7 @@ def as_source(source: str, text: str) -> str:
     return "\n" * source.startswith("\n") + text + "\n" * (source.endswith("\n") and source != "\n")
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
+def read_po(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
     """A catalogue; `languages` say nothing to it, for it holds two.
 
     Raises:

@@ -21,7 +21,7 @@ MEANINGS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 QUOTED = re.compile(r"('[{}][^']*'?)")  # braces that are no placeholder
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+def read_properties(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     """A bundle; `languages` say nothing to it.
 
     Raises:

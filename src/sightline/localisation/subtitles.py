@@ -28,7 +28,7 @@ ASIDE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
 LineSpans = list[tuple[int, int]]  # first and last character of each
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+def read_subtitles(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     """Subtitles of either kind; `languages` say nothing to them.
 
     Raises:

@@ -90,7 +90,7 @@ def language(tuv: Element) -> str:
     return tuv.attributes.get("xml:lang") or tuv.attributes.get("lang", "")
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> TranslationMemory:
+def read_tmx(path: str, data: bytes, languages: Sequence[str]) -> TranslationMemory:
     """A memory; where `languages` are not given, the header's source and the one other that occurs.
 
     Raises:

@@ -117,7 +117,7 @@ class _Fields:
         return before > 0 or self.depth > 0
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> WordDocument:
+def read_word(path: str, data: bytes, languages: Sequence[str]) -> WordDocument:
     """A document; `languages` say nothing to it.
 
     Raises:

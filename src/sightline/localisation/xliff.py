@@ -110,7 +110,7 @@ def _state(segment: Element, target: Element | None, filled: bool) -> UnitState:
     return UnitState.FUZZY if machine or said.startswith(TO_REVIEW) else UnitState.TRANSLATED
 
 
-def read(path: str, data: bytes, languages: Sequence[str]) -> Exchange:
+def read_xliff(path: str, data: bytes, languages: Sequence[str]) -> Exchange:
     """A document of XLIFF; the target language has to be given where the file leaves it open and is to be filled.
 
     Raises:

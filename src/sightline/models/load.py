@@ -94,3 +94,8 @@ def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: s
     from sightline.models.ensemble import Ensemble
 
     return Ensemble(trained)
+
+
+def load_alignment() -> None:
+    """Import what aligns words, with torch: seconds and 200 MiB that translating does without."""
+    import sightline.inspect.alignment  # noqa: F401

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sightline.errors import UserError
 from sightline.localisation.reading import ENDINGS
 from sightline.localisation.unit import words
+from sightline.models.load import load_alignment
 from sightline.serve.answering import WholeText, filled, gathered, streamed, translated, unless_gone
 from sightline.serve.asked import DETECT, FILE, NATIVE, TRANSLATE, Caps, Parameter, Refused, read_values, terms_of
 from sightline.serve.batching import Busy
@@ -25,7 +26,7 @@ from sightline.serve.languages import detected, likeliest, name_of
 from sightline.serve.metrics import Meters
 from sightline.serve.openapi import described
 from sightline.serve.page import description_page, translating_page
-from sightline.serve.served import Offer, Rendering, Unavailable, Wish, load_alignment
+from sightline.serve.served import Offer, Rendering, Unavailable, Wish
 
 if TYPE_CHECKING:
     from starlette.requests import Request

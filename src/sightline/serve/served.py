@@ -7,12 +7,12 @@ sentence (`answering`).
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
+from sightline.generation.languages import CODED
 from sightline.glossary.translating import LEAST_BEAM
 from sightline.localisation.fill import knows_marks
 from sightline.serve.batching import Batcher, Pace
@@ -132,11 +132,6 @@ def _searched_with(model: Any, terms: Sequence[tuple[str, str]]) -> Sequence[tup
     return terms
 
 
-def load_alignment() -> None:
-    """Import torch, seconds and 200 MiB that translating does without, before the first alignment is asked for."""
-    import_module("sightline.inspect.alignment")
-
-
 class Unavailable(UserError):
     """A model can no longer be loaded; the message is for the operator."""
 
@@ -147,8 +142,6 @@ def how_to_say(model: Any, source: str, target: str) -> tuple[dict[str, str], st
     A model of one pair is told nothing. One of ours that was trained with tokens such as `<2de>` gets that one.
     """
     if hasattr(model, "between"):
-        from sightline.generation.languages import CODED
-
         both = {"source_language": source, "target_language": target}
         if model.languages.family in CODED:
             return both, ""

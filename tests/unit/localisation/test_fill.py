@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import pytest
 
 from sightline.localisation.fill import LEFT, PLACED, Filled, SentenceAnswer, filling
-from sightline.localisation.po import read
+from sightline.localisation.po import read_po
 from sightline.localisation.unit import plain
 
 
 def filled(source: str, answers: Mapping[str, str], marks: bool = True) -> Filled:
     """The only unit of a catalogue, by a model that gives these answers."""
-    document = read("a.po", f'msgid "{source}"\nmsgstr ""\n'.encode(), ("", ""))
+    document = read_po("a.po", f'msgid "{source}"\nmsgstr ""\n'.encode(), ("", ""))
     steps = filling(document, "en", marks)
     try:
         wanted = next(steps)

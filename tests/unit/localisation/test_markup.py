@@ -1,6 +1,7 @@
 """XML whose bytes are kept, and memories and XLIFF in it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,7 +52,7 @@ def states(document: tmx.TranslationMemory | xliff.Exchange) -> list[str]:
 
 
 def test_a_memory_is_read_with_its_tags_entities_and_sections() -> None:
-    document = tmx.read("a.tmx", TMX.encode(), ("", ""))
+    document = tmx.read_tmx("a.tmx", TMX.encode(), ("", ""))
     assert document.languages == ("en", "de")
     assert states(document) == ["TRANSLATED", "UNTRANSLATED", "UNTRANSLATED"]
     assert words(document.units[0].source) == "Press OK & wait"
@@ -63,26 +64,26 @@ def test_a_memory_is_read_with_its_tags_entities_and_sections() -> None:
 
 
 def test_a_memory_is_filled_in_place() -> None:
-    found = tmx.read("a.tmx", TMX.encode(), ("", "")).filled({1: ("Ein <Hund>",), 2: ("2 < 3",)}).decode()
+    found = tmx.read_tmx("a.tmx", TMX.encode(), ("", "")).filled({1: ("Ein <Hund>",), 2: ("2 < 3",)}).decode()
     expected = TMX.replace(
         "<seg>A dog</seg></tuv>",
         '<seg>A dog</seg></tuv><tuv xml:lang="de" creationid="MT!"><seg>Ein &lt;Hund&gt;</seg></tuv>',
     ).replace('<tuv lang="de"><seg/>', '<tuv lang="de" creationid="MT!"><seg>2 &lt; 3</seg>')
     assert found == expected
-    assert states(tmx.read("a.tmx", found.encode(), ("", ""))) == ["TRANSLATED"] * 3
+    assert states(tmx.read_tmx("a.tmx", found.encode(), ("", ""))) == ["TRANSLATED"] * 3
 
 
 def test_languages_are_asked_for_where_a_memory_leaves_them_open() -> None:
     three = TMX.replace('lang="de"><seg/>', 'lang="fr"><seg>x</seg>')
     with pytest.raises(UserError, match=r"which languages.* en-US, de, en, fr; add --languages"):
-        tmx.read("a.tmx", three.encode(), ("", ""))
-    assert states(tmx.read("a.tmx", three.encode(), ("en", "fr")))[2] == "TRANSLATED"
+        tmx.read_tmx("a.tmx", three.encode(), ("", ""))
+    assert states(tmx.read_tmx("a.tmx", three.encode(), ("en", "fr")))[2] == "TRANSLATED"
     with pytest.raises(UserError, match="no text in 'it'"):
-        tmx.read("a.tmx", TMX.encode(), ("it", "de"))
+        tmx.read_tmx("a.tmx", TMX.encode(), ("it", "de"))
 
 
 def test_xliff_1_is_filled_and_marked_for_review() -> None:
-    document = xliff.read("a.xlf", OLD.encode(), ("", "de"))
+    document = xliff.read_xliff("a.xlf", OLD.encode(), ("", "de"))
     assert states(document) == ["KEPT", "UNTRANSLATED", "UNTRANSLATED", "FUZZY", "TRANSLATED"]
     source = document.units[1].source
     assert plain(source) == 'The <g id="1">black</g> dog<x id="2"/>'
@@ -93,30 +94,30 @@ def test_xliff_1_is_filled_and_marked_for_review() -> None:
         '<target state="new" xml:lang="de"/>',
         '<target state="needs-review-translation" xml:lang="de" state-qualifier="mt-suggestion">eins</target>',
     ).replace('original="a"', 'original="a" target-language="de"')
-    assert states(xliff.read("a.xlf", found.encode(), ("", "")))[1:3] == ["FUZZY", "FUZZY"]
+    assert states(xliff.read_xliff("a.xlf", found.encode(), ("", "")))[1:3] == ["FUZZY", "FUZZY"]
 
 
 def test_xliff_2_is_filled_and_marked() -> None:
-    document = xliff.read("a.xlf", NEW.encode(), ("", ""))
+    document = xliff.read_xliff("a.xlf", NEW.encode(), ("", ""))
     assert states(document) == ["UNTRANSLATED", "TRANSLATED", "KEPT"]
     found = document.filled({0: ("Ein ", *document.units[0].source[1:])}).decode()
     assert '<segment id="s1" state="translated" subState="sightline:machine"><source>' in found
     assert '<target>Ein <pc id="1">dog</pc><ph id="2"/></target></segment>' in found
-    assert states(xliff.read("a.xlf", found.encode(), ("", "")))[0] == "FUZZY"
+    assert states(xliff.read_xliff("a.xlf", found.encode(), ("", "")))[0] == "FUZZY"
     with pytest.raises(UserError, match="line 1: is for 'de', not for 'fr'"):
-        xliff.read("a.xlf", NEW.encode(), ("", "fr"))
+        xliff.read_xliff("a.xlf", NEW.encode(), ("", "fr"))
 
 
-@pytest.mark.parametrize("text,module", [(TMX, tmx), (OLD, xliff), (NEW, xliff)])
+@pytest.mark.parametrize("text,read", [(TMX, tmx.read_tmx), (OLD, xliff.read_xliff), (NEW, xliff.read_xliff)])
 @pytest.mark.parametrize("mark,encoding", [(b"", "utf-8"), (b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le")])
-def test_nothing_filled_is_nothing_changed(text: str, module: object, mark: bytes, encoding: str) -> None:
+def test_nothing_filled_is_nothing_changed(text: str, read: Any, mark: bytes, encoding: str) -> None:
     data = mark + text.replace("encoding='utf-8'", "").replace("\n", "\r\n").encode(encoding)
-    assert module.read("a", data, ("", "")).filled({}) == data  # type: ignore[attr-defined]
+    assert read("a", data, ("", "")).filled({}) == data
 
 
 def test_a_file_is_filled_in_its_own_encoding() -> None:
     data = ("<?xml version='1.0' encoding='iso-8859-1'?>" + OLD.partition("?>")[2]).encode("latin-1")
-    found = xliff.read("a.xlf", data, ("", "de")).filled({2: ("schön \u2013 ja",)})
+    found = xliff.read_xliff("a.xlf", data, ("", "de")).filled({2: ("schön \u2013 ja",)})
     assert "schön &#8211; ja".encode("latin-1") in found
 
 
@@ -137,7 +138,7 @@ OUTSIDE = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><tmx>&x;</tmx>'
 )
 def test_what_is_no_memory_is_refused_in_a_line(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        tmx.read("a.tmx", text.encode(), ("", ""))
+        tmx.read_tmx("a.tmx", text.encode(), ("", ""))
 
 
 @given(st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc"))) | st.just(Code('<x id="1"/>', inline=True))))
