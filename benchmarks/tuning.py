@@ -138,12 +138,13 @@ def batches(model: str, count: int) -> list[Rows]:
 def ours(model: str, folder: str, count: int, name: str) -> Update:
     """An update as our trainer makes it."""
     from sightline.tasks.classification import classification_objective
-    from sightline.tasks.trainable import head_dropout, more_dropout, start_of, trainable
+    from sightline.tasks.pretrained import head_dropout, more_dropout, trainable
+    from sightline.tasks.initial_model import fine_tuning_of
     from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
     from sightline.training.packed_encoder import packed_forward
     from sightline.training.step import translation_objective
 
-    base = start_of("translate" if model == "marian" else "classify").read(folder)
+    base = fine_tuning_of("translate" if model == "marian" else "classify").read(folder)
     rates = more_dropout(base.hf_config, DROPOUT)
     rates = head_dropout(rates, base.config, base.hf_config, DROPOUT) if model == "bert" else rates
     network = trainable(base.network, DROPOUT, rates).train()

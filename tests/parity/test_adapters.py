@@ -22,7 +22,7 @@ from sightline.models.kinds import with_verbs
 from sightline.network.halves import EncoderOnly
 from sightline.network.low_rank import adapt, merged
 from sightline.network.transformer import Transformer
-from sightline.tasks.trainable import trainable
+from sightline.tasks.pretrained import trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what both import

@@ -24,8 +24,8 @@ from sightline.data.image import read_image
 from sightline.data.told import ToldBatch
 from sightline.network.dropout import Dropout
 from sightline.tasks.captioning import CaptionJob, caption_job
+from sightline.tasks.initial_model import described
 from sightline.tasks.job import TrainRequest
-from sightline.tasks.trainable import described
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -25,7 +25,7 @@ from sightline.data.batch import Batch
 from sightline.data.corruption import BlockMarks, CorruptedText, SpanCorruption, denoising_of, tokens_read_as
 from sightline.models.kinds import with_verbs
 from sightline.models.rewriting import RewritingModel
-from sightline.tasks.trainable import trainable
+from sightline.tasks.pretrained import trainable
 from sightline.training.step import translation_objective
 
 with warnings.catch_warnings():

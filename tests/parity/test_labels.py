@@ -28,10 +28,9 @@ from sightline.generation.tag import read_words
 from sightline.network.dropout import Dropout
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.answering import span_objective
-from sightline.tasks.classification import classification_objective
+from sightline.tasks.classification import FINE_TUNING, classification_objective
 from sightline.tasks.heads import headed, known_head, with_head
-from sightline.tasks.labelling import START
-from sightline.tasks.trainable import head_dropout, more_dropout, trainable
+from sightline.tasks.pretrained import head_dropout, more_dropout, trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -200,7 +199,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
     model_class = getattr(transformers, kind + ("Model" if before == "Model" else f"For{before}"))
     saved = model_class(model_class.config_class(**values))
     saved.save_pretrained(tmp_path / "in")
-    base = START.read(str(tmp_path / "in"))
+    base = FINE_TUNING.read(str(tmp_path / "in"))
     model = with_head(base, HEADS[head], [] if HEADS[head] == "span" else ["a", "b", "c", "d"])
     known = known_head(base, model)
     assert (len(known) == 2) == (kind == "Bert" and before == "Model" and head == "SequenceClassification")

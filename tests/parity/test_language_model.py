@@ -24,8 +24,9 @@ from sightline.errors import UserError
 from sightline.models.kinds import with_verbs
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly
+from sightline.tasks.initial_model import described
 from sightline.tasks.language_modelling import language_objective
-from sightline.tasks.trainable import described, more_dropout, trainable
+from sightline.tasks.pretrained import more_dropout, trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

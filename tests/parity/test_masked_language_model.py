@@ -26,7 +26,7 @@ from sightline.models.masked import MaskedModel
 from sightline.network.dropout import Dropout
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.masked_modelling import masked_objective
-from sightline.tasks.trainable import more_dropout, trainable
+from sightline.tasks.pretrained import more_dropout, trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

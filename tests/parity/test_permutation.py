@@ -29,7 +29,7 @@ from sightline.models.kinds import with_verbs
 from sightline.models.xlnet import PermutationModel
 from sightline.network.dropout import Dropout
 from sightline.tasks.permutation_modelling import permutation_objective, shape_of
-from sightline.tasks.trainable import unfrozen
+from sightline.tasks.pretrained import unfrozen
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -26,8 +26,8 @@ from sightline.families.pictures import picture_axes
 from sightline.network.build import build
 from sightline.network.dropout import Dropout
 from sightline.tasks.heads import headed, known_head, with_head
-from sightline.tasks.pictures import START, picture_objective
-from sightline.tasks.trainable import trainable
+from sightline.tasks.pictures import FINE_TUNING, picture_objective
+from sightline.tasks.pretrained import trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -126,7 +126,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, head: str
     torch.manual_seed(3)
     saved = getattr(transformers, f"{kind}{head}")(getattr(transformers, f"{kind}Config")(**SHAPE))
     saved.save_pretrained(tmp_path / "in")
-    base = START.read(str(tmp_path / "in"))
+    base = FINE_TUNING.read(str(tmp_path / "in"))
     model = with_head(base, "image_class", ["a", "b", "c"])
     known = known_head(base, model)
     assert bool(known) == (head != "Model")
@@ -165,7 +165,7 @@ def test_everything_is_dropped_that_transformers_drops(
         getattr(transformers, f"{kind}Config")(**SHAPE | rates, attn_implementation="eager")
     ).train()
     theirs.save_pretrained(tmp_path)
-    base = START.read(str(tmp_path))
+    base = FINE_TUNING.read(str(tmp_path))
     own = headed(base, base, known_head(base, base), 0.1).train()
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
     monkeypatch.setattr(Dropout, "forward", own_scaled)

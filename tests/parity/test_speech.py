@@ -22,8 +22,8 @@ from sightline.data.told import ToldBatch
 from sightline.evaluate.transcripts import normalised
 from sightline.network.dropout import Dropout
 from sightline.network.transformer import Transformer
+from sightline.tasks.initial_model import described
 from sightline.tasks.job import TrainRequest
-from sightline.tasks.trainable import described
 from sightline.tasks.transcription import TranscriptionJob, masks_of, transcription_job
 
 soundfile = pytest.importorskip("soundfile")

@@ -16,7 +16,7 @@ from sightline.checkpoint.write import file_tensors
 from sightline.data.batch import collate
 from sightline.network.dropout import Dropout
 from sightline.network.more_dropout import without
-from sightline.tasks.trainable import more_dropout, trainable
+from sightline.tasks.pretrained import more_dropout, trainable
 from sightline.training.packed import can_pack
 from sightline.training.step import batch_loss, projection, real_states
 

@@ -24,9 +24,8 @@ from sightline.errors import UserError
 from sightline.models.kinds import with_verbs
 from sightline.models.xlnet import LabellingXLNet
 from sightline.network.dropout import Dropout
-from sightline.tasks.classification import classification_objective
+from sightline.tasks.classification import FINE_TUNING, classification_objective
 from sightline.tasks.heads import headed, known_head, with_head
-from sightline.tasks.labelling import START
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -58,7 +57,7 @@ def saved(folder: Path, kind: str = "ForSequenceClassification", **changes: Any)
 
 def tuned(folder: Path, labels: str = "abc", dropout: float = 0.0) -> tuple[LabellingXLNet, XLNetClassifier]:
     """The XLNet in a folder as a run for these labels begins with it, and its network."""
-    base = START.read(str(folder))
+    base = FINE_TUNING.read(str(folder))
     model = with_head(base, "text_class", [*labels])
     return model, headed(base, model, known_head(base, model), dropout)
 
@@ -155,7 +154,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(
 ) -> None:
     """From its head for pieces, from one for other labels, and from one for as many; saved and read in both."""
     saved(tmp_path / "in", before)
-    base = START.read(str(tmp_path / "in"))
+    base = FINE_TUNING.read(str(tmp_path / "in"))
     model, own = tuned(tmp_path / "in", labels)
     assert len(known_head(base, model)) == known
     layout = XLNetLayout(model)

@@ -24,6 +24,7 @@ from sightline.families.family import Family
 from sightline.families.sightline import axes
 from sightline.native.library import library
 from sightline.network import build as builder
+from sightline.network import parts
 from sightline.network.axes import NetworkConfig
 from sightline.network.compiled import foreign
 from sightline.training.packed import can_pack
@@ -44,7 +45,7 @@ class HalvingNorm(nn.Module):
 
 def test_a_norm_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """It trains, packed as well, and the compiled library says that it does not know it."""
-    monkeypatch.setitem(builder.NORMS, "halving", HalvingNorm)
+    monkeypatch.setitem(parts.NORMS, "halving", HalvingNorm)
     config = axes(ModelConfig(**SMALL))  # pyright: ignore[reportArgumentType]
     assert config.encoder and config.decoder
     stacks = {side: replace(getattr(config, side), norm="halving") for side in ("encoder", "decoder")}
@@ -103,15 +104,16 @@ def test_a_family_is_a_table_and_an_entry(tmp_path: Path, monkeypatch: pytest.Mo
         sightline.load(strange, "cpu")
 
 
-ROW = (
-    'Task("counting", ".tsv", "encoder lines text pieces classes pooled", "counting:counting_job", "counting:Counter")'
-)
+ROW = 'Task("counting", ".tsv", "encoder lines text tokens classes pooled", model="counting:Counter")'
 COUNTING = f"""
 import sys
 from pathlib import Path
 from sightline.config.tasks import TASKS, Task
 TASKS["count"] = {ROW}
 import sightline
+from counting import counting_job
+from sightline.tasks.table import JOBS, TaskJobs
+JOBS["count"] = TaskJobs(counting_job)
 from sightline.checkpoint import model_card
 folder = Path(sys.argv[1])
 model_card.USAGE, files = folder, [folder / "a.tsv"]

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
 import sightline
-from sightline.tasks.language_modelling import START, own_cutter
+from sightline.tasks.language_modelling import FINE_TUNING, own_cutter
 
 Cli = Callable[..., Any]
 ALPHABET = "abcdefghijklmnopqrstuvwxyz\n"
@@ -206,7 +206,7 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(kind: str, cli: Cli, texts
 
 def test_the_end_mark_of_the_model_parts_documents(cli: Cli, texts: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
-    cutter = own_cutter(START.read(str(tmp_path / "model")))
+    cutter = own_cutter(FINE_TUNING.read(str(tmp_path / "model")))
     assert (list(cutter.before), list(cutter.behind)) == ([], [2])
     assert len(cutter.encode_batch(["ab"])[0]) == 2
 

@@ -15,10 +15,9 @@ from tiny_families import write_tiny
 
 import sightline
 from sightline.network.dropout import Dropout
+from sightline.tasks.initial_model import described, starting
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.permutation_modelling import tuned_permutation_job
-from sightline.tasks.starting import starting
-from sightline.tasks.trainable import described
 
 Cli = Callable[..., Any]
 SHAPE = ["model.d_model=48", "model.d_ff=64", "model.n_heads=4", "model.n_encoder_layers=1", "model.dropout=0.1"]

@@ -113,14 +113,14 @@ def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model
 
 
 def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    from sightline.tasks.transcription import START, language_of, pieces_of_text
+    from sightline.tasks.transcription import FINE_TUNING, language_of, pieces_of_text
 
     several = HEARING | {"lang_to_id": {"<|en|>": 267, "<|zh|>": 266}}
     write_tiny(tmp_path / "two", "whisper", {}, several)
     ran = cli("train", "--init", tmp_path / "two", *command(folder)[3:], "--out", tmp_path / "out")
     assert "--source-language is required: this model knows en, zh" in ran.complaint
     write_tiny(tmp_path / "said", "whisper", {}, several | {"language": "<|zh|>"})
-    model = START.read(str(tmp_path / "said"))
+    model = FINE_TUNING.read(str(tmp_path / "said"))
     assert (language_of(model, ""), language_of(model, "en")) == ("zh", "en")
     decoded = [model.tokenizer.decode(pieces_of_text(model, code)("a b")) for code in ("en", "zh")]
     assert decoded == [" a b", "a b"]  # a blank in front where words have blanks between them

@@ -97,11 +97,11 @@ def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: lis
 
 
 def test_dropout_drops(tmp_path: Path) -> None:
-    from sightline.tasks.published import START
-    from sightline.tasks.trainable import trainable
+    from sightline.tasks.pretrained import trainable
+    from sightline.tasks.translation import FINE_TUNING
 
     write(tmp_path, "marian")
-    network = trainable(START.read(str(tmp_path)).network, 0.5).train()
+    network = trainable(FINE_TUNING.read(str(tmp_path)).network, 0.5).train()
     src = torch.tensor([[20, 21, 22]])
     assert not torch.equal(network.encode(src), network.encode(src))
     assert torch.equal(network.eval().encode(src), network.encode(src))

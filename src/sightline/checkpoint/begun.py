@@ -3,7 +3,7 @@ tokenizer of ours, or of one that names pictures.
 
 From its first validation on it is what a published model's folder is, for every command and for `transformers`.
 `training.json` says how it was trained (as in `tuned`). A body of random weights, which a task puts its head on, is
-written as a whole, and nobody has trained it (`tasks/scratch.py`).
+written as a whole, and nobody has trained it (`tasks/from_scratch.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

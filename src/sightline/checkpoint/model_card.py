@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.config.settings import WITH_DECODER, ModelConfig, RunConfig
-from sightline.config.tasks import TASKS, those
+from sightline.config.tasks import TASKS, tasks_with
 
 DECODING = "decoding"  # the row on settings chosen after training
 USAGE = Path(__file__).parents[1] / "cards"  # for each task how its models are used
@@ -79,7 +79,7 @@ def _architecture(model: ModelConfig) -> str:
         return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
     if model.task == "lm":
         return f"{model.architecture}: {model.n_decoder_layers} layers, d_model {model.d_model}, {_shape(model)}"
-    state = f", {model.pooling} state" if model.task in those("pooled") else ""
+    state = f", {model.pooling} state" if model.task in tasks_with("pooled") else ""
     layers = f"{model.n_encoder_layers} layers of an encoder{state}"
     return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
 

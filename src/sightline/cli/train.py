@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
     recipe = f"{', '.join(recipe_names())}, or a .toml file; with --init it may be left out: that model's own settings"
     parser.add_argument("--recipe", default="", help=recipe)
     run_options(parser, "; ".join(f"{name}: {task.files}" for name, task in TASKS.items()))
-    able = ", ".join(name for name, task in TASKS.items() if task.start)
+    able = ", ".join(name for name, task in TASKS.items() if task.tuning)
     init = f"start from this model: its weights and tokenizer; also from a published one, for {able}"
     parser.add_argument("--init", default="", metavar="MODEL", help=init)
     links = "word links of the training pairs (i-j, a line each), for a head that learns them (train.alignment_weight)"

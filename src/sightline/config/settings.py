@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from sightline.config.tasks import TASKS, those
+from sightline.config.tasks import TASKS, tasks_with
 from sightline.errors import UserError, unknown
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -25,7 +25,7 @@ RECURRENT: OnlyFor = {"architecture": ("recurrent",)}
 CONV: OnlyFor = {"architecture": ("conv",)}
 PARALLEL: OnlyFor = {"architecture": ("transformer", "conv")}
 _METRICS = {metric for task in TASKS.values() for metric in task.metrics}  # what only some tasks have
-WITH_DECODER = those("decoder")  # what a denoiser itself leaves unread it keeps for the next stage
+WITH_DECODER = tasks_with("decoder")  # what a denoiser itself leaves unread it keeps for the next stage
 
 
 Range = tuple[str, Callable[[float], bool]]  # in words after "must be", and as a test
@@ -72,11 +72,11 @@ class Setting:
 def setting(
     default: Any, help: str, range: Range = NOT_NEGATIVE, only_for: Mapping[str, Any] = {}, task: str = "", **says: Any
 ) -> Any:
-    """A field of a section, read by the tasks that the word `task` calls (`config.tasks`); "" = by all.
+    """A field of a section, read by the tasks that have the word `task` (`config.tasks`); "" = by all.
 
     `says` are the other fields of a `Setting`.
     """
-    said = Setting(default, help, range, only_for=dict(only_for) | ({"task": those(task)} if task else {}), **says)
+    said = Setting(default, help, range, only_for=dict(only_for) | ({"task": tasks_with(task)} if task else {}), **says)
     return field(default=default, metadata={"setting": said})
 
 
@@ -179,7 +179,7 @@ class TrainConfig:
     eps: float = setting(1e-9, "of Adam", POSITIVE)
     weight_decay: float = setting(0.0, "of matrices, decoupled (AdamW); 0 = Adam as in the paper")
     clip_norm: float = setting(0.0, "largest gradient norm; 0 = no clipping")
-    label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, task="pieces")
+    label_smoothing: float = setting(0.1, "epsilon_ls (section 5.4)", RATE, task="tokens")
     lora_rank: int = setting(0, "of adapters, trained instead of a published model (arXiv:2106.09685); 0 = off")
     lora_alpha: float = setting(16.0, "what adapters add counts lora_alpha / lora_rank times", POSITIVE)
     lora_dropout: float = setting(0.0, "of what adapters read", RATE)
@@ -297,10 +297,10 @@ def _check_task(config: RunConfig) -> None:
     task = config.model.task
     if config.train.best_metric in _METRICS.difference(TASKS[task].metrics):
         raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
-    if task in (*those("running"), *those("pictures")) and config.model.architecture != "transformer":
+    if task in (*tasks_with("running"), *tasks_with("pictures")) and config.model.architecture != "transformer":
         raise UserError(f"model.architecture = {config.model.architecture}: model.task = {task} is for a transformer")
-    if config.data.subword == "characters" and task not in those("running"):
-        able = " or ".join(those("running"))
+    if config.data.subword == "characters" and task not in tasks_with("running"):
+        able = " or ".join(tasks_with("running"))
         raise UserError(f"data.subword = characters is for model.task = {able}, not for {task}: use bpe or unigram")
     if task == "forecast" and config.data.season > config.data.window:
         raise UserError(

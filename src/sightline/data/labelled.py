@@ -3,7 +3,7 @@
 For a network of ours files are read, cut into pieces and cached as those of a translation are (`corpus.py`,
 `prepared.py`), a label standing where the translation would; what a published one reads, marks included, is kept in
 memory (`ReadTexts`). Here is what labels add: which there are, and batches. A text longer than `data.max_length` is
-cut, not dropped. Not here: what is learnt from it (`sightline.tasks.classification`, `sightline.tasks.labelling`).
+cut, not dropped. Not here: training on it (`sightline.tasks.classification`).
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Which class a picture or a text belongs to: ViT and DeiT, and encoders of text with a head for classes.
 
-Not here: image files (`sightline.data.image`), marks around a text (`reading`), training (`sightline.tasks.labelling`).
+Not here: image files (`sightline.data.image`), marks around a text (`reading`), training (`sightline.tasks.classification`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -49,7 +49,7 @@ def _model_of(folder: Folder, dtype: str) -> Model:
         from sightline.models.kinds import with_verbs  # which our own translators are not to wait for
 
         return with_verbs(folder)
-    return resolve_name(TASKS[folder.config.model.task].kind)(_decoding_in(dtype, folder))
+    return resolve_name(TASKS[folder.config.model.task].model)(_decoding_in(dtype, folder))
 
 
 def _decoding_in(dtype: str, folder: Folder) -> Folder:

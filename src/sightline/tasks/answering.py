@@ -31,13 +31,12 @@ from sightline.generation.answer import Passage, answers_in, passage_logits, rea
 from sightline.generation.reading import TextReader
 from sightline.models.reading import ReadingModel
 from sightline.network.halves import EncoderOnly
-from sightline.tasks.classification import check_length
+from sightline.tasks.automatic import decided
+from sightline.tasks.classification import LabellingJob, check_length
+from sightline.tasks.from_scratch import encoder_from_scratch
 from sightline.tasks.heads import ENCODERS, about_run, headed, known_head, said_of_head, with_head
-from sightline.tasks.job import TrainRequest, say
-from sightline.tasks.labelling import LabellingJob
-from sightline.tasks.scratch import encoder_from_scratch
-from sightline.tasks.trainable import StartingPoint
-from sightline.tasks.translation import decided
+from sightline.tasks.job import TrainRequest, notify
+from sightline.tasks.pretrained import FineTuning
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.packed_encoder import packed_forward
 from sightline.training.step import Objective
@@ -112,16 +111,16 @@ def span_loss(
 def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
     """Read, check and tokenise everything that a published encoder learns answers from."""
     check_length(config)
-    base: ReadingModel = START.read(request.init)
+    base: ReadingModel = FINE_TUNING.read(request.init)
     train, valid, held = _files(request)
     model = with_head(base, "span", [])
     reader = model.reader
     passages, checked = (_passages(reader, questions, config) for questions in (train, valid))
     without = sum(not one.answers for one in train)
     amount = f"{len(train):,} questions in {len(passages):,} passages"
-    say(request, f"training on {amount}" + (f", {without:,} without an answer" if without else ""))
+    notify(request, f"training on {amount}" + (f", {without:,} without an answer" if without else ""))
     known = known_head(base, model)
-    say(request, said_of_head(base, "the ends of answers", known))
+    notify(request, said_of_head(base, "the ends of answers", known))
     corpus = {"questions": len(train), "key": _key(train, reader), "valid_key": _key(valid, reader)}
     about = about_run(request, model, config.model.dropout, amount, corpus, held)
 
@@ -144,7 +143,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 
 answering_job = partial(encoder_from_scratch, tuned_answers_job, _texts)
-START = StartingPoint(tuned_answers_job, ReadingModel, ENCODERS, "tune-answers", "max_length")
+FINE_TUNING = FineTuning(tuned_answers_job, ReadingModel, ENCODERS, "max_length")
 
 
 def _files(request: TrainRequest) -> tuple[list[Question], list[Question], dict[str, Any]]:

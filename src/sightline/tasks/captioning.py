@@ -32,11 +32,10 @@ from sightline.models.captions import CaptionModel, say
 from sightline.network.dropout import Dropout
 from sightline.network.more_dropout import DroppingKernel
 from sightline.network.transformer import Transformer
-from sightline.tasks import job as jobs
-from sightline.tasks.job import TrainRequest, file_names
-from sightline.tasks.scratch import captioner_from_scratch
-from sightline.tasks.telling import TellingJob
-from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
+from sightline.tasks.conditional_generation import TellingJob
+from sightline.tasks.from_scratch import captioner_from_scratch
+from sightline.tasks.job import TrainRequest, file_names, notify
+from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 
 
 class WholeFolder(SameLayout):
@@ -106,11 +105,11 @@ def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Capti
     """Read and check everything a captioner is trained further on."""
     if request.source_language or request.target_language:
         raise UserError("--source-language and --target-language: captions are written in the language of those learnt")
-    model: CaptionModel = START.read(request.init)
+    model: CaptionModel = FINE_TUNING.read(request.init)
     files = _files(request)
     train, valid = (_corpus(model, config, pictures) for pictures in files)
     counts = [f"{len(captions_by_picture(some)):,} pictures with {len(some):,} captions" for some in files]
-    jobs.say(request, f"training on {counts[0]}, validating on {counts[1]}")
+    notify(request, f"training on {counts[0]}, validating on {counts[1]}")
     held = parse_amount(request.valid)
     corpus = {
         "train": file_names(request.train),
@@ -134,11 +133,10 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 
 captioning_job = partial(captioner_from_scratch, caption_job, _texts)
-START = StartingPoint(
+FINE_TUNING = FineTuning(
     caption_job,
     CaptionModel,
     "a ViT or DeiT with a GPT-2 (vision-encoder-decoder; `sightline join` makes one of two folders)",
-    "tune-captions",
 )
 
 

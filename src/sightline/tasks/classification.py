@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.architectures.registry import build_pooled
+from sightline.architectures.xlnet import XLNetClassifier
+from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
+from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
+from sightline.data.content import content, digest
+from sightline.data.corpus import Corpus
 from sightline.data.epochs import walk_epochs
 from sightline.data.first_look import has_header
 from sightline.data.labelled import (
@@ -24,16 +30,35 @@ from sightline.data.labelled import (
     check_labels,
     count_labels,
     labelled_corpora,
+    read_examples,
     read_labelled,
+    texts_a_line,
 )
 from sightline.data.prepared import learn_tokenizer, prepare, spool
 from sightline.data.side import Side
 from sightline.errors import UserError
 from sightline.evaluate.classes import label_report
+from sightline.generation.reading import TextReader
 from sightline.models.classifier import logits_of
-from sightline.tasks.job import OURS, FolderLayout, TrainRequest, choose_tokenizer, file_names, held_out, hold_out, say
+from sightline.models.reading import ReadingModel
+from sightline.models.xlnet import LabellingXLNet, XLNetModel
+from sightline.network.halves import EncoderOnly
+from sightline.tasks.automatic import decided
+from sightline.tasks.heads import LABELLED, about_run, headed, in_order, known_head, said_of_head, with_head
+from sightline.tasks.job import (
+    OURS,
+    FolderLayout,
+    TrainRequest,
+    choose_tokenizer,
+    file_names,
+    held_out,
+    hold_out,
+    notify,
+)
+from sightline.tasks.pretrained import FineTuning, in_words
 from sightline.training.loss import Loss
 from sightline.training.losses import label_loss
+from sightline.training.packed_encoder import packed_forward
 from sightline.training.step import Objective
 from sightline.training.validation import Outputs, Shard
 
@@ -89,7 +114,7 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
     files, valid = spool(files), [] if parts else spool(labelled_corpora(request.valid))
     for corpus in files + valid:
         if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
-            say(
+            notify(
                 request, f"{corpus}: line 1 looks like a header and would be learnt as a text with its label; remove it"
             )
     train, valid = (parts.train, [parts.valid]) if parts else (files, valid)
@@ -111,7 +136,7 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
         )
         for files in (train, valid)
     )
-    say(request, f"training on {len(training):,} texts with {len(labels)} labels")
+    notify(request, f"training on {len(training):,} texts with {len(labels)} labels")
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, n_outputs=len(labels))
     about = {
         "corpus": {
@@ -142,7 +167,7 @@ def say_seen_once(request: TrainRequest, counts: Mapping[str, int], what: str = 
     rare = [label for label, count in counts.items() if count == 1]
     if rare:
         named = ", ".join(f"'{label}'" for label in rare[:5]) + ", ..." * (len(rare) > 5)
-        say(
+        notify(
             request,
             f"seen once in training, which is too little to learn: {what} {named}; is it spelt as it should be?",
         )
@@ -194,3 +219,79 @@ def label_figures(names: Sequence[str], outputs: Outputs) -> dict[str, float]:
     found, right = ([names[i] for classes in outputs[which] for i in map(int, classes)] for which in ("found", "right"))
     report = label_report(right, found)
     return {"loss": sum(outputs["loss"]) / len(right), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
+
+
+@dataclass(frozen=True)
+class LabellingJob(ClassificationJob):
+    """See `sightline.tasks.job.Job`."""
+
+    make: Callable[[], EncoderOnly | XLNetClassifier] = field(kw_only=True)
+
+    def network(self) -> nn.Module:
+        return self.make()
+
+    def objective(self, network: nn.Module) -> Objective:
+        compiled = self.config.train.compile
+        return classification_objective(network if compiled else packed_forward(network), self.config.train)
+
+
+def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> LabellingJob:
+    """Read, check and tokenise everything that a published encoder learns labels from."""
+    check_length(config)
+    base: ReadingModel | XLNetModel = FINE_TUNING.read(request.init)
+    train, valid, n_texts, held = _files(request)
+    counts = count_labels(train, n_texts)
+    say_seen_once(request, counts)
+    labels = in_order(request, base, "text_class", [*counts])
+    check_labels(valid, labels, n_texts)
+    model = with_head(base, "text_class", labels)
+    training, validating = (
+        _read(files, model.reader, labels, n_texts, config.data.max_length) for files in (train, valid)
+    )
+    what = "pairs of texts" if n_texts == 2 else "texts"
+    notify(request, f"training on {len(training):,} {what} with {len(labels)} labels")
+    known = known_head(base, model)
+    notify(request, said_of_head(base, f"{len(labels)} classes", known))
+    corpus = {"texts": len(training), "key": _key(train, model.reader), "valid_key": _key(valid, model.reader)}
+    amount = f"{len(training):,} {what}"
+    about = about_run(request, model, config.model.dropout, amount, corpus, held, labels)
+
+    def make() -> EncoderOnly | XLNetClassifier:
+        return headed(base, model, known, config.model.dropout)
+
+    train = replace(config.train, precision=decided(request, config, folder).precision)
+    config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=train)
+    layout = (XLNetLayout if isinstance(model, LabellingXLNet) else SameLayout)(model)
+    return LabellingJob(config, model.reader.side, about, training, validating, layout=layout, make=make)
+
+
+FINE_TUNING = FineTuning(tuned_labels_job, (ReadingModel, XLNetModel), LABELLED, "max_length", words=in_words)
+
+
+def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict[str, Any]]:
+    """Training and validation files, how many texts a line has, and what config.json says of a part held out."""
+    files = labelled_corpora(request.train)
+    if (amount := parse_amount(request.valid)) and texts_a_line(files) == 2:
+        raise UserError(f"--valid {amount.text}: of pairs of texts no share can be taken; name a file to validate on")
+    parts = hold_out(request, files, labelled=True)
+    if parts:
+        return parts.train, [parts.valid], 1, held_out(parts)
+    files, valid = spool(files), spool(labelled_corpora(request.valid))
+    n_texts = texts_a_line(files)
+    for corpus in [*files, *valid] if n_texts == 1 else []:
+        if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
+            notify(request, f"{corpus}: line 1 looks like a header and would be learnt as a text; remove it")
+    return files, valid, n_texts, {}
+
+
+def _read(
+    corpora: Sequence[Corpus], reader: TextReader, labels: Sequence[str], n_texts: int, longest: int
+) -> ReadTexts:
+    examples = [row for corpus in corpora for row in read_examples(corpus.paths[0], n_texts)]
+    rows = reader.read([texts for texts, _ in examples], longest)
+    numbers = {label: i for i, label in enumerate(labels)}
+    return ReadTexts(rows, [numbers[label] for _, label in examples], tuple(labels), reader.typed)
+
+
+def _key(corpora: Sequence[Corpus], reader: TextReader) -> str:
+    return digest(reader.side.fingerprint, [one.key for one in content(corpora)])

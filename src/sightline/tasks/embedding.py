@@ -34,12 +34,12 @@ from sightline.generation.sentences import SentenceSettings
 from sightline.generation.vectors import TextEmbedder, numbered, vectors
 from sightline.models.reading import ReadingModel
 from sightline.network.halves import EncoderOnly
+from sightline.tasks.automatic import decided
 from sightline.tasks.classification import check_length
+from sightline.tasks.from_scratch import encoder_from_scratch
 from sightline.tasks.heads import ENCODERS, about_run, headed, with_head
-from sightline.tasks.job import FolderLayout, TrainRequest, say
-from sightline.tasks.scratch import encoder_from_scratch
-from sightline.tasks.trainable import StartingPoint
-from sightline.tasks.translation import decided
+from sightline.tasks.job import FolderLayout, TrainRequest, notify
+from sightline.tasks.pretrained import FineTuning
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.packed_encoder import packed_states_of
 from sightline.training.step import Objective
@@ -120,14 +120,14 @@ def contrastive_loss(
 def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) -> EmbeddingJob:
     """Read, check and tokenise everything that a published encoder learns vectors from."""
     check_length(config)
-    base: ReadingModel = START.read(request.init)
+    base: ReadingModel = FINE_TUNING.read(request.init)
     model, settings = with_head(base, "none", []), base.embedder.settings
     if not settings.pool_prompt:
         raise UserError(f"--init {request.init}: its vectors leave its prompt out of the pooling, which is not learnt")
     longest = min(filter(None, (base.embedder.longest, config.data.max_length)))
     embedder = replace(base.embedder, longest=longest)
     train, valid, held = _files(request)
-    say(request, f"training on {len(train):,} lines of {len(train[0])} texts, validating on {len(valid):,}")
+    notify(request, f"training on {len(train):,} lines of {len(train[0])} texts, validating on {len(valid):,}")
     training, validating = (RelatedTexts(lines, _ids(embedder, lines), embedder.pad_id) for lines in (train, valid))
     origin = model.reader.side.fingerprint
     keys = {"key": digest(origin, train), "valid_key": digest(origin, valid)}
@@ -147,7 +147,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 
 embedding_job = partial(encoder_from_scratch, tuned_embedding_job, _texts)
-START = StartingPoint(tuned_embedding_job, ReadingModel, ENCODERS, "tune-vectors", "max_length")
+FINE_TUNING = FineTuning(tuned_embedding_job, ReadingModel, ENCODERS, "max_length")
 
 
 def _files(request: TrainRequest) -> tuple[list[Texts], list[Texts], dict[str, Any]]:

@@ -20,7 +20,7 @@ from sightline.data.epochs import walk_epochs
 from sightline.data.series import Scaling, WindowBatch, Windows, read_table
 from sightline.errors import UserError
 from sightline.network.pooled import PooledEncoder
-from sightline.tasks.job import OURS, FolderLayout, TrainRequest, file_names, say
+from sightline.tasks.job import OURS, FolderLayout, TrainRequest, file_names, notify
 from sightline.training.loss import Loss
 from sightline.training.losses import squared_loss
 from sightline.training.step import Objective
@@ -83,7 +83,7 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
         train, valid = map(list, zip(*(table.split(data.valid_share) for table in train), strict=True))
     scaling = Scaling.learn(train, data.target)
     training, validating = (Windows.of(part, scaling, data.window, data.horizon) for part in (train, valid))
-    say(
+    notify(
         request, f"training on {len(training):,} windows of {len(scaling.columns)} columns to forecast {scaling.target}"
     )
     shape = f"{data.window} rows in, {data.horizon} out"

@@ -23,9 +23,8 @@ from sightline.models.family_model import FamilyModel
 from sightline.models.xlnet import LabellingXLNet, XLNetModel
 from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled, replace_parameter, unfilled
-from sightline.tasks.job import TrainRequest, file_names, say
-from sightline.tasks.trainable import head_dropout, more_dropout, trainable, unfrozen
-from sightline.tasks.xlnet import xlnet_rows
+from sightline.tasks.job import TrainRequest, file_names, notify
+from sightline.tasks.pretrained import head_dropout, more_dropout, trainable, unfrozen, xlnet_rows
 
 LABELLED = "an encoder alone (BERT or one of its relatives) or an XLNet"  # that get a head for classes of texts
 ENCODERS = "an encoder alone (BERT or one of its relatives)"  # that get the others
@@ -76,7 +75,7 @@ def in_order(request: TrainRequest, model: FamilyModel, head: str, names: Sequen
     there = class_names(model.hf_config, model.config.n_classes)
     if set(there) == set(names):
         return list(there)
-    say(request, f"the classes {', '.join(there)} of {request.init} are called {', '.join(names)} from now on")
+    notify(request, f"the classes {', '.join(there)} of {request.init} are called {', '.join(names)} from now on")
     return list(names)
 
 

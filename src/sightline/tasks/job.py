@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -16,13 +16,11 @@ from sightline.data.amount import parse_amount
 from sightline.data.batch import Stream
 from sightline.data.corpus import Corpus, names_of
 from sightline.data.side import Side
+from sightline.data.split import Split, split
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.training.step import Objective
 from sightline.training.validation import Outputs, Shard
-
-if TYPE_CHECKING:
-    from sightline.data.split import Split
 
 
 @dataclass(frozen=True)
@@ -100,21 +98,22 @@ class Job(Protocol):
         ...
 
 
-def say(request: TrainRequest, message: str) -> None:
+MakeJob = Callable[[TrainRequest, RunConfig, Path], Job]  # from the request, the settings and the model directory
+
+
+def notify(request: TrainRequest, message: str) -> None:
     """One line for the person who waits."""
     if request.show:
         print(message, file=sys.stderr)
 
 
-def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = False) -> "Split | None":
+def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = False) -> Split | None:
     """The training files parted as `--valid 1%` asks, which is said in a line; None where it names files."""
     amount = parse_amount(request.valid)
     if amount is None:
         return None
-    from sightline.data.split import split
-
     parts = split(train, amount, labelled)
-    say(
+    notify(
         request,
         f"validating on {parts.taken:,} pairs taken out of the training files ({amount.text}); dropped "
         f"{parts.dropped:,} others that share a sentence with them",
@@ -122,7 +121,7 @@ def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = Fa
     return parts
 
 
-def held_out(parts: "Split | None") -> dict[str, Any]:
+def held_out(parts: Split | None) -> dict[str, Any]:
     """What "corpus" in config.json says of the pairs taken out of the training files."""
     return {"held_out": {"taken": parts.taken, "dropped": parts.dropped}} if parts else {}
 
@@ -137,7 +136,7 @@ def choose_tokenizer(
         tokenizer = Tokenizer.load(config.data.tokenizer)
         return check_special(request.special, tokenizer, f"data.tokenizer = {config.data.tokenizer}")
     kind = config.data.subword
-    say(request, f"learning {f'{config.data.vocab_size:,} {kind} pieces' if kind != 'characters' else kind}")
+    notify(request, f"learning {f'{config.data.vocab_size:,} {kind} pieces' if kind != 'characters' else kind}")
     return learn()
 
 

@@ -41,8 +41,8 @@ from sightline.models.text import TextModel
 from sightline.network.build import build
 from sightline.network.halves import DecoderOnly
 from sightline.network.heads import CappedLanguageHead
-from sightline.tasks.job import FolderLayout, TrainRequest, choose_tokenizer, file_names, say
-from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
+from sightline.tasks.job import FolderLayout, TrainRequest, choose_tokenizer, file_names, notify
+from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 from sightline.training.loss import Loss, at_least_float32, sequence_loss
 from sightline.training.step import Objective, projection
 from sightline.training.validation import Outputs, Shard
@@ -152,7 +152,7 @@ def positions_of(config: RunConfig) -> int:
 def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
     """The same for a published model that is trained further."""
     check_tuned(request, config)
-    model: TextModel = START.read(request.init)
+    model: TextModel = FINE_TUNING.read(request.init)
     about, train, valid = own_texts(request, config, own_cutter(model))
     about["network"] = network_rows(model)
 
@@ -163,7 +163,7 @@ def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> Languag
     return LanguageJob(config, model.tokenizer, about, train, valid, SameLayout(model), make)
 
 
-START = StartingPoint(tuned_job, TextModel, "a decoder alone (GPT-2, LLaMA)", "tune-lm", "block_length")
+FINE_TUNING = FineTuning(tuned_job, TextModel, "a decoder alone (GPT-2, LLaMA)", "block_length")
 
 
 def check_tuned(request: TrainRequest, config: RunConfig) -> None:
@@ -213,11 +213,11 @@ def read_texts(
             raise UserError(f"--valid {amount.text}: running text has no pairs; hold out a share of it, such as 1%")
         train, valid = train.parted(amount.share)
         held = {"held_out": {"taken": len(valid), "dropped": 0}}
-        say(request, f"validating on the last {len(valid):,} tokens of the training files ({amount.text})")
+        notify(request, f"validating on the last {len(valid):,} tokens of the training files ({amount.text})")
     else:
         valid = prepare_documents(request.valid, cutter, progress=request.show)
     _check_sizes(request, config, train, valid)
-    say(
+    notify(
         request,
         f"training on {len(train):,} tokens of {train.characters:,} characters in {train.documents:,} documents",
     )

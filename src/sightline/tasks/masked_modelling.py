@@ -41,7 +41,7 @@ from sightline.tasks.language_modelling import (
     positions_of,
     read_texts,
 )
-from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
+from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
 from sightline.training.validation import Outputs, Shard, mean
@@ -156,7 +156,7 @@ def masking_of(tokenizer: Tokenizer, config: RunConfig) -> Masking:
 def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
     """The same for a published model that is trained further."""
     check_tuned(request, config)
-    model: MaskedModel = START.read(request.init)
+    model: MaskedModel = FINE_TUNING.read(request.init)
     masking = model.masking(config.data.mask_share, config.data.whole_words)
     hidden = partial(model.hidden, length=config.data.block_length, masking=masking)
     check_length(config, config.data.block_length - hidden(np.array([], np.int32)).room)
@@ -170,11 +170,10 @@ def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     return MaskedJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, hidden=hidden)
 
 
-START = StartingPoint(
+FINE_TUNING = FineTuning(
     tuned_masked_job,
     MaskedModel,
     "an encoder that was saved with its head for what is masked (BERT, RoBERTa, DistilBERT)",
-    "tune-mlm",
     "block_length",
 )
 

@@ -4,11 +4,17 @@ A folder belongs to a run that can be resumed if it has checkpoints or the `STAR
 A model without either is finished: its checkpoints were deleted, or it was made by other means.
 """
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from sightline.checkpoint.layout import ADAPTER
-from sightline.checkpoint.trained import CARD, CONFIG, GENERATION, RUN, TOKENIZER
+from sightline.checkpoint.model_card import DECODING, with_row
+from sightline.checkpoint.trained import CARD, CONFIG, GENERATION, RUN, TOKENIZER, read_run, write_decoding
+from sightline.config.settings import RunConfig, flatten
 from sightline.errors import UserError, writing
+from sightline.tasks.job import TrainRequest, notify
 from sightline.training.checkpoint import CHECKPOINTS, STARTED, check_whole, checkpoint_paths, newest_whole
 from sightline.training.logs import TRAINING_LOG, VALIDATION_LOG
 
@@ -45,3 +51,65 @@ def mark_started(folder: Path) -> None:
         with writing(marker):
             marker.parent.mkdir(parents=True, exist_ok=True)
             marker.touch()
+
+
+FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings with an option of their own
+
+
+# Settings a resumed run may change: they decide when something happens, not what is computed at a step.
+MAY_CHANGE = {
+    "train.max_steps",
+    "train.log_every",
+    "train.validate_every",
+    "train.validate_bleu",
+    "train.checkpoint_every",
+    "train.keep_last",
+    "train.patience",
+    "train.average",
+    "train.threads",
+    "train.timeout",
+}
+
+
+def check_resumed(request: TrainRequest, config: RunConfig, about: Mapping[str, Any], folder: Path) -> None:
+    """Refuse to resume the run in `folder` as another one, and say what will be otherwise from here on."""
+    before, corpus = read_run(folder)
+    _check_same_run(folder, before, corpus, config, about)
+    _warn_of_another_schedule(request, config, before)
+    _decode_as_asked(request, config, before, folder)
+
+
+def _check_same_run(
+    folder: Path, before: RunConfig, corpus: Mapping[str, Any], config: RunConfig, about: Mapping[str, Any]
+) -> None:
+    old, new = flatten(before), flatten(config)
+    changed = [
+        key
+        for key in old
+        if old[key] != new[key] and key not in MAY_CHANGE and not key.startswith("decode.") and key != "data.tokenizer"
+    ]
+    if changed:
+        what = ", ".join(f"{key} was {old[key]!r}, now {new[key]!r}" for key in changed[:5])
+        flags = dict.fromkeys(FLAGS.get(key, "--set") for key in changed)
+        if corpus.get("recipe") != about["recipe"]:
+            flags = {f"--recipe {corpus.get('recipe')}": None}
+        given = " and ".join(flags)
+        raise UserError(f"--resume {folder}: {what}; give the run's own {given} or train into another folder")
+    for key, files in (("key", "training"), ("valid_key", "validation"), ("mix_key", "data.mix")):
+        if corpus["corpus"].get(key) != about["corpus"].get(key):
+            raise UserError(f"--resume {folder}: the {files} files are not those the run was started with")
+
+
+def _warn_of_another_schedule(request: TrainRequest, config: RunConfig, before: RunConfig) -> None:
+    steps = before.train.max_steps
+    if config.train.schedule in ("linear", "cosine") and config.train.max_steps != steps:
+        notify(request, f"train.max_steps was {steps:,}: from here on the learning rate follows the new end")
+
+
+def _decode_as_asked(request: TrainRequest, config: RunConfig, run: RunConfig, folder: Path) -> None:
+    """The run's own settings to decode with, where others were chosen for the weights there are (`evaluate --tune`)."""
+    before, now = asdict(run.decode), asdict(config.decode)
+    changed = [f"decode.{name} was {before[name]}, now {now[name]}" for name in now if before[name] != now[name]]
+    if changed:
+        notify(request, f"{', '.join(changed)}: the settings of the run; `sightline evaluate --tune` chooses anew")
+        write_decoding(folder, config.decode, lambda card: with_row(card, DECODING, ""))

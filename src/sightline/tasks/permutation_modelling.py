@@ -39,8 +39,7 @@ from sightline.tasks.language_modelling import (
     read_texts,
 )
 from sightline.tasks.masked_modelling import check_length, marked_tokenizer
-from sightline.tasks.trainable import StartingPoint, unfrozen
-from sightline.tasks.xlnet import in_words, xlnet_rows
+from sightline.tasks.pretrained import FineTuning, in_words, unfrozen, xlnet_rows
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.step import Objective
 from sightline.training.validation import Outputs, Shard, mean
@@ -135,7 +134,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
 def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
     """The same for a published XLNet that is trained further."""
     check_tuned(request, config)
-    model: PermutationModel = START.read(request.init)
+    model: PermutationModel = FINE_TUNING.read(request.init)
     encode, _, behind = bare(model.tokenizer)
     check_length(config, len(behind))
     origin = fingerprint(model.path), model.config.vocab_size
@@ -151,8 +150,8 @@ def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path
     return PermutationJob(config, model.tokenizer, about, train, valid, XLNetLayout(model), make, permuted=permuted)
 
 
-START = StartingPoint(
-    tuned_permutation_job, PermutationModel, "an XLNet that predicts pieces", "tune-plm", "block_length", words=in_words
+FINE_TUNING = FineTuning(
+    tuned_permutation_job, PermutationModel, "an XLNet that predicts pieces", "block_length", words=in_words
 )
 
 

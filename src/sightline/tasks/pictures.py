@@ -37,8 +37,8 @@ from sightline.network.build import build
 from sightline.network.fronts import PatchFront
 from sightline.tasks.classification import label_baseline, label_figures, label_outputs, say_seen_once
 from sightline.tasks.heads import headed, in_order, known_head, network_rows, said_of_head, with_head
-from sightline.tasks.job import FolderLayout, TrainRequest, file_names, say
-from sightline.tasks.trainable import StartingPoint
+from sightline.tasks.job import FolderLayout, TrainRequest, file_names, notify
+from sightline.tasks.pretrained import FineTuning
 from sightline.training.loss import Loss
 from sightline.training.losses import label_loss
 from sightline.training.step import Objective
@@ -115,12 +115,12 @@ def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pictu
 
 def tuned_picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
     """The same for a published network, which sees pictures as its folder says."""
-    base: PictureModel = START.read(request.init)
+    base: PictureModel = FINE_TUNING.read(request.init)
     files, names = _files(request)
     labels = in_order(request, base, "image_class", names)
     model = with_head(base, "image_class", labels)
     known, dropout = known_head(base, model), config.model.dropout
-    say(request, said_of_head(base, f"{len(labels)} classes", known))
+    notify(request, said_of_head(base, f"{len(labels)} classes", known))
 
     def make() -> nn.Module:
         return headed(base, model, known, dropout)
@@ -129,7 +129,11 @@ def tuned_picture_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     return replace(job, about={**job.about, "network": network_rows(model, dropout)})
 
 
-START = StartingPoint(tuned_picture_job, PictureModel, "a network for pictures (ViT, DeiT)", "tune-pictures")
+FINE_TUNING = FineTuning(
+    tuned_picture_job,
+    PictureModel,
+    "a network for pictures (ViT, DeiT)",
+)
 
 
 def _job(
@@ -142,7 +146,7 @@ def _job(
     make: Callable[[], nn.Module],
 ) -> PictureJob:
     train, valid = files
-    say(request, f"training on {len(train):,} pictures with {len(labels)} labels, validating on {len(valid):,}")
+    notify(request, f"training on {len(train):,} pictures with {len(labels)} labels, validating on {len(valid):,}")
     config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     reads = how, n_patches(config), Augmentation(config.data.flip, config.data.shift)
     training, validating = (PictureSet(some, tuple(labels), *reads) for some in files)

@@ -1,13 +1,14 @@
 """One model trained by several processes: those that torchrun has started, or that `--devices N` starts here.
 
-Every process goes the way of `tasks.train.train_model`. Rank 0 prepares first and writes the settings; the others take up
-its tokenizer and its corpus as a run does that goes on, so that all are held to the same settings and files.
+Every process calls `tasks.train.train_model`. Rank 0 prepares first and writes the settings; the others read its
+tokenizer and its corpus as a resumed run does, so that all are checked against the same settings and files.
 """
 
 import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
@@ -26,21 +27,26 @@ from sightline.errors import UserError
 from sightline.tasks.job import Job, TrainRequest
 from sightline.tasks.out_folder import check_out, mark_started
 from sightline.tasks.run import checked_job, make_trainer, run
-from sightline.tasks.train import train_model
 from sightline.training.lock import locked
 from sightline.training.parallel import ParallelTrainer
 from sightline.training.ranks import Ranks, joined
+from sightline.training.sharded import ShardedTrainer, shard
+
+TrainModel = Callable[[TrainRequest], str]  # how the training of one process ended
 
 
-def train_with_others(request: TrainRequest, config: RunConfig, folder: Path) -> str:
-    """Train as one of those that torchrun has started, or start `request.devices` processes that do."""
+def train_in_processes(request: TrainRequest, config: RunConfig, folder: Path, train_model: TrainModel) -> str:
+    """Train as one of the processes that torchrun has started, or start `request.devices` processes.
+
+    `train_model` is what each process that is started here calls.
+    """
     if request.devices < 1:
         raise UserError(f"devices = {request.devices}: must be at least 1, processes that train one model")
     if "WORLD_SIZE" not in os.environ:
         if request.devices == 1:
             shard = config.train.shard
             raise UserError(f"train.shard = {shard} is for several processes: start them with --devices N or torchrun")
-        return _started(request, config)
+        return _launch(request, config, train_model)
     if request.devices > 1:
         raise UserError(f"--devices {request.devices}: torchrun has started the processes already; leave it out")
     with joined(request.device, config.train.timeout) as ranks:
@@ -79,8 +85,6 @@ def network_and_kind(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
             f"train.shard = {train.shard}: takes train.optimizer = adam, and updates that {ranks.size} ranks can share "
             f"evenly: a multiple of {ranks.size} batches, not {train.accumulate}"
         )
-    from sightline.training.sharded import ShardedTrainer, shard
-
     replica = deepcopy(network)
     root = shard(network, train.precision, ranks.device, offload=train.shard == "offload")
     return network, partial(ShardedTrainer, ranks, root, replica)
@@ -101,7 +105,7 @@ def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConf
     return replace(config, train=replace(config.train, accumulate=total))
 
 
-def _started(request: TrainRequest, config: RunConfig) -> str:
+def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -> str:
     """Train by processes of this machine, which end when this one is asked to; when one has failed, all do."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -120,7 +124,7 @@ def _started(request: TrainRequest, config: RunConfig) -> str:
     )
     with TemporaryDirectory() as complaints:
         try:
-            return elastic_launch(launch, _process)(replace(request, devices=1), threads, complaints)[0]
+            return elastic_launch(launch, _process)(train_model, replace(request, devices=1), threads, complaints)[0]
         except SignalException as stopped:
             return signal.Signals(stopped.sigval).name
         except ChildFailedError as error:
@@ -130,7 +134,7 @@ def _started(request: TrainRequest, config: RunConfig) -> str:
             raise UserError(said[0] if said else ended) from None
 
 
-def _process(request: TrainRequest, threads: int, complaints: str) -> str:
+def _process(train_model: TrainModel, request: TrainRequest, threads: int, complaints: str) -> str:
     """How the training of one process ended; a mistake of the user's is written down for the one that started it."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch.set_num_threads(threads)

@@ -1,14 +1,12 @@
 """From files and a recipe to a model directory: where a task's job meets the trainer.
 
-What differs between tasks is in `sightline.tasks`, and is imported when its task is asked for; here is what all of them
-have in common.
+What differs between tasks is in their modules; here is what all of them have in common.
 """
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -24,11 +22,13 @@ from sightline.data.batch import Stream
 from sightline.device import choose_device
 from sightline.errors import UserError
 from sightline.network.parameters import count_parameters, parameters_of
-from sightline.tasks.job import Job, TrainRequest, say
+from sightline.tasks.adapters import adapted
+from sightline.tasks.initial_model import recipe_of, starting, with_pieces
+from sightline.tasks.job import Job, MakeJob, TrainRequest, notify
+from sightline.tasks.out_folder import check_resumed
+from sightline.tasks.table import JOBS, fine_tuning_of
 from sightline.training.trainer import Progress, Trainer
 from sightline.version import __version__
-
-MakeJob = Callable[[TrainRequest, RunConfig, Path], Job]  # from what is asked for, the settings and the model directory
 
 
 def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple[TrainRequest, Job, dict[str, Any]]:
@@ -37,21 +37,16 @@ def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple
     """
     published = is_family(request.init) if request.init else False
     if published and request.special:
-        from sightline.tasks.growing import with_pieces  # which a first training does without
-
         request, config = with_pieces(request)
-    row = TASKS[config.model.task]
-    make: MakeJob = resolve_name(row.start).job if published else resolve_name(row.job)
+    task = config.model.task
+    make: MakeJob | None = fine_tuning_of(task).job if published else JOBS[task].from_scratch
+    assert make
     job = make(request, config, folder)
     if config.train.lora_rank:
-        from sightline.tasks.adapting import adapted  # which a first training does without
-
         job = adapted(job, request)
     check(job.config)
     about = {**_about(request, config.model.task), **job.about}
     if request.resume and (folder / CONFIG).is_file():
-        from sightline.tasks.resuming import check_resumed  # which a first training does without
-
         check_resumed(request, job.config, about, folder)
     return request, job, about
 
@@ -59,14 +54,14 @@ def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple
 def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
     """Train from the beginning or the newest checkpoint, and return how it ended."""
     trainer.progress.validation_due = bool(request.init)  # what was good before stays unless it gets better
-    say(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
+    notify(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
     if request.resume:
-        restored = trainer.restore(lambda message: say(request, message))
+        restored = trainer.restore(lambda message: notify(request, message))
         step = trainer.progress.step
-        say(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
+        notify(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
     reason = trainer.run()
-    say(request, _farewell(reason, trainer.progress, trainer.folder))
-    report = resolve_name(TASKS[job.config.model.task].start).report if request.init else None
+    notify(request, _farewell(reason, trainer.progress, trainer.folder))
+    report = fine_tuning_of(job.config.model.task).report if request.init else None
     if report and request.show and not reason.startswith("SIG"):
         report(request, job)
     return reason
@@ -90,7 +85,7 @@ def _fresh(request: TrainRequest) -> RunConfig:
         raise UserError("--recipe is required: the settings to train with; only --init MODEL brings its own")
     recipe = load_recipe(request.recipe)
     config = apply_settings(recipe, request.settings)
-    if (row := TASKS.get(request.task or recipe.model.task)) and not row.job:
+    if (jobs := JOBS.get(request.task or recipe.model.task)) and not jobs.from_scratch:
         raise UserError(f"--task {request.task or recipe.model.task} needs --init: the folder of a model to start from")
     if request.task in ("", recipe.model.task):
         return config
@@ -104,11 +99,9 @@ def _fresh(request: TrainRequest) -> RunConfig:
 def _starting(request: TrainRequest) -> RunConfig:
     """The configuration of a run that starts from a model."""
     task = request.task or (load_recipe(request.recipe).model.task if request.recipe else "translate")
-    able = [name for name, row in TASKS.items() if row.start]
+    able = [name for name, row in TASKS.items() if row.tuning]
     if task not in able:
         raise UserError(f"--init is for --task {', '.join(able)}, and the task is {task}: leave one of the two out")
-    from sightline.tasks.starting import starting  # which a first training does without
-
     return starting(request)
 
 
@@ -156,8 +149,6 @@ def _recipe(request: TrainRequest, task: str) -> str:
     """Name of the recipe whose settings are used; that of the model to start from where none is given."""
     if request.recipe:
         return Path(request.recipe).stem
-    from sightline.tasks.starting import recipe_of
-
     return recipe_of(request.init, task)
 
 

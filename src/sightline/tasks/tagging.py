@@ -27,13 +27,12 @@ from sightline.generation.reading import TextReader
 from sightline.generation.tag import PartOfSentence, read_words, word_logits
 from sightline.models.reading import ReadingModel
 from sightline.network.halves import EncoderOnly
-from sightline.tasks.classification import check_length, label_baseline, say_seen_once
+from sightline.tasks.automatic import decided
+from sightline.tasks.classification import LabellingJob, check_length, label_baseline, say_seen_once
+from sightline.tasks.from_scratch import encoder_from_scratch
 from sightline.tasks.heads import ENCODERS, about_run, headed, in_order, known_head, said_of_head, with_head
-from sightline.tasks.job import TrainRequest, say
-from sightline.tasks.labelling import LabellingJob
-from sightline.tasks.scratch import encoder_from_scratch
-from sightline.tasks.trainable import StartingPoint
-from sightline.tasks.translation import decided
+from sightline.tasks.job import TrainRequest, notify
+from sightline.tasks.pretrained import FineTuning
 from sightline.training.losses import label_loss
 from sightline.training.validation import Outputs, Shard
 
@@ -71,7 +70,7 @@ class TaggingJob(LabellingJob):
 def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
     """Read, check and tokenise everything that a published encoder learns tags from."""
     check_length(config)
-    base: ReadingModel = START.read(request.init)
+    base: ReadingModel = FINE_TUNING.read(request.init)
     train, valid, held = _files(request)
     counts = count_tags(train, ", ".join(request.train))
     say_seen_once(request, counts, "tag")
@@ -81,9 +80,9 @@ def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> Ta
     parts = read_words(reader, [one.words for one in valid], length)
     training = read_tags(train, read_words(reader, [one.words for one in train], length), labels, reader.typed)
     amount = f"{len(train):,} sentences of {sum(counts.values()):,} words"
-    say(request, f"training on {amount} with {len(labels)} tags, validating on {len(valid):,}")
+    notify(request, f"training on {amount} with {len(labels)} tags, validating on {len(valid):,}")
     known = known_head(base, model)
-    say(request, said_of_head(base, f"{len(labels)} classes", known))
+    notify(request, said_of_head(base, f"{len(labels)} classes", known))
     corpus = {"sentences": len(train), "key": _key(train, reader), "valid_key": _key(valid, reader)}
     about = about_run(request, model, config.model.dropout, amount, corpus, held, labels, "tags")
 
@@ -104,7 +103,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 
 tagging_job = partial(encoder_from_scratch, tuned_tags_job, _texts)
-START = StartingPoint(tuned_tags_job, ReadingModel, ENCODERS, "tune-tags", "max_length")
+FINE_TUNING = FineTuning(tuned_tags_job, ReadingModel, ENCODERS, "max_length")
 
 
 def read_tags(

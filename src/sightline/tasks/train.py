@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -21,9 +20,12 @@ from sightline.models.load import load
 from sightline.models.model import Model
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.out_folder import check_out, mark_started
+from sightline.tasks.parallel_text import with_memories
+from sightline.tasks.ranks import train_in_processes
 from sightline.tasks.run import _check_writable, _of_pictures, checked_job, make_trainer, run, run_config
 from sightline.training.allocator import keep_freed_memory
 from sightline.training.lock import locked
+from sightline.training.tensorboard import check_tensorboard
 
 
 def train(
@@ -71,8 +73,6 @@ def train(
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
     """
-    from sightline.tasks.run import TrainRequest
-
     pairs = settings.items() if isinstance(settings, Mapping) else None
     listed = [f"{key}={_as_written(value)}" for key, value in pairs] if pairs is not None else list(settings)
     request = TrainRequest(
@@ -115,21 +115,17 @@ def train_model(request: TrainRequest) -> str:
     device_name(request.device)
     _check_writable(folder)
     if config.model.task == "translate" and any(is_memory(path) for path in (*request.train, *request.valid)):
-        from sightline.tasks.memories import with_memories  # which a training on lines does without
-
         request = with_memories(request)
     links = [request.alignments] if request.alignments else []
     valid = [] if parse_amount(request.valid) else request.valid
     texts = {"--train": request.train, "--valid": valid, "--alignments": links}
     check_files({option: [path for path in paths if not _of_pictures(config, path)] for option, paths in texts.items()})
     if request.tensorboard:
-        resolve_name("sightline.training.tensorboard:check_tensorboard")()
+        check_tensorboard()
     torch.set_num_threads(config.train.threads or usable_threads())
     keep_freed_memory()
     if request.devices != 1 or config.train.shard != "none" or "WORLD_SIZE" in os.environ:  # which torchrun sets
-        from sightline.tasks.ranks import train_with_others  # which a training by one process does without
-
-        return train_with_others(request, config, folder)
+        return train_in_processes(request, config, folder, train_model)
     with locked(folder):
         check_out(folder, request.resume)
         return _train(request, config, folder)

@@ -30,9 +30,9 @@ from sightline.families.keys import Keys
 from sightline.generation.transcribe import TASKS, beginning_of, write_down
 from sightline.models.speech import SpeechModel
 from sightline.network.transformer import Transformer
-from sightline.tasks.job import TrainRequest, file_names, say
-from sightline.tasks.telling import TellingJob
-from sightline.tasks.trainable import StartingPoint, more_dropout, trainable
+from sightline.tasks.conditional_generation import TellingJob
+from sightline.tasks.job import TrainRequest, file_names, notify
+from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 
 WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "my", "yue")  # as in OpenAI's tokenizer.py
 
@@ -70,12 +70,12 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     """Read and check everything a Whisper is trained further on."""
     _refuse_strays(request)
     check_jiwer()
-    model: SpeechModel = START.read(request.init)
+    model: SpeechModel = FINE_TUNING.read(request.init)
     language = language_of(model, request.source_language)
     train, valid = (_corpus(model, language, files) for files in (request.train, request.valid))
     train = _masked(train, model)
     minutes = f"{train.seconds / 60:,.1f} minutes"
-    say(request, f"training on {len(train):,} recordings, {minutes}; validating on {len(valid):,}")
+    notify(request, f"training on {len(train):,} recordings, {minutes}; validating on {len(valid):,}")
     corpus = {
         "train": file_names(request.train),
         "valid": file_names(request.valid),
@@ -93,7 +93,11 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     return TranscriptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), model, show=request.show)
 
 
-START = StartingPoint(transcription_job, SpeechModel, "Whisper", "tune-speech")
+FINE_TUNING = FineTuning(
+    transcription_job,
+    SpeechModel,
+    "Whisper",
+)
 
 
 def _refuse_strays(request: TrainRequest) -> None:

@@ -1,49 +1,57 @@
 """Training a translator: aligned text, an encoder and a decoder, cross-entropy of the next piece, BLEU."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from sightline.architectures.registry import build_network
 from sightline.checkpoint.folder import Folder
+from sightline.checkpoint.layout import is_family
 from sightline.checkpoint.read import read_folder
-from sightline.checkpoint.trained import CONFIG, read_run
-from sightline.config.settings import WITH_DECODER, RunConfig, TrainConfig, longest_sequence
+from sightline.checkpoint.trained import RUN
+from sightline.checkpoint.tuned import SameLayout
+from sightline.config.settings import WITH_DECODER, RunConfig, longest_sequence
 from sightline.data.arranging import Noise, Pairs
 from sightline.data.batch import Stream
 from sightline.data.batching import BatchStream, unchanged, validation_batches
-from sightline.data.corpus import Corpus, display_name
-from sightline.data.first_look import doubts, leaks, parse_pairs
-from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer, prepare, spool
+from sightline.data.directions import BothDirections, TwoStages
+from sightline.data.noise import PieceDropout
+from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer
 from sightline.data.rows import Pair
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
-from sightline.device import device_name, usable_cores
-from sightline.errors import UserError
+from sightline.decode.translator import Translator
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
+from sightline.evaluate.significance import paired_bootstrap
+from sightline.inspect.alignment import supervised_layer
+from sightline.models.rewriting import RewritingModel
+from sightline.network.more_dropout import without
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
+from sightline.tasks.alignment import alignment_objective, links_to_learn
+from sightline.tasks.automatic import decided, report_batching
 from sightline.tasks.job import (
     OURS,
     FolderLayout,
     TrainRequest,
     check_special,
     choose_tokenizer,
-    file_names,
-    held_out,
-    hold_out,
-    say,
+    notify,
 )
-from sightline.tasks.small_data import few_training_pairs, few_validation_pairs, large_vocabulary
-from sightline.tasks.validation import FIRST, progress_bar, validation_texts
-from sightline.training.packed import are_packable, packs, pays_in_bfloat16
+from sightline.tasks.parallel_text import (
+    _small_data,
+    few_validation_pairs,
+    prepare_both,
+    read_files,
+)
+from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
+from sightline.tasks.validation import FIRST, progress_bar, searching, validation_texts
 from sightline.training.step import Objective, nll_of, translation_objective
 from sightline.training.validation import Outputs, Shard, mean
 
@@ -87,9 +95,6 @@ class TranslationJob:
         objective = translation_objective(network, self.config.model.pad_id, train, padded=self.links is not None)
         if self.links is None:
             return objective
-        from sightline.inspect.alignment import supervised_layer
-        from sightline.tasks.alignment import alignment_objective
-
         assert isinstance(network, Transformer)
         layer = supervised_layer(train.alignment_layer, len(network.decoder.layers))
         weight, text = train.alignment_weight, self.train.text
@@ -101,8 +106,6 @@ class TranslationJob:
         one_way = partial(self._read, self.train, pin)
         if not share:
             return one_way(state)
-        from sightline.data.directions import BothDirections, TwoStages  # which a plain training does without
-
         both_ways = partial(self._read, BothDirections(self.train), pin)
         return TwoStages(both_ways, one_way, round(share * train.max_steps) * train.accumulate, state)
 
@@ -111,8 +114,6 @@ class TranslationJob:
         settings = data, train.tokens_per_batch, train.seed, train.batching == "bucketed"
         noise = self.noise(train.seed)
         if data.source_dropout:
-            from sightline.data.noise import PieceDropout  # likewise
-
             assert isinstance(self.tokenizer, Tokenizer)
             noise = PieceDropout(self.tokenizer, data.source_dropout, train.seed)
         return BatchStream(pairs, self.tokenizer, *settings, state, pin=pin, noise=noise)
@@ -173,67 +174,13 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, learn)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     for warning in _small_data(config, None if start else tokenizer, prepared, validating):
-        say(request, warning)
+        notify(request, warning)
     links = None
     if request.alignments or config.train.alignment_weight:
-        from sightline.tasks.alignment import links_to_learn  # which a plain training does without
-
         links, corpus["key"] = links_to_learn(request, config, files, prepared, corpus["key"])
     config = completed(request, config, folder, tokenizer)
     about = {"corpus": {**corpus, **held}}
     return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, request.show)
-
-
-def _small_data(config: RunConfig, tokenizer: Tokenizer | None, train: Pairs, valid: Pairs) -> Iterator[str]:
-    """Warnings about few data; `tokenizer` is that of a model that starts from scratch."""
-    if tokenizer:
-        yield from few_training_pairs(len(train.src_lengths))
-        if not config.data.tokenizer:
-            tokens = int(train.src_lengths.sum(dtype=np.int64) + train.tgt_lengths.sum(dtype=np.int64))
-            yield from large_vocabulary(tokenizer.vocab_size, tokens)
-    yield from few_validation_pairs(len(valid.src_lengths))
-
-
-def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus], Sequence[Corpus], dict[str, Any]]:
-    """The training files; what to train and to validate on; what config.json says of a part that was held out."""
-    files = parse_pairs("--train", request.train)
-    parts = hold_out(request, files)
-    files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
-    for doubt in (*doubts(files, valid), *leaks(files, valid)):
-        say(request, doubt)
-    return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out(parts)
-
-
-def prepare_both(
-    request: TrainRequest,
-    config: RunConfig,
-    tokenizer: Side,
-    train: Sequence[Corpus],
-    valid: Sequence[Corpus],
-    noun: str,
-) -> tuple[Pairs, PreparedCorpus, dict[str, Any]]:
-    """What is trained and validated on, cut into pieces and checked, and what config.json says of it; a row is a
-    `noun`.
-    """
-    workers = request.workers or usable_cores()
-    prepared = prepare(train, tokenizer, config.data, progress=request.show, workers=workers)
-    reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in prepared.dropped.items())
-    say(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{reasons}")
-    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
-    _check(request.valid, config, tokenizer, validating)
-    corpus = {
-        "train": file_names(request.train),
-        "valid": file_names(request.valid),
-        noun: len(prepared),
-        "dropped": prepared.dropped,
-        "key": prepared.key,
-        "valid_key": validating.key,
-    }
-    if config.data.weights or config.data.mix or config.data.temperature != 1:
-        from sightline.tasks.mixing import mixed  # which a plain training does without
-
-        return mixed(request, config, tokenizer, prepared, corpus), validating, corpus
-    return prepared, validating, corpus
 
 
 def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer: Tokenizer) -> RunConfig:
@@ -244,62 +191,106 @@ def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer:
     return config
 
 
-def decided(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConfig:
-    """[train] with every "auto" replaced: as in the run that is resumed, or else by these rules.
+@dataclass(frozen=True)
+class PublishedJob(TranslationJob):
+    """See `sightline.tasks.job.Job`."""
 
-    `batching` follows from the settings and from whether the device is a CPU, so that a command trains alike on every
-    machine: "random" on a CPU if the compiled library could train such a network without padding, installed or not.
-    `precision` also depends on the processor: "bf16" if that is faster; else "float32" on a CPU and "auto" on a GPU.
+    model: RewritingModel = field(kw_only=True)
+
+    def network(self) -> nn.Module:
+        dropout = self.config.model.dropout
+        return trainable(self.model.network, dropout, more_dropout(self.model.hf_config, dropout))
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """As of `TranslationJob`, and as fast as for a network without dropouts of its own."""
+        with without(network):
+            return super().outputs(network, device, shard)
+
+    def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
+        """Searched as the model's generation_config.json says."""
+        return in_chunks(replace(self.model, network=network), [src for src, _ in pairs])
+
+
+def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:
+    """Read, tokenise and check everything a published model is trained further on."""
+    model: RewritingModel = FINE_TUNING.read(request.init).between(request.source_language, request.target_language)
+    _, train, valid, held = read_files(request)
+    tokenizer = model._translator.tokenizer
+    prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
+    for warning in few_validation_pairs(len(validating)):
+        notify(request, warning)
+    config = replace(config, train=decided(request, config, folder))
+    report_batching(request, config)
+    search = f"beam {model.generation.beam_size}, length penalty {model.generation.length_penalty}"
+    about = {
+        "corpus": {**corpus, **held},
+        "network": network_rows(model, config.model.dropout),
+        "search": search,
+        "settings": RUN,
+    }
+    return PublishedJob(
+        config, tokenizer, about, prepared, validating, None, request.init, None, request.show,
+        SameLayout(model), model=model,
+    )  # fmt: skip
+
+
+def network_rows(model: RewritingModel, dropout: float) -> dict[str, str]:
+    """What the model card says of the network."""
+    config, stack = model.config, model.config.encoder
+    assert stack and config.decoder
+    shape = f"{stack.n_layers} + {config.decoder.n_layers} layers, d_model {stack.d_model}, d_ff {stack.d_ff}"
+    between = " to ".join(filter(None, (model.source_language, model.target_language)))
+    more = more_dropout(model.hf_config, dropout)
+    rates = ", ".join(f"{name} {rate}" for name, rate in vars(more).items() if rate)
+    return {
+        "architecture": f"{config.family}: {shape}, {stack.n_heads} heads, {stack.norm_position}-norm",
+        "vocabulary": f"{config.tgt_vocab_size or config.vocab_size:,} pieces of `{model.path.absolute().name}`",
+        **({"languages": between} if between else {}),
+        **({"dropout": f"beside {dropout}: {rates}"} if rates else {}),
+    }
+
+
+def before_and_after(request: TrainRequest, job: Any) -> None:
+    """Say what the run has changed, on the validation pairs that are searched.
+
+    The difference is judged by a paired bootstrap (Koehn 2004); these pairs have chosen the best model, which makes it
+    look better than other pairs would.
     """
-    train, on_cpu = config.train, device_name(request.device) == "cpu"
-    packable, pays = on_cpu and _is_packable(config), pays_in_bfloat16(config.model.d_model)
-    chosen = {"batching": "random" if packable else "bucketed"}
-    chosen["precision"] = (
-        "bf16" if packable and pays and _is_packable(config, packs) else "float32" if on_cpu else "auto"
-    )
-    if request.resume and (folder / CONFIG).is_file():
-        chosen = {name: getattr(read_run(folder)[0].train, name) for name in chosen}
-    train = replace(train, **{name: value for name, value in chosen.items() if getattr(train, name) == "auto"})
-    if on_cpu and train.precision == "bf16" and not pays:
-        say(request, "train.precision = bf16 is not known to be faster than float32 with this model and processor")
-    return train
-
-
-def report_batching(request: TrainRequest, config: RunConfig) -> None:
-    """Say which pairs make up a batch, and what makes that slow here."""
-    batching = config.train.batching
-    lengths = "of all lengths" if batching == "random" else "of similar length"
-    say(request, f"train.batching = {batching}: each batch has pairs {lengths}")
-    if batching == "random" and device_name(request.device) == "cpu" and not _is_packable(config, packs):
-        say(
-            request,
-            "random batches have much padding, which only the compiled library can leave out, and it is not used here: "
-            "install it, or start a run with --set train.batching=bucketed",
-        )
-
-
-def _is_packable(config: RunConfig, are_packable: Callable[..., bool] = are_packable) -> bool:
-    """Whether the compiled library can train such a network on a CPU without padding; with `packs`, also here."""
-    model, train = config.model, config.train
-    plain = model.architecture == "transformer" and not (train.compile or train.alignment_weight)
-    plain = plain and not (model.n_kv_heads or model.positions == "relative")
-    widths = (width or model.d_model // model.n_heads for width in (model.d_k, model.d_v))
-    return plain and are_packable(tuple(widths), config.data.max_length)
-
-
-def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Side, valid: PreparedCorpus) -> None:
-    """Settings that turn out to be impossible once the text is cut into pieces."""
-    if config.data.bpe_dropout and isinstance(tokenizer, Tokenizer):
-        _ = tokenizer.merges  # a UserError if there is nothing to drop
-    limit = longest_sequence(config.model)
-    if limit is None:
+    pairs = [job.searched(row) for row in range(min(len(job.valid), job.config.train.validate_bleu))]
+    if not pairs:
         return
-    way_out = "raise model.max_len or choose a model without such a limit (a Transformer's model.positions=sinusoidal)"
-    if not isinstance(tokenizer, Tokenizer):
-        way_out = "that is all this model reads: leave out longer texts, and lower data.max_length"
-    if config.data.max_length > limit:
-        raise UserError(f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}; {way_out}")
-    longest = max(valid.src_lengths.max(), valid.tgt_lengths.max())
-    if longest > limit:
-        files = " + ".join(map(display_name, valid_files))
-        raise UserError(f"{files}: a text has {longest} pieces, more than model.max_len = {limit}; {way_out}")
+    sources = [src for src, _ in pairs]
+    translations = list[list[str]]()
+    with progress_bar(2 * len(pairs), request.show) as bar:
+        for path in (request.init, request.out):
+            translations.append([])
+            for texts in in_chunks(_translator(path, request), sources):
+                translations[-1] += texts
+                bar.update(len(texts))
+    before, after = translations
+    compared = paired_bootstrap(before, after, [tgt for _, tgt in pairs], metrics=["BLEU", "chrF++"])
+    figures = (f"{one.name} {one.a.score:.2f} and {one.b.score:.2f} (p {one.p_value:.3f})" for one in compared.values())
+    notify(request, f"before and after, on {len(pairs):,} pairs validated on: {', '.join(figures)}")
+
+
+def _translator(path: str, request: TrainRequest) -> Any:
+    """The translator in a folder, of ours or a published one."""
+    if is_family(path):
+        return FINE_TUNING.read(path).between(request.source_language, request.target_language)
+    folder = read_folder(path, tasks=WITH_DECODER, published=False)
+    config = folder.config
+    return Translator(searching(folder.network), folder.tokenizer, config.decode, longest_sequence(config.model))
+
+
+AT_ONCE = 50  # sentences translated between two updates of a progress bar
+
+
+def in_chunks(model: Any, sources: Sequence[str]) -> Iterator[list[str]]:
+    """The translations of all sources, a line each, a few at a time."""
+    for start in range(0, len(sources), AT_ONCE):
+        yield [" ".join(one.text.split()) for one in model.translate(sources[start : start + AT_ONCE])]
+
+
+FINE_TUNING = FineTuning(
+    published_job, RewritingModel, "one that reads a text and writes another", "max_length", before_and_after
+)

@@ -16,10 +16,10 @@ from sightline.checkpoint.compiled import described
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.cli import main
 from sightline.errors import UserError
+from sightline.generation.chat import refuse_single
 from sightline.generation.output import decode_after
 from sightline.generation.settings import settings_from
 from sightline.generation.transcribe import detect_language
-from sightline.generation.chat import refuse_single
 from sightline.models.masked import MaskedModel
 from sightline.models.pictures import PictureModel
 from sightline.models.rewriting import RewritingModel

@@ -8,9 +8,9 @@ import pytest
 from sightline.checkpoint.trained import write_settings
 from sightline.config.settings import RunConfig, apply_settings
 from sightline.native.library import training_library
+from sightline.tasks.automatic import decided, report_batching
+from sightline.tasks.initial_model import continuing
 from sightline.tasks.job import TrainRequest
-from sightline.tasks.starting import continuing
-from sightline.tasks.translation import decided, report_batching
 from sightline.training.packed import LONGEST, NARROWEST
 
 REQUEST = TrainRequest("tiny", [], [], "out", device="cpu")

@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config.settings import TrainConfig
+from sightline.config.settings import apply_settings, load_recipe
 from sightline.data.labelled import collate_labelled
-from sightline.data.series import WindowBatch
-from sightline.tasks.classification import label_figures, said_of_labels
-from sightline.tasks.forecasting import forecast_objective, mean_figures, said_by
+from sightline.data.series import WindowBatch, Windows
+from sightline.tasks.classification import label_figures, label_outputs
+from sightline.tasks.forecasting import ForecastJob
 from sightline.training.losses import label_loss, squared_loss
+from sightline.training.validation import Shard
 
 CPU = torch.device("cpu")
 
@@ -44,13 +45,16 @@ def test_a_mean_over_batches_of_different_sizes() -> None:
     batches = [collate_labelled([[5]] * n, [0] * n, pad_id=0, eos_id=2) for n in (1, 3)]
     batches.append(collate_labelled([[5], [6]], [1, 1], pad_id=0, eos_id=2))
     network = Constant(1.0, 0.0)
-    figures = label_figures(("a", "b"), said_of_labels((network(*batch.inputs), batch.labels) for batch in batches))
+    figures = label_figures(("a", "b"), label_outputs((network(*batch.inputs), batch.labels) for batch in batches))
     assert figures["accuracy"] == pytest.approx(4 / 6)
     right, wrong = (-torch.tensor([1.0, 0.0]).log_softmax(0)).tolist()
     assert figures["loss"] == pytest.approx((4 * right + 2 * wrong) / 6)
 
 
-def test_forecasts_are_compared_with_what_came_after() -> None:
+def test_forecasts_are_compared_with_what_came_after(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = WindowBatch(torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 2), torch.zeros(2, 1))
-    figures = mean_figures(said_by(forecast_objective(Constant(1.0, 3.0), TrainConfig()), [batch], CPU))
+    monkeypatch.setattr(Windows, "in_order", lambda self, tokens: [batch])
+    windows = object.__new__(Windows)
+    job = ForecastJob(apply_settings(load_recipe("forecast"), []), {}, windows, windows)
+    figures = job.figures(job.outputs(Constant(1.0, 3.0), CPU, Shard()))
     assert figures == {"loss": 2.0, "mae": 1.0}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sightline.tasks.small_data import few_training_pairs, few_validation_pairs, large_vocabulary
+from sightline.tasks.parallel_text import few_training_pairs, few_validation_pairs, large_vocabulary
 
 
 @pytest.mark.parametrize(("pairs", "warns"), [(22, True), (9_999, True), (10_000, False), (29_000, False)])

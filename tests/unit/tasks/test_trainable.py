@@ -7,7 +7,7 @@ from tiny_families import write_tiny
 
 from sightline.checkpoint.read import read_folder
 from sightline.config.settings import TrainConfig
-from sightline.tasks.trainable import trainable
+from sightline.tasks.pretrained import trainable
 from sightline.training.optimizer import make_optimizer
 
 

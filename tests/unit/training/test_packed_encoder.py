@@ -12,8 +12,8 @@ from sightline.native.library import training_library
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.halves import EncoderOnly
 from sightline.network.more_dropout import DropoutRates, DroppingKernel, add_dropout
-from sightline.tasks.labelling import START
-from sightline.tasks.trainable import trainable
+from sightline.tasks.classification import FINE_TUNING
+from sightline.tasks.pretrained import trainable
 from sightline.training.packed_encoder import can_pack_encoder, packed_forward, packed_hidden
 from sightline.training.recompute import recompute_layers
 
@@ -25,7 +25,7 @@ REAL = IDS != 0
 @pytest.fixture
 def network(tmp_path: Path) -> EncoderOnly:
     write_tiny(tmp_path, "bert", {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 40})
-    return trainable(START.read(str(tmp_path)).network, 0.0).train()
+    return trainable(FINE_TUNING.read(str(tmp_path)).network, 0.0).train()
 
 
 class Halved(nn.Module):

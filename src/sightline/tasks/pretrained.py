@@ -1,6 +1,6 @@
 """A network of one of the families that is trained on: its weights, its dropouts, its shape in the words of a recipe.
 
-`StartingPoint` is what a task says of the published models it starts from; `START` of its module is one.
+`FineTuning` is what a task says of the published models it starts from; `FINE_TUNING` of its module is one.
 
 What is trained are copies of its weights in float32, whatever numbers its file has; a bias on the logits (Marian, BART)
 stays as it is, as in `transformers`. Everything is dropped that the checkpoint's config.json has dropped
@@ -11,7 +11,6 @@ stays as it is, as in `transformers`. Everything is dropped that the checkpoint'
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 import torch
@@ -19,19 +18,17 @@ from torch import nn
 
 from sightline.checkpoint.read import read_folder
 from sightline.config.settings import ModelConfig, RunConfig
-from sightline.config.tasks import TASKS
 from sightline.errors import UserError
 from sightline.models.family_model import FamilyModel
 from sightline.models.kinds import with_verbs
-from sightline.network.axes import NetworkConfig, StackConfig
+from sightline.models.xlnet import XLNetModel
+from sightline.network.axes import NetworkConfig
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.more_dropout import DropoutRates, add_dropout
 from sightline.network.transformer import Transformer
 from sightline.tasks.job import Job, TrainRequest
 
-# How configurations call the paper's.
-DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout", "hidden_dropout_prob")
 MORE_DROPOUT = {  # and what others there are
     "attention_dropout": "attention",
     "attn_pdrop": "attention",
@@ -114,13 +111,12 @@ def head_dropout(
 
 
 @dataclass(frozen=True)
-class StartingPoint:
+class FineTuning:
     """What a task starts from where that is a published model."""
 
     job: Callable[[TrainRequest, RunConfig, Path], Job]
     model: type[FamilyModel] | tuple[type[FamilyModel], ...]  # that it must be, one of them
     folders: str  # the same in words
-    recipe: str  # whose settings count where none is named
     longest: str = ""  # the setting of [data] that says how much is read at once
     report: Callable[[TrainRequest, Any], None] | None = None  # of a job that has ended: what it has changed
     words: Callable[[Any, str], ModelConfig] | None = None  # of a network that has no axes: `described` of it
@@ -137,80 +133,28 @@ class StartingPoint:
         raise UserError(f"--init {path}: is a model of {family} that {model.does}; this task needs {self.folders}")
 
 
-def start_of(task: str) -> StartingPoint:
-    """What a task starts from."""
-    return resolve_name(TASKS[task].start)
+def xlnet_rows(model: XLNetModel) -> dict[str, str]:
+    """What the model card says of it."""
+    shape = model.config
+    sizes = f"d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.n_heads} heads"
+    return {
+        "architecture": f"xlnet: {shape.n_layers} layer{'s' * (shape.n_layers > 1)}, {sizes}",
+        "vocabulary": f"{shape.vocab_size:,} pieces of `{model.path.absolute().name}`",
+    }
 
 
-def described(path: str, task: str) -> ModelConfig:
-    """A published network in the words of a recipe, as far as they go, with the dropout that its config.json says.
-
-    `task` is what it is to be trained for, "" = what it is for; `UserError` where that is another thing.
-    """
-    model = with_verbs(read_folder(path, dtype="float32"))
-    task = task or model.usual_task
-    start = start_of(task)
-    model = start.fit(model, path)
-    if isinstance(model.config, NetworkConfig):
-        return _described(model, task)
-    assert start.words
-    return start.words(model, task)
-
-
-def _described(model: Any, task: str) -> ModelConfig:
-    config, encoder, decoder = model.config, model.config.encoder, model.config.decoder
-    stack = encoder or decoder
-    assert stack
-    tied = "all" if config.share_embeddings or not (encoder and decoder) else "target"
-    pad_id = model.generation.pad_id if decoder else int(model.hf_config.get("pad_token_id") or 0)
+def in_words(model: XLNetModel, task: str) -> ModelConfig:
+    """An XLNet in the words of a recipe, as far as they go: `shape_of`, backwards."""
+    shape = model.config
     return ModelConfig(
         task=task,
-        vocab_size=config.tgt_vocab_size or config.vocab_size,
-        pad_id=pad_id,
-        d_model=stack.d_model,
-        d_ff=stack.d_ff,
-        n_heads=stack.n_heads,
-        d_k=stack.d_head,
-        d_v=stack.d_v or stack.d_head,
-        n_encoder_layers=encoder.n_layers if encoder else ModelConfig().n_encoder_layers,
-        n_decoder_layers=decoder.n_layers if decoder else ModelConfig().n_decoder_layers,
-        dropout=_dropout(model.hf_config.get("decoder") or model.hf_config),  # a captioner has two
-        norm_position=stack.norm_position,
-        norm="rms" if stack.norm.startswith("rms") else "layer",
-        activation=stack.activation.partition("_")[0],
-        gated=stack.gated,
-        biases=stack.ffn_bias,
-        positions=_positions(stack) if config.front != "patches" else "learned",
-        **_of_pictures(config),
-        max_len=stack.max_len or ModelConfig().max_len,
-        tied_embeddings=tied if config.tie_head or not decoder else "none",
+        vocab_size=shape.vocab_size,
+        pad_id=int(model.hf_config.get("pad_token_id") or 0),
+        d_model=shape.d_model,
+        d_ff=shape.d_ff,
+        n_heads=shape.n_heads,
+        n_encoder_layers=shape.n_layers,
+        dropout=shape.dropout,
+        activation=shape.activation.partition("_")[0],
+        positions="relative",
     )
-
-
-def _of_pictures(config: NetworkConfig) -> dict[str, Any]:
-    if config.front != "patches":
-        return {}
-    height, width = config.image_size
-    if height != width:
-        raise UserError(f"--init: reads pictures of {height} x {width} pixels; squares alone are trained on")
-    return {"image_size": height, "patch_size": config.patch_size}
-
-
-def _dropout(hf_config: Mapping[str, Any]) -> float:
-    """The paper's: on embeddings and on what sub-layers put out."""
-    named = next((hf_config[name] for name in DROPOUT if hf_config.get(name) is not None), None)
-    embeddings = hf_config.get("embd_pdrop", named)  # GPT-2's
-    if named is not None and embeddings not in (named, None):
-        raise UserError(
-            f"config.json drops embeddings at {embeddings} (embd_pdrop) and what sub-layers put out at {named} "
-            "(resid_pdrop): one rate is trained with, write the same one in both"
-        )
-    if named is not None:
-        return float(named)
-    return 0.0 if hf_config.get("model_type") in NONE_BY_DEFAULT else 0.1
-
-
-def _positions(stack: StackConfig) -> str:
-    if stack.rotary:
-        return "rotary"
-    return "relative" if stack.relative_buckets else stack.positions.partition("_")[0]

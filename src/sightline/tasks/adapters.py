@@ -22,7 +22,7 @@ from sightline.network.axes import NetworkConfig
 from sightline.network.low_rank import adapt, merged
 from sightline.network.parameters import count_parameters
 from sightline.network.unfilled import build_unfilled
-from sightline.tasks.job import Job, TrainRequest, say
+from sightline.tasks.job import Job, TrainRequest, notify
 from sightline.training.validation import Outputs, Shard
 
 KEPT = 3  # numbers that training keeps of a weight beside it: its gradient and two moments
@@ -62,7 +62,7 @@ def adapted(job: Job, request: TrainRequest) -> Any:
     layers = adaptable(network, inner.model, [name.strip() for name in config.train.lora_layers.split(",")])
     heads = heads_of(network, inner.model) if config.model.task == "classify" else []
     row = _row(network, config, layers, heads)
-    say(request, f"adapters: {row}")
+    notify(request, f"adapters: {row}")
     about = {**job.about, "network": {**job.about.get("network", {}), "adapters": row}}
     return AdaptedJob(job, AdapterLayout(inner, Path(request.init), config.train, layers, heads), about)
 
