@@ -38,7 +38,7 @@ def run(make_run: Any) -> Any:
 
 
 def of(run: Any, monkeypatch: pytest.MonkeyPatch, model: Echo, **overrides: Any) -> list[str]:
-    monkeypatch.setattr("sightline.models.load.load_translator", lambda *_: model)
+    monkeypatch.setattr("sightline.results.hypotheses.load_translator", lambda *_: model)
     return Hypotheses(run, "cpu", overrides, lambda _: None).of(TEXTS)
 
 
