@@ -17,7 +17,7 @@ from tiny_families import HEARING, write_tiny
 
 import sightline
 from sightline.inspect.page.contents import page_contents
-from sightline.report.document import page
+from sightline.report.document import inspection_page
 
 image = pytest.importorskip("PIL.Image")
 pytest.importorskip("soundfile")
@@ -68,7 +68,7 @@ def pages(folders: dict[str, Path], given: dict[str, str]) -> dict[str, str]:
     for kind, folder in folders.items():
         model: Any = sightline.load(folder, "cpu")
         said = {"target": "a dog"} if kind == "whisper" else {}
-        written[kind] = page([page_contents(*model.look_inside(given[kind], **said), kind)])
+        written[kind] = inspection_page([page_contents(*model.look_inside(given[kind], **said), kind)])
     return written
 
 

@@ -13,7 +13,7 @@ from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.page.contents import page_contents
 from sightline.inspect.readings import entropy
 from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Inspection, Position, Trace, Word
-from sightline.report.document import notebook_frame, page
+from sightline.report.document import inspection_page, notebook_frame
 
 SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
 TGT = ["▁Ein", "▁Hund", "▁rennt", "▁durch", "</s>"]
@@ -75,7 +75,7 @@ def opened(new_page: Callable[..., Any], tmp_path: Path) -> Opened:
 
     def open_page(hash: str = "", src: list[str] = SRC, tgt: list[str] = TGT, **options: Any) -> Any:
         path = tmp_path / "page.html"
-        path.write_text(page([page_contents(record_of(src, tgt), trace_of(tgt), "toy")]), encoding="utf-8")
+        path.write_text(inspection_page([page_contents(record_of(src, tgt), trace_of(tgt), "toy")]), encoding="utf-8")
         shown = new_page(**options)
         shown.goto(f"{path.as_uri()}#{hash}")
         shown.wait_for_selector("html[data-ready]")
@@ -274,7 +274,7 @@ def test_alignment_reads_each_head_in_the_row_that_looks_at_the_source_of_a_word
     known = AlignmentHead(2, 0, "predicts")
     shown = new_page()
     for path, aligns in ((tmp_path / "clearest.html", None), (tmp_path / "known.html", known)):
-        path.write_text(page([page_contents(record, None, "toy", aligns)]), encoding="utf-8")
+        path.write_text(inspection_page([page_contents(record, None, "toy", aligns)]), encoding="utf-8")
 
     def links(path: Path, hash: str) -> str:
         shown.goto("about:blank")
@@ -566,7 +566,7 @@ def test_every_tab_of_a_notebook_has_something_to_show(
 def test_the_beam_of_a_given_translation_says_why_it_is_empty(new_page: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "given.html"
     contents = page_contents(record_of(SRC, TGT), replace(trace_of(TGT), beam=[]))
-    path.write_text(page([contents]), encoding="utf-8")
+    path.write_text(inspection_page([contents]), encoding="utf-8")
     shown = new_page()
     shown.goto(f"{path.as_uri()}#view=beam")
     expect(shown.locator(".empty")).to_have_text("No search ran: the translation was given.")

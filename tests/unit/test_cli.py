@@ -15,12 +15,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from sightline.cli.translate import format_translation
 
 import sightline
 from sightline import cli
 from sightline.cli.files import lines_of, output
 from sightline.cli.options import decode_overrides
-from sightline.cli.translate import format_translation
 from sightline.config.settings import SETTINGS, SearchSettings
 from sightline.decode.translator import Translation
 from sightline.errors import UserError

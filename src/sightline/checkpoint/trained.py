@@ -187,3 +187,11 @@ def noted(path: Path, about: Mapping[str, Any], name: str, kind: type) -> Any:
     if not isinstance(about.get(name), kind):
         raise UserError(f"{path / CONFIG}: has no '{name}', which a model of its task needs; restore the file")
     return about[name]
+
+
+def write_length_penalty(folder: Path, value: float) -> None:
+    """Set it for a pretrained model, for `transformers` as well; `UserError` without a file for such settings."""
+    path = folder / GENERATION
+    if not path.is_file():
+        raise UserError(f"{folder}: has no {GENERATION}, where the value would stand; save one with transformers")
+    write_json(path, {**read_json(path), "length_penalty": value})

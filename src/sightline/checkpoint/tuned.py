@@ -15,10 +15,10 @@ from sightline.checkpoint.companions import copy_companions, copy_file
 from sightline.checkpoint.layout import CONFIG, UNREAD, WEIGHTS, read_json
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import unread_tensors
-from sightline.checkpoint.trained import CARD, FORMAT, GENERATION, RUN, write_file, write_json, write_text
+from sightline.checkpoint.trained import CARD, FORMAT, RUN, write_file, write_json, write_text
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig
-from sightline.errors import UserError, writing
+from sightline.errors import writing
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,6 @@ class SameLayout:
         write_file(folder / WEIGHTS, lambda path: save_file(dict(tensors), path, {"format": "pt"}))
         write_text(folder / CARD, card)
         seal(folder)
-
-
-def write_length_penalty(folder: Path, value: float) -> None:
-    """Make it a published model's own, for `transformers` as well; `UserError` without a file for such settings."""
-    path = folder / GENERATION
-    if not path.is_file():
-        raise UserError(f"{folder}: has no {GENERATION}, where the value would stand; save one with transformers")
-    write_json(path, {**read_json(path), "length_penalty": value})
 
 
 def _in_float32(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Lines of standard input as they arrive: what is there is handed over, rather than held back until there is more."""
+"""Lines of standard input as they arrive: available lines are passed on without waiting for more."""
 
 import os
 import select
@@ -13,8 +13,8 @@ BLOCK = 1 << 16  # bytes read at once
 
 
 def arrives(path: str) -> bool:
-    """Whether lines come from a pipe, a socket or a terminal, where more may come at any time."""
-    if path != STANDARD_INPUT or sys.platform == "win32":  # whose `select` knows sockets alone
+    """Whether lines come from a pipe, a socket or a terminal, so that more can arrive at any time."""
+    if path != STANDARD_INPUT or sys.platform == "win32":  # select works for sockets only
         return False
     try:
         return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
@@ -23,7 +23,7 @@ def arrives(path: str) -> bool:
 
 
 def arriving(file: int, most: int) -> Iterator[list[str]]:
-    """The lines of a file by its number, at most so many at once: as soon as no more are ready.
+    """The lines of a file by its number, in chunks of at most `most`, as soon as no more are ready.
 
     Raises:
         UserError: a line is not UTF-8, or longer than `corpus.LONGEST_LINE`.
@@ -41,8 +41,8 @@ def arriving(file: int, most: int) -> Iterator[list[str]]:
 
 
 def _raw_lines(file: int) -> Iterator[bytes]:
-    """Lines with their ends; nothing where whoever asks for the next would have to wait, and at the end."""
-    begun: list[bytes] = []  # parts of a line without an end
+    """Lines with their line ends; an empty one if the next would have to be waited for, and at the end."""
+    partial: list[bytes] = []  # parts of a line without an end
     while True:
         if not select.select([file], [], [], 0)[0]:
             yield b""
@@ -51,11 +51,11 @@ def _raw_lines(file: int) -> Iterator[bytes]:
             break
         *lines, rest = block.split(b"\n")
         for line in lines:
-            yield b"".join([*begun, line, b"\n"])
-            begun = []
-        begun += [rest] if rest else []
-        if len(begun) > LONGEST_LINE // BLOCK and sum(map(len, begun)) > LONGEST_LINE:
+            yield b"".join([*partial, line, b"\n"])
+            partial = []
+        partial += [rest] if rest else []
+        if len(partial) > LONGEST_LINE // BLOCK and sum(map(len, partial)) > LONGEST_LINE:
             raise UserError(f"standard input: a line is longer than {LONGEST_LINE >> 20} MiB; is it text?")
-    if begun:
-        yield b"".join(begun)
+    if partial:
+        yield b"".join(partial)
     yield b""

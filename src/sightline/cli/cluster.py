@@ -1,22 +1,23 @@
-"""What `--ray` makes of a command: its model's lines are shared among the processes of a cluster."""
+"""`--ray`: the lines of a command's models are distributed over the processes of a Ray cluster."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
+from sightline.cluster.actors import Actors
+from sightline.cluster.connection import connected, living
+from sightline.cluster.lines import Loading, SharedModel
+from sightline.cluster.shards import Shards
 from sightline.errors import UserError
 
 
 def on_cluster(model: Any, options: argparse.Namespace, dtype: str) -> Any:
     """The model with its lines on the cluster of `options.ray`, until `options.closing` is closed.
 
-    Several models of one command have one set of processes. Beside a file that is written, what is done is kept in
-    FILE.parts until the command has ended well.
+    Several models of one command share a set of processes. If an output file is written, finished shards are kept in
+    FILE.parts until the command succeeds.
     """
-    from sightline.cluster.lines import Loading, SharedModel
-    from sightline.cluster.shards import Shards
-
     if not hasattr(options, "actors"):
         options.actors, options.actors_device = _actors(options)
     paths = tuple(str(Path(path).absolute()) for path in getattr(model, "paths", None) or (model.path,))
@@ -28,9 +29,6 @@ def on_cluster(model: Any, options: argparse.Namespace, dtype: str) -> Any:
 
 
 def _actors(options: argparse.Namespace) -> tuple[Any, str]:
-    from sightline.cluster.actors import Actors
-    from sightline.cluster.connection import connected, living
-
     ray = options.closing.enter_context(connected(options.ray))
     there = ray.cluster_resources()
     gpu = options.device != "cpu" and there.get("GPU", 0) >= 1

@@ -1,4 +1,4 @@
-"""Files in and out for the commands: lines, output that appears when complete, progress."""
+"""Input lines, output files that appear when complete, and progress bars."""
 
 import os
 import shlex
@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from sightline.cli.replacing import text_output
+from sightline.data.corpus import display_name, read_lines
 from sightline.errors import UserError
 
 Item = TypeVar("Item")
@@ -15,28 +17,17 @@ MOST_CHARACTERS = 200_000  # of a line: a book has as many on 100 pages
 STANDARD_OUTPUT = ("-", "/dev/stdout")
 
 
-def in_file(path: str) -> str:
-    """The type of an option that names a file to read; by it `rules.refuse_overwriting` knows them."""
-    return path
-
-
-def out_file(path: str) -> str:
-    """The type of an option that names a file to write."""
-    return path
-
-
-def lines_of(path: str, verb: str) -> Iterator[str]:
-    """The lines of a text file or of standard input, blank ones too; `UserError` where a text stands for a file."""
-    from sightline.data.corpus import display_name, read_lines
-
+def lines_of(path: str, command: str) -> Iterator[str]:
+    """The lines of a text file or of standard input, blank ones too; `UserError` for a text in place of a file name."""
     if path != "-" and not os.path.exists(path) and (" " in path or not Path(path).suffix):
-        said = path if len(path) < 40 else f"{path[:40]}..."
-        raise UserError(f"{said}: no such file; for a text itself: echo {shlex.quote(said)} | sightline {verb} MODEL")
+        text = path if len(path) < 40 else f"{path[:40]}..."
+        way = f"echo {shlex.quote(text)} | sightline {command} MODEL"
+        raise UserError(f"{text}: no such file; for a text itself: {way}")
     return not_too_long(read_lines(path, allow_empty=True), display_name(path))
 
 
 def not_too_long(lines: Iterable[str], name: str, done: int = 0) -> Iterator[str]:
-    """Lines, of which `done` came before; `UserError` for one of more than `MOST_CHARACTERS`."""
+    """The lines; `UserError` for one of more than `MOST_CHARACTERS`. Line numbers start behind `done`."""
     for number, line in enumerate(lines, done + 1):
         if len(line) > MOST_CHARACTERS:
             has = f"line {number} has {len(line):,} characters, {MOST_CHARACTERS:,} at most"
@@ -46,19 +37,17 @@ def not_too_long(lines: Iterable[str], name: str, done: int = 0) -> Iterator[str
 
 @contextmanager
 def output(path: str) -> Iterator[TextIO]:
-    """Standard output, or a file that appears under its name when it is complete; compressed if that ends in `.gz`."""
+    """Standard output, or a file that appears under its name when complete; compressed if the name ends in `.gz`."""
     if path in STANDARD_OUTPUT:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout
         return
-    from sightline.cli.replacing import text_output
-
     with text_output(path) as file:
         yield file
 
 
-def progress(items: Iterable[Item], *paths: str) -> Iterable[Item]:
-    """A progress bar with sentences a second and time left, where somebody watches and `paths` are files."""
+def with_progress(items: Iterable[Item], *paths: str) -> Iterable[Item]:
+    """The items with a progress bar (sentences per second, time left) on a terminal, if all `paths` are files."""
     if not sys.stderr.isatty() or "-" in paths:
         return items
     from tqdm import tqdm

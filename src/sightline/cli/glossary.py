@@ -1,4 +1,4 @@
-"""`--glossary` and `--keep`: the terms that a command's translations keep to."""
+"""`--glossary` and `--keep`: the terms that translations must contain."""
 
 import argparse
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from sightline.errors import UserError
 from sightline.glossary.reading import read_glossary
 from sightline.glossary.terms import Glossary, Term
 
-SHOWN = 10  # lost terms that are named
+SHOWN = 10  # missing terms that are listed
 
 
 class CountedGlossary(Glossary):
-    """A glossary that knows how many of its terms have come through."""
+    """A glossary that counts how many of its terms appear in the translations."""
 
     def __init__(self, terms: Iterable[Term]) -> None:
         super().__init__(terms)
@@ -28,7 +28,7 @@ class CountedGlossary(Glossary):
         self._lost += [f"text {self._texts}: '{term.source}' without '{term.target}'" for term in lost]
 
     def summary(self) -> str:
-        """How many terms stood in sources, how many of them stand in translations, and some that do not."""
+        """Terms in sources, how many of them are in the translations, and some that are missing."""
         kept = self._wanted - len(self._lost)
         share = f" ({kept / self._wanted:.1%})" if self._wanted else ""
         more = [f"and {len(self._lost) - SHOWN:,} more"] if len(self._lost) > SHOWN else []
@@ -36,13 +36,13 @@ class CountedGlossary(Glossary):
         return "\n  ".join([head, *self._lost[:SHOWN], *more])
 
 
-def glossary_asked_for(options: argparse.Namespace, usual: Any = None) -> CountedGlossary:
-    """The terms of the files; `UserError` for a model that is not searched by our own search."""
+def requested_glossary(options: argparse.Namespace, usual: Any = None) -> CountedGlossary:
+    """The terms of the files; `UserError` for a search that does not support them."""
     flag = "--glossary" if options.glossary else "--keep"
     if usual is not None and not isinstance(usual, SearchSettings):
         raise UserError(f"{flag} is for models that were trained here, and {options.model} is a published one")
     if getattr(options, "sample", False):
-        raise UserError(f"{flag} does not go with --sample: what is drawn is not searched for")
+        raise UserError(f"{flag} does not go with --sample: sampling cannot guarantee terms")
     languages = getattr(options, "languages", ("", ""))
     files = [path for path in (options.glossary, options.keep) if path]
     return CountedGlossary(term for path in files for term in read_glossary(path, languages))

@@ -1,101 +1,40 @@
-"""Options that several commands share, and what they stand for."""
+"""Options that several commands share."""
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import in_file, out_file
+from sightline.cli.rules import in_file, out_file
 from sightline.config.settings import SETTINGS, SearchSettings
-from sightline.errors import UserError
 
-if TYPE_CHECKING:
-    from sightline.models.model import Model
+TRAINED_HERE = "folder of a model trained here"
+PRETRAINED = "Hugging Face folder, or hf:OWNER/NAME, or a folder written by `sightline import`"
+ANY_MODEL = "model to use: a Sightline or Hugging Face folder, or hf:OWNER/NAME"
+TRANSLATION_MODEL = f"{ANY_MODEL} (translation model)"
 
-HALF = ("float16", "bfloat16")
 CODE = re.compile(r"[a-z]{2,3}([_-]([A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")  # of a language
+HALF = ("float16", "bfloat16")
+TERMS = ("glossary", "keep")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
+DECODING = tuple(field.name for field in fields(SearchSettings))
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """The type of an option for a whole number of at least so much."""
+    """The type of an option for a whole number of at least `least`."""
 
-    def parse(text: str) -> int:
+    def parse_whole(text: str) -> int:
         number = int(text)
         if number < least:
             raise argparse.ArgumentTypeError(f"{number} is less than {least}")
         return number
 
-    parse.__name__ = "int"  # argparse names it where a text is no number
-    return parse
+    parse_whole.__name__ = "int"  # argparse shows it if a text is not a number
+    return parse_whole
 
 
-def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (), **texts: str) -> None:
-    """An option for every field of `SearchSettings` but those that a command has no use for.
-
-    Those not given leave the model's own setting. What a value must be is the library's to say. `texts` explain those
-    that mean something else here.
-    """
-    group = parser.add_argument_group("decoding (default: the model's own settings)")
-    for field in fields(SearchSettings):
-        if field.name in without:
-            continue
-        name, setting = _flag(field.name), SETTINGS[f"decode.{field.name}"]
-        text = texts.get(field.name) or re.sub(r"[a-z]+_\w+", lambda found: _flag(found[0]), setting.help)
-        if field.type is bool:
-            group.add_argument(name, action="store_true", default=None, help=text)
-        else:
-            choices = setting.choices or None
-            group.add_argument(name, type=field.type, choices=choices, metavar=None if choices else "N", help=text)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str, Any]:
-    """What was given of `decode_options`; `UserError` for what a model whose own settings are `usual` leaves unread."""
-    settings = {field.name: getattr(options, field.name, None) for field in fields(SearchSettings)}
-    given = {name: value for name, value in settings.items() if value is not None}
-    if usual is not None and not isinstance(usual, SearchSettings):
-        from sightline.cli.published import as_published
-
-        given = as_published(given, usual)
-    if usual is not None:
-        refuse_unread(given, usual)
-    if getattr(options, "glossary", "") or getattr(options, "keep", ""):
-        from sightline.cli.glossary import glossary_asked_for
-
-        given["glossary"] = glossary_asked_for(options, usual)
-    return given
-
-
-def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
-    """`UserError` for a setting that the kind of search leaves unread.
-
-    Args:
-        given: settings of the command line by name, of `SearchSettings` or `GenerationSettings`.
-        usual: the model's own, an object of either; it says whether the model samples where nobody says so.
-    """
-    sample = given.get("sample", usual.sample)
-    stray = [name for name in SAMPLING if name in given and not sample]
-    if stray:
-        raise UserError(f"--{stray[0].replace('_', '-')} is for sampling: add --sample, or leave it out")
-    if sample and given.get("beam_size", 1) > 1:
-        raise UserError(
-            "--beam-size does not go with --sample: what is drawn is not searched for; --n-best draws several"
-        )
-
-
-OWN = "model directory"
-FAMILY = "folder in the Hugging Face layout, or what `sightline import` made of it"
-EITHER = f"{OWN}, or {FAMILY}"
-TRANSLATES = f"{EITHER}, of a network that reads a text and writes another"
-
-
-def model_options(parser: argparse.ArgumentParser, needed: bool = True, what: str = OWN) -> None:
+def model_option(parser: argparse.ArgumentParser, what: str, needed: bool = True) -> None:
+    """MODEL and --device."""
     parser.add_argument("model", metavar="MODEL", nargs=None if needed else "?", help=what)
     device_option(parser)
 
@@ -104,20 +43,62 @@ def device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
 
 
+def files_option(
+    parser: argparse.ArgumentParser, flag: str, text: str, metavar: str = "FILE", required: bool = False
+) -> None:
+    """An option for several input files."""
+    default = None if required else []
+    parser.add_argument(flag, nargs="+", type=in_file, required=required, default=default, metavar=metavar, help=text)
+
+
+def file_option(
+    parser: argparse._ActionsContainer, flag: str, text: str, metavar: str = "FILE", required: bool = False
+) -> None:
+    """An option for an input file; "" if it is not given."""
+    parser.add_argument(flag, type=in_file, required=required, default="", metavar=metavar, help=text)
+
+
+def format_option(parser: argparse.ArgumentParser, text: str, choices: Sequence[str] = ("text", "jsonl")) -> None:
+    text = f"output format; {text} (default: %(default)s)"
+    parser.add_argument("--format", choices=choices, default=choices[0], help=text)
+
+
+def input_option(parser: argparse.ArgumentParser) -> None:
+    text = "text file, also .gz (default: standard input)"
+    parser.add_argument("input", nargs="?", type=in_file, default="-", help=text)
+
+
+def output_option(parser: argparse.ArgumentParser, what: str = "output file") -> None:
+    parser.add_argument("-o", "--output", type=out_file, default="-", help=f"{what} (default: standard output)")
+
+
+def source_option(parser: argparse.ArgumentParser, text: str, required: bool = True) -> None:
+    parser.add_argument("--source", type=in_file, required=required, metavar="FILE", help=text)
+
+
+def target_option(parser: argparse._ActionsContainer, text: str, required: bool = False) -> None:
+    parser.add_argument("--target", type=in_file, required=required, metavar="FILE", help=text)
+
+
+def corpus_option(parser: argparse.ArgumentParser) -> None:
+    files_option(parser, "--train", "parallel files, as `sightline train` takes them", required=True)
+
+
 def language_options(parser: argparse.ArgumentParser) -> None:
-    """What to say to models of many languages or tasks."""
-    group = parser.add_argument_group("models that translate or rewrite")
-    group.add_argument("--source-language", default="", metavar="CODE", help="as the model has it: de, deu_Latn, de_DE")
-    group.add_argument("--target-language", default="", metavar="CODE", help="language to write in")
+    """The languages of a multilingual model."""
+    group = parser.add_argument_group("multilingual models")
+    source = "source language, as the model writes it: de, deu_Latn, de_DE"
+    group.add_argument("--source-language", default="", metavar="CODE", help=source)
+    group.add_argument("--target-language", default="", metavar="CODE", help="target language")
 
 
 def document_languages(parser: argparse.ArgumentParser) -> None:
-    text = "the two languages of a translation memory that are meant, where it has more or does not say: en-de"
+    text = "language pair to read from a translation memory with several or none: en-de"
     parser.add_argument("--languages", type=direction, default=("", ""), metavar="FROM-TO", help=text)
 
 
 def direction(text: str) -> tuple[str, str]:
-    """The type of `--languages`: two codes with a hyphen between them, or a colon where a code has a hyphen itself.
+    """The type of `--languages`: two codes separated by a hyphen, or by a colon if a code contains a hyphen.
 
     >>> direction("en-de"), direction("pt-BR:en")
     (('en', 'de'), ('pt-BR', 'en'))
@@ -129,84 +110,67 @@ def direction(text: str) -> tuple[str, str]:
 
 
 def glossary_options(parser: argparse.ArgumentParser) -> None:
-    text = "terms that translations keep to: lines of a source, a tab and its target; or a .csv or .tbx file"
-    parser.add_argument("--glossary", type=in_file, default="", metavar="FILE", help=text)
-    text = "what is to stay as it is: a name on each line"
-    parser.add_argument("--keep", type=in_file, default="", metavar="FILE", help=text)
+    text = "terms that translations must contain: lines of source TAB target, or a .csv or .tbx file"
+    file_option(parser, "--glossary", text)
+    file_option(parser, "--keep", "names to leave untranslated, one per line")
 
 
 def ensemble_option(parser: argparse.ArgumentParser) -> None:
-    text = "further models of the same tokenizer, to translate with all of them: their log-probabilities are averaged"
+    text = "more models with the same tokenizer; their log-probabilities are averaged"
     parser.add_argument("--ensemble", nargs="+", action="extend", default=[], metavar="MODEL", help=text)
 
 
-def input_option(parser: argparse.ArgumentParser) -> None:
-    text = "text file, also .gz (default: standard input)"
-    parser.add_argument("input", nargs="?", type=in_file, default="-", help=text)
-
-
-def output_option(parser: argparse.ArgumentParser, what: str = "file to write") -> None:
-    parser.add_argument("-o", "--output", type=out_file, default="-", help=f"{what} (default: standard output)")
-
-
 def workers_option(parser: argparse.ArgumentParser) -> None:
-    workers = "processes that share the lines (default: as many as pay on this machine)"
+    workers = "worker processes that share the lines (default: as many as this machine benefits from)"
     parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=workers)
 
 
 def ray_option(parser: argparse.ArgumentParser) -> None:
-    ray = "share the lines among all processors or GPUs of this cluster of Ray's (default: one of this machine's own)"
+    ray = "distribute the lines over the CPUs or GPUs of this Ray cluster (default: start one on this machine)"
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help=ray)
 
 
-def load_as_asked(options: argparse.Namespace, path: str = "", told: bool = True) -> "Model":
-    """Any model, in the numbers that were asked for; one of many languages between those that were.
+def seed_option(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--seed", type=whole(0), default=1, metavar="N", help=f"{text} (default: %(default)s)")
 
-    It must be `told` which, unless it is only to write, as it does without in `transformers`.
+
+def metric_options(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
+    """How translations are scored."""
+    metric = f"any of BLEU, chrF++, TER, and for English summaries ROUGE-1, -2, -L (default: {' '.join(default)})"
+    parser.add_argument("--metric", nargs="+", default=[*default], metavar="NAME", help=metric)
+    multi30k = "also print the tokenized, lowercased BLEU of the Multi30k literature; LANG is the target language"
+    parser.add_argument("--multi30k", default="", metavar="LANG", help=multi30k)
+    tokenize = "sacreBLEU tokenizer for BLEU (default: 13a; zh or char for references without spaces between words)"
+    parser.add_argument("--tokenize", default="", metavar="NAME", help=tokenize)
+
+
+def host_option(parser: argparse.ArgumentParser) -> None:
+    host = "address to listen on; with another one than this computer's own, anyone who reaches it can use the model "
+    parser.add_argument("--host", default="127.0.0.1", help=host + "(default: %(default)s)")
+
+
+def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (), **texts: str) -> None:
+    """An option for every field of `SearchSettings` except `without`.
+
+    Options that are not given leave the model's own settings. The library checks the values. `texts` replace help
+    texts for this command.
     """
-    from sightline.models.load import load
-
-    path = path or str(options.model)
-    return _between(load(path, options.device, _numbers(options)), options, path, told)
-
-
-def load_model(options: argparse.Namespace, path: str = "", told: bool = True) -> "Model":
-    """`load_as_asked` for what translates; `UserError` for any other model."""
-    from sightline.models.load import load_translator
-
-    path = path or str(options.model)
-    return _between(load_translator(path, options.device, _numbers(options)), options, path, told)
+    group = parser.add_argument_group("decoding (default: the model's own settings)")
+    for name in (name for name in DECODING if name not in without):
+        setting = SETTINGS[f"decode.{name}"]
+        text = texts.get(name) or re.sub(r"[a-z]+_\w+", lambda found: flag_of(found[0]), setting.help)
+        if isinstance(setting.default, bool):
+            group.add_argument(flag_of(name), action="store_true", default=None, help=text)
+        else:
+            choices = setting.choices or None
+            metavar = None if choices else "N"
+            group.add_argument(flag_of(name), type=type(setting.default), choices=choices, metavar=metavar, help=text)
 
 
-def load_models(options: argparse.Namespace, told: bool = True) -> "Model":
-    """What translates: MODEL, or an ensemble of it and those of `ensemble_option`."""
-    from sightline.models.load import load_translators
+def flag_of(name: str) -> str:
+    """The option for a setting.
 
-    files = [path for path in options.ensemble if Path(path).is_file()]
-    if files:
-        raise UserError(f"{files[0]}: is a file, and --ensemble names model directories; name files before --ensemble")
-    if not options.ensemble:
-        return load_model(options, told=told)
-    model = load_translators([options.model, *options.ensemble], options.device, _numbers(options))
-    return _between(model, options, options.model)
-
-
-def _numbers(options: argparse.Namespace) -> str:
-    """The numbers that a model is to be loaded in; others are a setting of decoding."""
-    compute = getattr(options, "compute", None)
-    return compute if compute in HALF else "auto"
-
-
-def _between(model: Any, options: argparse.Namespace, path: str, told: bool = True) -> Any:
-    languages = [getattr(options, f"{side}_language", "") for side in ("source", "target")]
-    if hasattr(model, "between"):
-        from sightline.cli.published import between
-
-        model = between(model, languages, path, told)
-    elif any(languages) and getattr(model, "reads", "") != "sound":
-        raise UserError("--source-language and --target-language are for models of many languages, and this is none")
-    if getattr(options, "ray", None) is None:
-        return model
-    from sightline.cli.cluster import on_cluster
-
-    return on_cluster(model, options, _numbers(options))
+    >>> flag_of("beam_size")
+    '--beam-size'
+    """
+    return "--" + name.replace("_", "-")

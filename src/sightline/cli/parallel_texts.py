@@ -1,7 +1,7 @@
-"""Texts on the command line that belong together line by line: sources, their translations, references of a test set.
+"""Parallel texts on a command line: sources, translations and references, which belong together line by line.
 
 Files are those that `sightline train` takes, read as it reads them: lines of text, pairs (`.tsv`, `.jsonl`, `hf:`), and
-translation memories (`.po`, `.tmx`, `.xliff`, or folders of them). The option says which side of the pairs is meant.
+translation memories (`.po`, `.tmx`, `.xliff`, or folders of them). The option determines the side.
 """
 
 import sys
@@ -22,11 +22,11 @@ class NamedText:
 
     option: str
     path: str
-    is_target: bool  # which side of a file of pairs is meant
+    is_target: bool  # which side of a file of pairs is used
 
 
 def source_text(path: str, option: str = "--source") -> NamedText:
-    """What is translated, or was."""
+    """A text to translate, or that was translated."""
     return NamedText(option, path, is_target=False)
 
 
@@ -43,7 +43,7 @@ def holds_pairs(path: str) -> bool:
 def texts_to_score(
     source: str, references: Sequence[str], options: tuple[str, str] = ("--source", "--reference")
 ) -> list[NamedText]:
-    """A source and its references, which may be the other side of the source's own file."""
+    """A source and its references, by default the target side of the source file."""
     option, name = options
     if not references and not holds_pairs(source):
         raise UserError(f"{name} is required: the file or files to compare translations with")
@@ -55,7 +55,7 @@ def parallel_texts(named: Sequence[NamedText], languages: Sequence[str] = ("", "
     """The lines of texts that must have as many lines each.
 
     Args:
-        languages: codes of the two languages that are meant of a translation memory that has more.
+        languages: codes of the two languages to read from a translation memory with several.
 
     Raises:
         UserError: a file cannot be read, they have different numbers of lines, or two files of pairs different sources.

@@ -1,4 +1,4 @@
-"""Files that commands write: they appear under their names when they are complete, in the place of those before."""
+"""Output files, which replace existing files when they are complete."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import IO, TextIO, cast
 
 from sightline.errors import UserError, writing
 
-PACKED = (".bz2", ".xz", ".zst", ".zip", ".7z")  # which are read by no command, and written by none
+PACKED = (".bz2", ".xz", ".zst", ".zip", ".7z")  # compressed files that no command reads or writes
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def text_output(path: str) -> Iterator[TextIO]:
 def binary_output(path: str) -> Iterator[IO[bytes]]:
     """A file that appears under its name when it is complete.
 
-    It has the permissions of the file that it replaces, and its owner where the system lets it.
+    It keeps the permissions of the file that it replaces, and its owner if the system permits.
     """
     target = Path(path)
     if target.is_dir() or not target.absolute().parent.is_dir():
@@ -55,7 +55,7 @@ def binary_output(path: str) -> Iterator[IO[bytes]]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether this is a device, a pipe or what a shell has opened, which is written to and never replaced."""
+    """Whether this is a device, a pipe or a file opened by a shell, which is written to and never replaced."""
     return (path.exists() and not path.is_file()) or str(path.absolute()).startswith(("/dev/fd/", "/dev/std", "/proc/"))
 
 

@@ -1,4 +1,4 @@
-"""Standard streams that a shell has closed (`>&-`): something in their places, and an error for whoever writes."""
+"""Replacements for standard streams that a shell has closed (`>&-`); writing to one is an error."""
 
 import os
 import sys
@@ -9,23 +9,23 @@ from sightline.errors import UserError
 
 
 class ClosedOutput(TextIOBase):
-    """Stands for standard output where a shell has closed it (`>&-`)."""
+    """Replaces a closed standard output."""
 
     def reconfigure(self, **how: Any) -> None:
-        """As of a stream of text."""
+        """As for a text stream."""
 
     def write(self, text: str) -> int:
-        """Nobody could read it."""
+        """`UserError`."""
         raise UserError("standard output is closed; name a file with -o, or write to one: > FILE")
 
     @property
     def buffer(self) -> "ClosedOutput":
-        """For bytes."""
+        """The stream for bytes."""
         return self
 
 
 def open_streams() -> None:
-    """Put something in the place of standard streams that a shell has closed, so that no file gets their numbers."""
+    """Replace closed standard streams, so that no file gets their numbers."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  (for as long as the program runs)
     if sys.stdout is None:

@@ -2,8 +2,6 @@
 
 import logging
 import os
-import secrets
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +49,7 @@ def _keep_token_here() -> None:
     machines, which do not have it, could not join.
     """
     if not ("RAY_AUTH_TOKEN_PATH" in os.environ or Path("~/.ray/auth_token").expanduser().exists()):
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        os.environ.setdefault("RAY_AUTH_TOKEN", os.urandom(32).hex())
 
 
 def living(ray: Any) -> list[dict[str, Any]]:
@@ -73,6 +71,8 @@ def _check(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal()):
         return
+    import socket  # slow to import, and needed for a cluster alone
+
     try:
         socket.create_connection((host, int(port)), 10).close()
     except (OSError, OverflowError) as error:

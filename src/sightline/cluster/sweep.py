@@ -22,7 +22,7 @@ from sightline.cluster.connection import connected
 from sightline.errors import UserError
 from sightline.training.logs import VALIDATION_LOG
 
-PROGRAM = "from sightline.cli.sweep import run_trial; run_trial()"
+PROGRAM = ("-m", "sightline.cli.trial")
 LOOK_AGAIN = 0.5  # seconds
 
 
@@ -114,7 +114,7 @@ def _trial(config: Mapping[str, Any]) -> None:
 
     wanted, name = config["sweep"], config["trial"]
     folder = wanted.out / name
-    command = [sys.executable, "-c", PROGRAM, *wanted.trials[name], "--out", str(folder)]
+    command = [sys.executable, *PROGRAM, *wanted.trials[name], "--out", str(folder)]
     folder.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.log").open("ab") as log:
         run = subprocess.Popen([*command, "--resume"], stdin=subprocess.PIPE, stdout=log, stderr=log)

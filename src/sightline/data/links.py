@@ -1,30 +1,23 @@
-"""Word alignments as files, and which word each piece of a text belongs to.
+"""Word alignments as files.
 
-A link (i, j) joins source word i to target word j, both counted from 0; words are what blanks separate. A file has one
-line a pair, `0-0 1-2 2-1` (the Pharaoh format, which fast_align, Marian and Moses write and read). Gold files also have
-`ipj` for links that annotators found possible rather than sure (the distinction of Och and Ney 2003, section 6,
-https://aclanthology.org/J03-1002). Not here: how good links are (`evaluate/alignment.py`), where a model finds them
-(`inspect/alignment.py`).
+A link (i, j) joins source word i to target word j, both counted from 0; words are separated by blanks. A file has one
+line per pair, `0-0 1-2 2-1` (the Pharaoh format, which fast_align, Marian and Moses write and read). Gold files also
+have `ipj` for links that annotators found possible rather than sure (Och and Ney 2003, section 6,
+https://aclanthology.org/J03-1002). Not here: how good links are (`evaluate/alignment.py`), how a model finds them
+(`inspect/alignment.py`), and links of tokens (`alignment.py`).
 """
 
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from jaxtyping import Int64
-
-from sightline.data.corpus import Corpus, display_name, read_lines, read_pairs
-from sightline.data.prepared import Column, PreparedCorpus
-from sightline.data.side import Side
+from sightline.data.corpus import display_name, read_lines
 from sightline.errors import UserError
 
 Link = tuple[int, int]
 Links = frozenset[Link]
 
 LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
-WORD = re.compile(r"\S+")
-NO_WORD = -1
 
 
 @dataclass(frozen=True)
@@ -84,35 +77,3 @@ def check_links(path: str, links: Sequence[Collection[Link]], sources: Sequence[
                 f"{display_name(path)}: line {number}: link {beyond} is beyond the pair, which has {words[0]} source "
                 f"and {words[1]} target words; words are counted from 0, source first"
             )
-
-
-def links_of_corpus(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus) -> Column:
-    """The links of every pair that `prepare` has kept of the corpora, as word numbers in turn: i, j, i, j...
-
-    `path` has a line for each pair of the files, dropped or not. Whether a pair is dropped depends on its texts alone,
-    so those kept are found again by them, in order.
-
-    Raises:
-        UserError: as `read_links` and `check_links`.
-    """
-    pairs = list(read_pairs(corpora))
-    links = read_links(path)
-    check_links(path, links, *zip(*pairs, strict=True))
-    values, ends = [], [0]
-    for pair, found in zip(pairs, links, strict=True):
-        if len(ends) <= len(prepared) and pair == prepared.text(len(ends) - 1):
-            values += [number for link in sorted(found) for number in link]
-            ends.append(len(values))
-    assert len(ends) == len(prepared) + 1, "what was kept is a part of what was read"
-    return Column(np.array(values, np.int32), np.array(ends, np.int64))
-
-
-def words_of_pieces(tokenizer: Side, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
-    """The ids of a text, and for each piece the number of its word; `NO_WORD` for blanks at the end.
-
-    A piece that is a blank alone belongs to the word after it.
-    """
-    ids, starts = tokenizer.encode_with_starts(text)
-    ends = np.array([match.end() for match in WORD.finditer(text)], dtype=np.int64)
-    words = np.searchsorted(ends, np.array(starts, dtype=np.int64), side="right")
-    return ids, np.where(words < len(ends), words, NO_WORD)

@@ -6,10 +6,8 @@ A program that asks for them needs the guard `if __name__ == "__main__":`, for e
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Any, TypeVar
 
 from sightline.errors import UserError
@@ -29,6 +27,10 @@ def processes(workers: int, what: str, begin: Callable[..., None], *arguments: o
     Raises:
         UserError: one of them was ended from outside.
     """
+    # Importing these takes longer than starting a translation in one process.
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+    from multiprocessing import get_context
+
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (begin, *arguments)) as pool:
 
         def submit(function: Callable[..., Result], *given: object) -> Future[Result]:

@@ -88,7 +88,7 @@ def evaluate_text(
     return TranslationReport(scores, comparisons, decoding, len(hypotheses), list(hypotheses))
 
 
-def render(report: TranslationReport) -> str:
+def render_report(report: TranslationReport) -> str:
     """A report for people."""
     width = max(map(len, report.scores))
     lines = []

@@ -21,9 +21,10 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from sightline.architectures.registry import Network
+from sightline.data.alignment import NO_WORD, words_of_pieces
 from sightline.data.arranging import cut_padded
 from sightline.data.batch import Batch, collate
-from sightline.data.links import NO_WORD, GoldLinks, Link, Links, words_of_pieces
+from sightline.data.links import GoldLinks, Link, Links
 from sightline.data.side import Side
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from xml.parsers import expat
-from xml.sax.saxutils import escape
 
 from sightline.errors import UserError
 from sightline.localisation.encodings import decoded
@@ -181,7 +181,9 @@ def _characters(raw: str) -> str:
 
 def written(parts: Parts) -> str:
     """Parts as the content of an element."""
-    return "".join(part.text if isinstance(part, Code) and part.inline else escape(plain((part,))) for part in parts)
+    return "".join(
+        part.text if isinstance(part, Code) and part.inline else escape(plain((part,)), quote=False) for part in parts
+    )
 
 
 def with_attributes(tag: str, **values: str) -> str:
@@ -191,7 +193,8 @@ def with_attributes(tag: str, **values: str) -> str:
     '<target state="final" lang="de">'
     """
     for name, value in values.items():
-        said = f'{name}="{escape(value, {chr(34): "&quot;"})}"'
+        quoted = escape(value, quote=False).replace('"', "&quot;")
+        said = f'{name}="{quoted}"'
         there = re.search(rf"(?<=\s){re.escape(name)}\s*=\s*(\"[^\"]*\"|'[^']*')", tag)
         behind = len(tag) - (2 if tag.endswith("/>") else 1)
         start, end = there.span() if there else (behind, behind)

@@ -11,11 +11,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from html import escape
 from io import BytesIO
 from itertools import groupby
 from pathlib import PurePosixPath
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 from zipfile import BadZipFile, ZipFile
 from zlib import error as ZlibError
 
@@ -75,7 +75,10 @@ class Paragraph:
 
     def _run(self, setting: RunSetting, text: str) -> str:
         w = self.prefix
-        lines = [f'<{w}t xml:space="preserve">{escape(line)}</{w}t>' for line in CONTROLS.sub("", text).split("\n")]
+        lines = [
+            f'<{w}t xml:space="preserve">{escape(line, quote=False)}</{w}t>'
+            for line in CONTROLS.sub("", text).split("\n")
+        ]
         return f"{setting.opens}<{w}r>{setting.properties}{f'<{w}br/>'.join(lines)}</{w}r>{setting.closes}"
 
 

@@ -21,7 +21,7 @@ IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE
 EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MULTILINE)
 
 
-def page(
+def inspection_page(
     inspections: Sequence[Mapping[str, Any]], title: str = "Sightline", live: Mapping[str, Any] | None = None
 ) -> str:
     """The HTML of a page.
@@ -65,7 +65,7 @@ def document(title: str, style: str, body: str, script: str = "", allowed: Seque
 def notebook_frame(inspection: Mapping[str, Any], height: int = 640) -> str:
     """The page in a frame of its own, for a notebook: several on one sheet know nothing of each other."""
     style = f"width: 100%; height: {height}px; border: 0; border-radius: 8px"
-    return f'<iframe srcdoc="{html.escape(page([inspection]))}" style="{style}" title="Sightline"></iframe>'
+    return f'<iframe srcdoc="{html.escape(inspection_page([inspection]))}" style="{style}" title="Sightline"></iframe>'
 
 
 def as_script_json(value: Any) -> str:

@@ -64,7 +64,7 @@ class Figure:
     panels: Sequence[Panel]
 
 
-def render(figure: Figure, style: str = "png") -> bytes:
+def render_figure(figure: Figure, style: str = "png") -> bytes:
     """The picture of a figure, "png" or "svg"."""
     try:
         from matplotlib import rc_context

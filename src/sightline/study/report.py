@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.report.document import document
-from sightline.report.figures import Figure, Panel, render
+from sightline.report.figures import Figure, Panel, render_figure
 from sightline.study.claim import Claim, Row, Verdict, distinct
 
 STYLE = """
@@ -58,7 +58,7 @@ def write_report(out: Path, findings: Sequence[Finding], about: dict[str, Any]) 
     folder.mkdir(parents=True, exist_ok=True)
     pictures: dict[str, bytes] = {}
     for figure in (figure for finding in findings for figure in finding.figures):
-        pictures[figure.name] = render(figure)
+        pictures[figure.name] = render_figure(figure)
         (folder / f"{figure.name}.png").write_bytes(pictures[figure.name])
     (out / "study.json").write_text(json.dumps(as_json(findings, about), indent=1) + "\n", encoding="utf-8")
     page = out / "study.html"

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.config.settings import RunConfig
+from sightline.data.alignment import links_of_corpus, words_of_pieces
 from sightline.data.arranging import Pairs
 from sightline.data.batch import Batch
 from sightline.data.content import digest
 from sightline.data.corpus import Corpus
-from sightline.data.links import links_of_corpus, words_of_pieces
 from sightline.data.prepared import Column, PreparedCorpus
 from sightline.data.rows import Pair
 from sightline.data.side import Side

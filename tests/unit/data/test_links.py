@@ -5,14 +5,8 @@ from pathlib import Path
 import pytest
 
 from sightline.config.settings import DataConfig
-from sightline.data.links import (
-    GoldLinks,
-    check_links,
-    format_links,
-    read_gold,
-    read_links,
-    words_of_pieces,
-)
+from sightline.data.alignment import words_of_pieces
+from sightline.data.links import GoldLinks, check_links, format_links, read_gold, read_links
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 

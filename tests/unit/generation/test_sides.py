@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sightline.config.settings import DataConfig
-from sightline.data.links import words_of_pieces
+from sightline.data.alignment import words_of_pieces
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from sightline.architectures.registry import Network, build_network
 from sightline.config.settings import DataConfig, ModelConfig
-from sightline.data.links import GoldLinks, words_of_pieces
+from sightline.data.alignment import words_of_pieces
+from sightline.data.links import GoldLinks
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.inspect import alignment

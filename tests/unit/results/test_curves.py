@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sightline.errors import UserError
-from sightline.report.figures import render
+from sightline.report.figures import render_figure
 from sightline.results.curves import learning_curves, read_points, validation_table
 from sightline.results.runs import group_runs
 
@@ -113,5 +113,5 @@ def test_a_run_without_validation_is_refused(make_run: Any) -> None:
 def test_the_picture(make_run: Any, style: str, start: bytes) -> None:
     pytest.importorskip("matplotlib")
     figure = learning_curves(group_runs([make_run("a", log=log())], {}), "hours")
-    assert render(figure, style).startswith(start)
-    assert render(figure, style) == render(figure, style)
+    assert render_figure(figure, style).startswith(start)
+    assert render_figure(figure, style) == render_figure(figure, style)

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from sightline.config.settings import DataConfig, ModelConfig, RunConfig, TrainConfig, apply_settings, check
+from sightline.data.alignment import links_of_corpus
 from sightline.data.batch import Batch, collate
 from sightline.data.corpus import Corpus
-from sightline.data.links import links_of_corpus
 from sightline.data.prepared import Column, prepare
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError

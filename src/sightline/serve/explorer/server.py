@@ -16,7 +16,7 @@ from socket import AF_INET, AF_INET6
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.report.document import page
+from sightline.report.document import inspection_page
 from sightline.serve.explorer.answers import ShownModel, Superseded
 from sightline.serve.explorer.requests import read_ask
 from sightline.serve.hosts import names_us
@@ -63,7 +63,7 @@ class ExplorerServer(ThreadingHTTPServer):
     def page(self) -> bytes:
         """The one page."""
         title = "Sightline: " + " and ".join(shown.name for shown in self.models)
-        return page([], title, {"models": [shown.described() for shown in self.models]}).encode("utf-8")
+        return inspection_page([], title, {"models": [shown.described() for shown in self.models]}).encode("utf-8")
 
     @property
     def largest_body(self) -> int:

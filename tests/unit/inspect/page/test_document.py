@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sightline.report import document
-from sightline.report.document import asset, digest, module_order, notebook_frame, page, script_text
+from sightline.report.document import asset, digest, inspection_page, module_order, notebook_frame, script_text
 
 ASSETS = Path(document.__file__).parents[1] / "inspect" / "page" / "assets"
 NASTY = [
@@ -47,17 +47,17 @@ class Tags(HTMLParser):
 
 @pytest.mark.parametrize("text", NASTY)
 def test_any_text_comes_back_from_the_page_and_adds_no_tag(text: str) -> None:
-    found = Tags(page([{"text": text}], title=text))
+    found = Tags(inspection_page([{"text": text}], title=text))
     assert json.loads(found.data)["inspections"] == [{"text": text}]
-    assert found.tags == Tags(page([{"text": "harmless"}])).tags
+    assert found.tags == Tags(inspection_page([{"text": "harmless"}])).tags
 
 
 def test_the_page_is_ascii_in_its_data() -> None:
-    assert Tags(page([{"text": "日本"}])).data.isascii()
+    assert Tags(inspection_page([{"text": "日本"}])).data.isascii()
 
 
 def test_nothing_is_loaded_and_only_our_script_runs() -> None:
-    text = page([])
+    text = inspection_page([])
     assert not re.search(r"""(src|href)=["'](?!data:)""", text)
     assert "@import" not in text
     assert "url(" not in "".join(map(asset, document.STYLES))
@@ -65,13 +65,13 @@ def test_nothing_is_loaded_and_only_our_script_runs() -> None:
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert policy.endswith(f"; img-src data:; script-src '{digest(script_text('main.js'))}'")
     assert "connect-src" not in policy
-    assert "connect-src 'self'" in html.unescape(page([], live={"models": []}))
+    assert "connect-src 'self'" in html.unescape(inspection_page([], live={"models": []}))
 
 
 def test_the_policy_names_the_script_as_it_stands_in_the_page() -> None:
-    inline = re.search(r'<script type="module">(.*)</script>\n</body>', page([]), re.S)
+    inline = re.search(r'<script type="module">(.*)</script>\n</body>', inspection_page([]), re.S)
     assert inline
-    assert digest(inline[1]) in html.unescape(page([]))
+    assert digest(inline[1]) in html.unescape(inspection_page([]))
 
 
 def test_modules_come_after_what_they_import_and_none_is_left_out() -> None:
@@ -107,7 +107,7 @@ def test_scripts_never_write_html(path: Path) -> None:
 def test_a_notebook_gets_a_frame_of_its_own() -> None:
     frame = notebook_frame({"text": '"</iframe>'})
     assert Tags(frame).tags == ["iframe"]
-    assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == page([{"text": '"</iframe>'}])  # type: ignore[index]
+    assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == inspection_page([{"text": '"</iframe>'}])  # type: ignore[index]
 
 
 def test_a_document_allows_what_is_asked_for_and_nothing_else() -> None:

@@ -4,44 +4,38 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
 
-from sightline.cli.files import in_file, out_file, output
-from sightline.config.settings import recipe_names
+from sightline.cli.files import output
+from sightline.cli.options import files_option
+from sightline.cli.rules import in_file, out_file
+from sightline.config.settings import RunConfig, load_recipe, recipe_names
+from sightline.corpora.survey.page import page
+from sightline.corpora.survey.report import TRAINING, VALIDATION, as_text, check_corpora
+from sightline.data.amount import parse_amount
+from sightline.data.corpus import Corpus
+from sightline.data.first_look import check_files, parse_pairs
+from sightline.data.prepared import spool
+from sightline.data.split import split
 from sightline.errors import UserError
 from sightline.localisation import is_memory
-
-if TYPE_CHECKING:
-    from sightline.data.corpus import Corpus
+from sightline.localisation.memory import as_tsv
 
 
-def add(commands: Any) -> None:
-    """Register the command."""
-    text = "look through parallel files: repeats, leaks, odd pairs, encoding, what training would drop"
-    parser = commands.add_parser("check-corpus", help=text)
-    files = "files to train on, as `sightline train` takes them"
-    parser.add_argument("train", nargs="+", type=in_file, metavar="FILE", help=files)
-    valid = "files to validate on, or what `sightline train --valid` would take out of the others: 1%% or 500pairs"
-    parser.add_argument("--valid", nargs="+", type=in_file, default=[], metavar="FILE", help=valid)
-    test = "a test set, which may have a name, as in --test news=test.en test.de; may be repeated"
+def add_options(parser: argparse.ArgumentParser) -> None:
+    text = "training files, as `sightline train` takes them"
+    parser.add_argument("train", nargs="+", type=in_file, metavar="FILE", help=text)
+    valid = "validation files, or the part of the training files that `sightline train --valid` would hold out: "
+    files_option(parser, "--valid", valid + "1%% or 500pairs")
+    test = "a test set, optionally with a name: --test news=test.en test.de; may be repeated"
     parser.add_argument("--test", nargs="+", type=in_file, action="append", default=[], metavar="FILE", help=test)
-    recipe = f"whose limits say what training would drop: {', '.join(recipe_names())}, or a .toml file"
-    parser.add_argument("--recipe", default="", help=f"{recipe} (default: those of no recipe)")
-    page = "write the report as one HTML page, too"
-    parser.add_argument("-o", "--output", type=out_file, default="", metavar="REPORT.html", help=page)
-    parser.set_defaults(run=run_check_corpus)
+    recipe = f"recipe whose limits decide what training would drop: {', '.join(recipe_names())}, or a .toml file"
+    parser.add_argument("--recipe", default="", help=f"{recipe} (default: the default limits)")
+    text = "also write the report as an HTML page"
+    parser.add_argument("-o", "--output", type=out_file, default="", metavar="REPORT.html", help=text)
 
 
-def run_check_corpus(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Print a report and write its page."""
-    from sightline.config.settings import RunConfig, load_recipe
-    from sightline.corpora.survey.page import page
-    from sightline.corpora.survey.report import TRAINING, VALIDATION, as_text, check_corpora
-    from sightline.data.amount import parse_amount
-    from sightline.data.first_look import check_files, parse_pairs
-    from sightline.data.prepared import spool
-    from sightline.localisation.memory import as_tsv
-
     if options.output and not options.output.endswith((".html", ".htm")):
         raise UserError(f"-o {options.output}: the report is a page; give it the ending .html")
     amount = parse_amount(options.valid)
@@ -56,8 +50,7 @@ def run_check_corpus(options: argparse.Namespace) -> None:
             check_files({flags.get(name, "--test"): paths})
             sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths))
     config = (load_recipe(options.recipe) if options.recipe else RunConfig()).data
-    notes = list(_split_note(sets[TRAINING], options.valid)) if amount else []
-    report = check_corpora(sets, config, notes)
+    report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)))
     if options.output:
         with output(options.output) as file:
             file.write(page(report))
@@ -79,11 +72,8 @@ def _tests(options: argparse.Namespace) -> dict[str, list[str]]:
     return sets
 
 
-def _split_note(train: Sequence["Corpus"], valid: Sequence[str]) -> Iterator[str]:
-    """What `train --valid 1%` would do."""
-    from sightline.data.amount import parse_amount
-    from sightline.data.split import split
-
+def _split_note(train: Sequence[Corpus], valid: Sequence[str]) -> Iterator[str]:
+    """What `train --valid 1%` would hold out."""
     amount = parse_amount(valid)
     if amount:
         parts = split(train, amount)

@@ -1,0 +1,29 @@
+"""`sightline caption`."""
+
+import argparse
+import json
+from dataclasses import asdict
+
+from sightline.cli.decoding import refuse_unread
+from sightline.cli.generation import compute_option, format_output, generation_options, generation_settings
+from sightline.cli.loading import model_with
+from sightline.cli.options import PRETRAINED, format_option, model_option
+from sightline.cli.rules import in_file
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    model_option(parser, PRETRAINED)
+    compute_option(parser)
+    parser.add_argument("pictures", type=in_file, nargs="+", metavar="IMAGE", help="image file: PNG, JPEG, ...")
+    format_option(parser, "text: a caption per line, its alternatives below it; jsonl adds file, tokens and scores")
+    generation_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print a caption for each picture."""
+    model = model_with("caption", options, "write captions")
+    settings = generation_settings(options)
+    refuse_unread(settings, model.generation)
+    for picture, written in zip(options.pictures, model.caption(options.pictures, **settings), strict=True):
+        record = {"picture": picture, **asdict(written)}
+        print(json.dumps(record, ensure_ascii=False) if options.format == "jsonl" else format_output(written, "text"))

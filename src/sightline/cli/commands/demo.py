@@ -1,0 +1,15 @@
+"""`sightline demo`."""
+
+import argparse
+from pathlib import Path
+
+from sightline.demo.run import demo
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="runs/demo", help="model folder to write (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train on the generated corpus and show translations."""
+    demo(Path(options.out))

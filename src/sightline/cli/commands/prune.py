@@ -1,0 +1,49 @@
+"""`sightline prune`."""
+
+import argparse
+import sys
+from typing import Any
+
+from sightline.cli.loading import model_of
+from sightline.cli.options import ANY_MODEL, files_option, language_options, model_option, target_option
+from sightline.cli.parallel_texts import parallel_texts, source_text, target_text
+from sightline.errors import UserError
+from sightline.inspect.heads import all_heads, listed
+from sightline.inspect.importance import least_important
+from sightline.models.pruning import SILENT, heads_can_go, parse_count
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    model_option(parser, f"{ANY_MODEL} (with attention)")
+    heads = "how many heads to remove: a share of all, such as 30%%, or a number; every attention keeps one"
+    parser.add_argument("--heads", required=True, metavar="SHARE", help=heads)
+    source = "data to measure importance on: a file of texts, or files of pictures, sounds, series or labelled texts"
+    files_option(parser, "--source", source, required=True)
+    target_option(parser, "targets, one per line: translations, labels of pictures and texts, or transcripts")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="model folder to write")
+    language_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure the importance of all heads, remove the least important ones and print which."""
+    model = model_of(options)
+    measure = model.head_importance  # a `UserError` for a model without attention heads
+    count = parse_count(options.heads, len(all_heads(model.network)))
+    removed = listed(least_important(measure(*_inputs(options, model.reads)), count))
+    folder = model.prune(removed, options.output)
+    text = f"{folder}: without {count} heads, {dict(removed)}"
+    print(text if heads_can_go(model.config) else f"{text}; {SILENT}", file=sys.stderr)
+
+
+def _inputs(options: argparse.Namespace, reads: str) -> list[Any]:
+    """The arguments of `head_importance` for a model that reads `reads`; `UserError` for files of another kind."""
+    targets = [target_text(options.target, "--target")] if options.target else []
+    if reads in ("labelled", "series"):
+        if options.target:
+            raise UserError(f"--target: the files of --source say it all; this model reads files of its own ({reads})")
+        return [options.source]
+    if reads in ("picture", "sound"):
+        return [options.source, *parallel_texts(targets)]
+    if len(options.source) > 1 or (reads == "pairs" and not options.target):
+        raise UserError("one file of texts is --source, and for a model that translates --target has the translations")
+    return parallel_texts([source_text(options.source[0]), *targets])

@@ -1,0 +1,43 @@
+"""`sightline transcribe`."""
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from sightline.cli.generation import compute_option
+from sightline.cli.loading import model_with
+from sightline.cli.options import PRETRAINED, format_option, model_option
+from sightline.cli.rules import in_file
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    model_option(parser, PRETRAINED)
+    compute_option(parser)
+    parser.add_argument("sound", type=in_file, metavar="AUDIO", help="sound file: WAV, FLAC, ...")
+    language = "language of the speech, such as en (default: detected)"
+    parser.add_argument("--language", default="", metavar="CODE", help=language)
+    task = "transcribe, or translate into English (default: %(default)s)"
+    parser.add_argument("--task", choices=("transcribe", "translate"), default="transcribe", help=task)
+    parser.add_argument("--timestamps", action="store_true", help="print a line with times for each segment")
+    beam = "hypotheses kept; 1 is greedy (default: the model's own)"
+    parser.add_argument("--beam-size", type=int, metavar="N", help=beam)
+    fallback = "decode repetitive or improbable segments again with a higher temperature, and skip silence"
+    parser.add_argument("--fallback", action="store_true", help=fallback)
+    parser.add_argument("--condition", action="store_true", help="condition each window on the text of earlier ones")
+    format_option(parser, "jsonl has all segments")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the transcript."""
+    model = model_with("transcribe", options, "transcribe sound")
+    settings: dict[str, Any] = {"fallback": options.fallback, "condition": options.condition}
+    settings |= {} if options.beam_size is None else {"beam_size": options.beam_size}
+    found = model.transcribe(options.sound, options.language, options.task, options.timestamps, **settings)
+    if options.format == "jsonl":
+        print(json.dumps(asdict(found), ensure_ascii=False))
+    elif options.timestamps:
+        for segment in found.segments:
+            print(f"{segment.start:8.2f} {segment.end:8.2f}  {segment.text}")
+    else:
+        print(found.text)

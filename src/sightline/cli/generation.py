@@ -1,0 +1,49 @@
+"""Options and output of the commands for models that generate text or predict with probabilities."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sightline.cli.options import flag_of, whole
+from sightline.generation.settings import GIVEN
+
+OTHERWISE = ("early_stopping", "sample", "stop", "compute")  # settings without an option, or with one of another kind
+
+
+def generation_options(parser: argparse.ArgumentParser) -> None:
+    """An option for every setting of generation; those not given leave the model's own."""
+    group = parser.add_argument_group("generation (default: the model's own settings)")
+    for name in (name for name in GIVEN if name not in OTHERWISE):
+        group.add_argument(flag_of(name), type=type(GIVEN[name].default), metavar="N", help=GIVEN[name].help)
+    group.add_argument("--sample", action=argparse.BooleanOptionalAction, default=None, help=GIVEN["sample"].help)
+    group.add_argument("--stop", action="append", metavar="STRING", help=GIVEN["stop"].help)
+
+
+def generation_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The given `generation_options`."""
+    given = {name: getattr(options, name, None) for name in GIVEN if name != "compute"}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def compute_option(parser: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
+    """`--compute` for models with no other decoding options; `translate` has it among those."""
+    text = "precision (default: float32 on a CPU, elsewhere that of the file)"
+    parser.add_argument("--compute", choices=("float32", "float16", "bfloat16", *more), help=text)
+
+
+def top_option(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--top", type=whole(1), default=5, metavar="N", help=f"{what} (default: %(default)s)")
+
+
+def format_output(written: Any, style: str) -> str:
+    """An output as a JSON object, or the text with its alternatives below it."""
+    if style == "jsonl":
+        return json.dumps(asdict(written), ensure_ascii=False)
+    return "\n".join([written.text, *(other.text for other in written.alternatives)])
+
+
+def print_ranked(groups: list[list[tuple[float, str]]]) -> None:
+    """Print probabilities and names, one per line, with a blank line between groups."""
+    print("\n\n".join("\n".join(f"{share:.4f}  {name}" for share, name in group) for group in groups))
