@@ -283,8 +283,9 @@ def figures(package: Path, run: bool) -> Iterator[tuple[str, object]]:
     yield "public function names in several modules", len(repeated_functions(trees))
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in package.rglob("*.py"))
     yield "lines of Python", f"{lines:,}"
-    for command in ("cli.train", "cli.translate"):
-        read = read_for((command, "models.load") if command == "cli.translate" else (command,), trees, found)
+    for name in ("train", "translate"):
+        command = next(module for module in (f"cli.commands.{name}", f"cli.{name}") if module in trees)
+        read = read_for((command, "models.load") if name == "translate" else (command,), trees, found)
         code = sum(lines_of_code(_file(package, name).read_text(encoding="utf-8")) for name in read)
         yield f"modules that {command} imports", f"{len(read)}, {code:,} lines of code"
     if run:

@@ -26,7 +26,7 @@ from tiny_families import HEARING, write_tiny
 
 import sightline
 from sightline import cli as command_line
-from sightline.cli.files import out_file
+from sightline.cli.rules import out_file
 from sightline.errors import UserError
 from sightline.serve import run as serving
 from sightline.serve.explorer.server import ExplorerServer
@@ -421,7 +421,7 @@ def is_whole(words: list[str]) -> bool:
         command_line.parse(words)
     except UserError as error:
         assert "the following arguments are required" in str(error), error
-        known = command_line.build_parser()[1][words[0]]._option_string_actions
+        known = command_line.command_parser(words[0])._option_string_actions
         assert all(word in known for word in words if word.startswith("--")), "no such flag"
         return False
     except SystemExit:  # --help
@@ -446,7 +446,7 @@ def other(words: list[str]) -> None:
 def named_inputs(words: list[str]) -> list[str]:
     """The words but those that name what is to be written, which must not be there yet where it is a folder."""
     options = command_line.parse(words)
-    actions = command_line.build_parser()[1][words[0]]._actions
+    actions = command_line.command_parser(words[0])._actions
     folders = [action.dest for action in actions if action.dest == "out" or action.metavar == "DIR"]
     folders = [] if words[0] == "study" else folders
     for name in folders:

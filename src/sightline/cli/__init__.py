@@ -191,7 +191,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
     before = arguments[: arguments.index(name)] if name else arguments
     if not name or {"-h", "--help", "--version"} & {*before}:
-        main_parser().parse_args(before)
+        main_parser().parse_known_args(before)
         raise UserError("the following arguments are required: COMMAND; see `sightline --help`")
     if name not in BY_NAME:
         raise unknown("command", name, BY_NAME)

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from sightline import cli
-from sightline.cli.files import in_file, out_file
-from sightline.cli.options import refuse_unread
-from sightline.cli.rules import RULES, in_flags
+from sightline.cli.decoding import refuse_unread
+from sightline.cli.rules import in_file, in_flags, out_file
 from sightline.errors import UserError
 
-PARSERS = cli.build_parser()[1]
+PARSERS = {name: cli.command_parser(name) for name in cli.BY_NAME}
 ACTIONS = [(name, action) for name, parser in PARSERS.items() for action in parser._actions]
 # Numbers that the library checks, and names in its errors: all of these two groups, and
 SETTINGS = ("decoding", "generation")
@@ -88,9 +87,9 @@ def test_a_flag_that_would_be_left_unread_is_refused(arguments: list[str], expec
 
 def test_every_rule_has_a_case_above_and_flags_that_exist() -> None:
     seen = {(arguments[0], expected.split(" ", 1)[1]) for arguments, expected in UNREAD}
-    for command, rules in RULES.items():
-        known = {action.dest for action in PARSERS[command]._actions}
-        for rule in rules:
+    for command, parser in PARSERS.items():
+        known = {action.dest for action in parser._actions}
+        for rule in parser.rules:
             assert any(name in known for name in rule.flags)
             assert any(command == case and rule.why.startswith(why) for case, why in seen), rule.why
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.cli import build_parser
+from sightline.cli import command_parser
 from sightline.generation.embed import POOLINGS, Dense, embed, unit
 
 HIDDEN = torch.tensor([[[1.0, -6.0], [2.0, -4.0], [6.0, -2.0]], [[3.0, -5.0], [99.0, 99.0], [99.0, 99.0]]])
@@ -74,7 +74,7 @@ def test_what_comes_behind_a_pooling() -> None:
 
 
 def test_the_command_offers_every_pooling() -> None:
-    _, commands = build_parser()
-    option = next(action for action in commands["embed"]._actions if "--pooling" in action.option_strings)
+    actions = command_parser("embed")._actions
+    option = next(action for action in actions if "--pooling" in action.option_strings)
     assert option.choices is not None
     assert sorted(option.choices) == sorted(POOLINGS)

@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     pooling = "pooling of the token states: mean, maximum, ..., or the state of the first or last token"
     choices = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean")
     group.add_argument("--pooling", choices=choices, default="", help=pooling)
-    length = "normalize embeddings to length 1, so that dot products are cosine similarities"
+    length = "scale embeddings to length 1, so that dot products are cosine similarities"
     group.add_argument("--normalize", action=argparse.BooleanOptionalAction, default=None, help=length)
     prompt = "put this prompt of the model before each line; '' for none"
     group.add_argument("--prompt", metavar="NAME", help=prompt)

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=as_train)
     to_the_end = "complete every run; by default runs with a worse validation loss are stopped early (ASHA)"
     parser.add_argument("--to-the-end", action="store_true", help=to_the_end)
-    parser.add_argument("--resume", action="store_true", help="resume the sweep in --out, with the same command")
+    parser.add_argument("--resume", action="store_true", help="continue the sweep in --out, with the same command")
     ray = "Ray cluster to train on, with a CPU or GPU per run (default: start one on this machine)"
     parser.add_argument("--ray", default="", metavar="ADDRESS", help=ray)
     device_option(parser)

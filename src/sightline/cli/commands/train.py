@@ -31,7 +31,7 @@ def training_options(parser: argparse.ArgumentParser, files: str) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="model folder to write")
     setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
-    parser.add_argument("--resume", action="store_true", help="resume the run in --out, bit for bit")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out, bit for bit")
     device_option(parser)
     many = "processes that train one model, each on its own CUDA device or share of the CPU cores (default: 1)"
     parser.add_argument("--devices", type=whole(1), default=1, metavar="N", help=many)

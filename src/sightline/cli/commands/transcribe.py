@@ -17,14 +17,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sound", type=in_file, metavar="AUDIO", help="sound file: WAV, FLAC, ...")
     language = "language of the speech, such as en (default: detected)"
     parser.add_argument("--language", default="", metavar="CODE", help=language)
-    task = "transcribe, or translate into English (default: %(default)s)"
+    task = "translate: into English (default: %(default)s)"
     parser.add_argument("--task", choices=("transcribe", "translate"), default="transcribe", help=task)
     parser.add_argument("--timestamps", action="store_true", help="print a line with times for each segment")
     beam = "hypotheses kept; 1 is greedy (default: the model's own)"
     parser.add_argument("--beam-size", type=int, metavar="N", help=beam)
     fallback = "decode repetitive or improbable segments again with a higher temperature, and skip silence"
     parser.add_argument("--fallback", action="store_true", help=fallback)
-    parser.add_argument("--condition", action="store_true", help="condition each window on the text of earlier ones")
+    parser.add_argument("--condition", action="store_true", help="give each window the text of earlier ones as context")
     format_option(parser, "jsonl has all segments")
 
 
