@@ -24,7 +24,6 @@ from sightline.cli.files import lines_of, output
 from sightline.config.settings import SETTINGS, SearchSettings
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
-from sightline.models import load as api
 
 TRAIN = ["train", "--recipe", "tiny", "--train", "a", "b", "--valid", "a", "b", "--out", "x"]
 
@@ -299,6 +298,19 @@ def test_the_list_of_commands_needs_no_command_and_no_time(arguments: list[str])
     assert ran.stdout.splitlines()[-1] == "[] True"
 
 
+WITHOUT_TORCH = [
+    *("align", "annotate", "backtranslate", "classify", "distill", "evaluate", "info", "pack", "results", "score"),
+    *("seal", "serve", "shortlist", "translate"),
+]
+
+
+def test_commands_that_work_without_torch_do_not_import_it() -> None:
+    program = "import sys\nfrom sightline import cli\n"
+    program += "for name in sys.argv[1:]:\n  cli.command_parser(name)\n  assert 'torch' not in sys.modules, name\n"
+    ran = subprocess.run([sys.executable, "-c", program, *WITHOUT_TORCH], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
@@ -316,8 +328,8 @@ def test_the_package_shows_its_verbs() -> None:
 def test_no_package_hides_a_verb() -> None:
     for name in ("training.loss", "evaluate.bleu", "tasks.run"):
         import_module(f"sightline.{name}")
-    assert sightline.load is api.load
-    assert sightline.train is api.train
+    assert sightline.load is import_module("sightline.models.load").load
+    assert sightline.train is import_module("sightline.tasks.train").train
 
 
 # Output ---------------------------------------------------------------------------------------------------------------
