@@ -24,7 +24,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.decode.steps import pad_sources
-from sightline.export.exported import Exported, exported_of
+from sightline.export.exported import ExportedModel, exported_model
 from sightline.export.onnx import DECODER, ENCODER, GreedyTranslator
 from sightline.network.transformer import Transformer
 
@@ -151,7 +151,7 @@ def transformers(folder: Path) -> Translate:
 
 def graphs(folder: Path, compute: str, runtime: str) -> Translate:
     """Greedy search over the two graphs of `sightline export --to onnx`, by "onnxruntime" or "openvino"."""
-    translator = _GRAPHS[runtime](exported_of(read_folder(folder / "sightline")), folder / f"onnx-{compute}")
+    translator = _GRAPHS[runtime](exported_model(read_folder(folder / "sightline")), folder / f"onnx-{compute}")
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
         assert job.beam == 1 and job.length, "greedy search of so many steps"
@@ -172,7 +172,7 @@ def graphs(folder: Path, compute: str, runtime: str) -> Translate:
 class OpenVino(GreedyTranslator):
     """The same search where OpenVINO runs the graphs."""
 
-    def __init__(self, exported: Exported, folder: Path) -> None:
+    def __init__(self, exported: ExportedModel, folder: Path) -> None:
         import openvino
 
         core = openvino.Core()

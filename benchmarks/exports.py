@@ -17,7 +17,7 @@ from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.export import ctranslate2, hf, onnx
-from sightline.export.exported import exported_of
+from sightline.export.exported import exported_model
 from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
@@ -62,7 +62,7 @@ def _decided(model: Transformer) -> Transformer:
 
 def export(model_directory: Path, folder: Path) -> Path:
     """Write what the peers read beside each other into `folder`; returns it."""
-    exported = exported_of(read_folder(model_directory))
+    exported = exported_model(read_folder(model_directory))
     for compute in ("float32", "int8"):
         there = folder / f"ctranslate2-{compute}"
         there.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def export(model_directory: Path, folder: Path) -> Path:
         if (model_directory / SHORTLIST).is_file():
             (there / "vmap.txt").write_text(vocabulary_map(model_directory), encoding="utf-8")
     (folder / "transformers").mkdir(exist_ok=True)
-    hf.write(exported, folder / "transformers", example="")
+    hf.write_hf(exported, folder / "transformers", example="")
     if model_directory.parent != folder and not (folder / "sightline").exists():
         (folder / "sightline").symlink_to(model_directory.absolute())
     return folder
@@ -80,7 +80,7 @@ def export_graphs(folder: Path, compute: str) -> Path:
     """The model in `folder` as graphs for ONNX Runtime and OpenVINO, beside what `export` wrote."""
     there = folder / f"onnx-{compute}"
     there.mkdir()
-    onnx.write(exported_of(read_folder(folder / "sightline")), there, compute == "int8", example="")
+    onnx.write_onnx(exported_model(read_folder(folder / "sightline")), there, compute == "int8", example="")
     return there
 
 
@@ -88,7 +88,7 @@ def vocabulary_map(model_directory: Path) -> str:
     """Our shortlist as CTranslate2 reads one: a source piece, a tab, and what it may become; nothing before the tab for
     what may be written anyway.
     """
-    exported = exported_of(read_folder(model_directory))
+    exported = exported_model(read_folder(model_directory))
     shortlist = read_shortlist(model_directory, exported.tokenizer)
     names = vocabulary(exported.config.vocab_size)
     rows = [("", shortlist.frequent), *zip(names, shortlist.likely, strict=True)]

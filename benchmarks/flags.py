@@ -18,8 +18,8 @@ from pathlib import Path
 
 import machine
 
-from sightline.localisation.doubts import doubts
 from sightline.localisation.placeholders import with_codes
+from sightline.localisation.quality_checks import quality_warnings
 
 UNITS = Path(__file__).with_name("flagged_units.tsv")
 CERTAIN = -0.1  # log-probability of a piece: no unit is flagged as improbable
@@ -39,7 +39,7 @@ SAMPLE = 500  # pairs of each
 
 def flags(source: str, target: str, markup: str = "") -> tuple[str, ...]:
     """The flags of a translation."""
-    return doubts(with_codes((source,), markup), with_codes((target,), markup), CERTAIN)
+    return quality_warnings(with_codes((source,), markup), with_codes((target,), markup), CERTAIN)
 
 
 def units() -> list[tuple[bool, str, str]]:

@@ -24,10 +24,10 @@ from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.data.marks import word_pattern
 from sightline.data.rows import Pair
 from sightline.evaluate.bleu import corpus_scores
-from sightline.glossary.annotation import knows_annotations
-from sightline.glossary.reading import read_glossary
-from sightline.glossary.terms import Glossary, holds
-from sightline.glossary.translating import LEAST_BEAM
+from sightline.glossary.annotation import supports_annotations
+from sightline.glossary.files import read_glossary
+from sightline.glossary.terms import Glossary, contains_term
+from sightline.glossary.translation import MIN_BEAM_SIZE
 
 RARE = 0.01  # share of the training sentences that a term's word stands in, at most
 LEAST_LETTERS = 4
@@ -88,9 +88,9 @@ def make(options: argparse.Namespace) -> None:
 
 def ways(model: Any, glossary: Glossary) -> dict[str, dict[str, Any]]:
     """Settings of `translate` for each way that is compared: a beam as wide as the terms' search has it, too."""
-    usual = {"alone": {}, f"alone, beam {LEAST_BEAM}": {"beam_size": LEAST_BEAM}}
+    usual = {"alone": {}, f"alone, beam {MIN_BEAM_SIZE}": {"beam_size": MIN_BEAM_SIZE}}
     return usual | {
-        "told of terms" if knows_annotations(model.tokenizer) else "terms constrained": {"glossary": glossary}
+        "told of terms" if supports_annotations(model.tokenizer) else "terms constrained": {"glossary": glossary}
     }
 
 
@@ -112,7 +112,7 @@ def measured(model: Any, test: Sequence[Pair], glossary: Glossary, turns: int) -
 def hits(glossary: Glossary, test: Sequence[Pair], texts: Sequence[str]) -> dict[str, int]:
     """How many terms stood in sources, in translations, in references, and in both of these."""
     rows = [
-        (holds(text, term.target), holds(reference, term.target))
+        (contains_term(text, term.target), contains_term(reference, term.target))
         for (source, reference), text in zip(test, texts, strict=True)
         for term in dict.fromkeys(match.term for match in glossary.matches(source))
     ]

@@ -7,7 +7,7 @@
     python benchmarks/python_documentation.py score runs/docs/test --model runs/docs/model runs/docs/tuned
 
 `split` is by file: nothing of a file that is measured is learnt. `score` translates what people have translated in
-held-out files and compares. `fill` translates what nobody has, asks `msgfmt --check` about every file, with fuzzy
+held-out files and compares. `translate_units` translates what nobody has, asks `msgfmt --check` about every file, with fuzzy
 entries too, before and after, and counts the codes (roles, literals, links, placeholders, addresses) of each source
 in its translation.
 """
@@ -27,9 +27,9 @@ import torch
 
 import sightline
 from sightline.evaluate.bleu import corpus_scores
-from sightline.localisation.carrying import codes_of
-from sightline.localisation.fill import Filled, fill, targets_of
-from sightline.localisation.memory import pairs_of
+from sightline.localisation.code_transfer import codes_of
+from sightline.localisation.fill import TranslatedUnit, targets_of, translate_units
+from sightline.localisation.memory import read_memory_pairs
 from sightline.localisation.placeholders import with_codes
 from sightline.localisation.reading import read_document
 from sightline.localisation.unit import Code, UnitState, plain
@@ -50,7 +50,7 @@ def split(source: Path, out: Path) -> None:
         to = out / "test" / file.relative_to(source)
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, to)
-    pairs = {part: pairs_of([str(file) for file in files])[0] for part, files in parts.items()}
+    pairs = {part: read_memory_pairs([str(file) for file in files])[0] for part, files in parts.items()}
     held = {text for part in ("test", "valid") for text, _ in pairs[part]}
     pairs["train"] = [pair for pair in pairs["train"] if pair[0] not in held]
     for part, found in pairs.items():
@@ -63,7 +63,7 @@ def scored(model: Any, files: Sequence[Path]) -> dict[str, Any]:
     hypotheses, references = [], []
     kept = Counter[str]()
     for file in files:
-        for one in fill(read_document(file), model, "en", again=True):
+        for one in translate_units(read_document(file), model, "en", again=True):
             if one.unit.state is UnitState.TRANSLATED:
                 hypotheses.append(_line(plain(one.target)))
                 references.append(_line(plain(one.unit.target)))
@@ -76,7 +76,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _fate(one: Filled) -> Counter[str]:
+def _fate(one: TranslatedUnit) -> Counter[str]:
     """The codes of a unit by what became of them; of a unit left open none is lost."""
     if not one.target:
         return Counter({"units left open": 1})
@@ -89,7 +89,7 @@ def _fate(one: Filled) -> Counter[str]:
     for code, count in wanted.items():
         rows[f"{_kind(code)}"] += count
         rows[f"{_kind(code)} kept"] += kept[code]
-    return rows + Counter(f"{doubt} (units)" for doubt in one.doubts)
+    return rows + Counter(f"{warning} (units)" for warning in one.warnings)
 
 
 def _kind(code: Code) -> str:
@@ -100,7 +100,7 @@ def filled(model: Any, source: Path, out: Path, compute: str) -> Iterator[tuple[
     """Each catalogue with what nobody has translated, written below `out`; what became of its units and codes."""
     for file in sorted(source.rglob("*.po")):
         document = read_document(file)
-        done = fill(document, model, "en", compute=compute)
+        done = translate_units(document, model, "en", compute=compute)
         to = out / file.relative_to(source)
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_bytes(document.filled(targets_of(done)))

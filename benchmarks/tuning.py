@@ -138,8 +138,8 @@ def batches(model: str, count: int) -> list[Rows]:
 def ours(model: str, folder: str, count: int, name: str) -> Update:
     """An update as our trainer makes it."""
     from sightline.tasks.classification import classification_objective
-    from sightline.tasks.pretrained import head_dropout, more_dropout, trainable
     from sightline.tasks.initial_model import fine_tuning_of
+    from sightline.tasks.pretrained import head_dropout, more_dropout, trainable
     from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
     from sightline.training.packed_encoder import packed_forward
     from sightline.training.step import translation_objective

@@ -72,11 +72,11 @@ def arguments() -> argparse.Namespace:
 
 def write_pages(model: str, folder: Path) -> dict[str, Path]:
     """The page, and the same as a browser without relaxed SIMD takes it."""
-    made, binaries = {}, wasm.binaries()
+    made, binaries = {}, wasm.wasm_builds()
     for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
         page.binaries = lambda relaxed=relaxed: binaries | {"relaxed": relaxed}
         made[build] = folder / f"{build}.html"
-        page.write(read_folder(model), made[build], build)
+        page.write_page(read_folder(model), made[build], build)
     return made
 
 

@@ -32,7 +32,7 @@ from sightline.generation.output import Output
 from sightline.generation.tag import Tagging
 from sightline.generation.text import Perplexity
 from sightline.generation.transcribe import Transcript
-from sightline.glossary.reading import Given
+from sightline.glossary.files import GlossaryInput
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, HeadsByLayer
 from sightline.inspect.record import AttentionRecord, Attribution, Inspection, Trace
@@ -80,7 +80,7 @@ class Verbs:
         source_language: str = "",
         target_language: str = "",
         draft: Draft | str = "",
-        glossary: "Given | None" = None,
+        glossary: "GlossaryInput | None" = None,
         **settings: Any,
     ) -> list[Translation]:
         """The translation of each text, in order.

@@ -16,8 +16,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import clean_text, one_line, split_text
 from sightline.export.run import export_model
 from sightline.export.web import page, wasm
-from sightline.export.web.page import read
-from sightline.export.web.tokens import tokens_for_page
+from sightline.export.web.page import read_asset
+from sightline.export.web.tokens import page_tokenizer
 from sightline.report.document import script_text
 
 WORDS = [
@@ -52,7 +52,7 @@ Opened = Callable[..., Any]
 @pytest.fixture(scope="session")
 def page_files(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page, and the same as a browser without relaxed SIMD takes it."""
-    folder, binaries = tmp_path_factory.mktemp("web"), wasm.binaries()
+    folder, binaries = tmp_path_factory.mktemp("web"), wasm.wasm_builds()
     with pytest.MonkeyPatch.context() as patch:
         for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
             patch.setattr(page, "binaries", lambda relaxed=relaxed: binaries | {"relaxed": relaxed})
@@ -213,7 +213,7 @@ def tokenizers() -> list[Tokenizer]:
 def scripts(new_page: Callable[..., Any]) -> Iterator[Any]:
     """A page in which the worker's modules can be called."""
     page = new_page()
-    modules = script_text("tokenizer.js", read) + script_text("sentences.js", read)
+    modules = script_text("tokenizer.js", read_asset) + script_text("sentences.js", read_asset)
     page.add_script_tag(content=f"{modules}; globalThis.its = {{ Tokenizer, splitText, oneLine, sentencesOf }};")
     yield page
 
@@ -232,7 +232,7 @@ DECODE = """([content, ids]) => { const t = new its.Tokenizer(content);
 @pytest.mark.parametrize("which", [0, 1])
 def test_ids_and_texts_are_those_of_the_library(scripts: Any, tokenizers: list[Tokenizer], which: int) -> None:
     tokenizer, texts = tokenizers[which], random_texts(1500)
-    content = tokens_for_page(tokenizer, "here")
+    content = page_tokenizer(tokenizer, "here")
     found = scripts.evaluate(ENCODE, [content, texts])
     wanted = [tokenizer.backend.encode(text, add_special_tokens=False).ids for text in texts]
     assert [t for t, a, b in zip(texts, found, wanted, strict=True) if a != b] == []

@@ -16,10 +16,10 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 import sightline
-from sightline.cluster.actors import Actors
-from sightline.cluster.connection import living, machine_name
-from sightline.cluster.lines import Loading, SharedModel
-from sightline.cluster.shards import Shards
+from sightline.cluster.actors import ClusterExecutor
+from sightline.cluster.connection import live_nodes, machine_name
+from sightline.cluster.shards import ResultShards
+from sightline.cluster.translation import ClusterModel, ModelLocation
 from sightline.errors import UserError
 
 pytestmark = [
@@ -55,17 +55,17 @@ def files(tmp_path_factory: pytest.TempPathFactory, task: Callable[..., Any]) ->
 
 
 @pytest.fixture
-def actors(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actors]:
+def actors(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterExecutor]:
     """The processes of all commands of a test: each command would start its own, which import torch first."""
     import ray
 
-    with Actors(ray, gpu=False) as kept:
-        monkeypatch.setattr("sightline.cluster.actors.Actors", lambda *_: nullcontext(kept))
+    with ClusterExecutor(ray, gpu=False) as kept:
+        monkeypatch.setattr("sightline.cluster.actors.ClusterExecutor", lambda *_: nullcontext(kept))
         yield kept
 
 
 def test_a_cluster_writes_what_one_machine_writes(
-    actors: Actors, cli: Any, model_path: Path, files: tuple[Path, Path], tmp_path: Path
+    actors: ClusterExecutor, cli: Any, model_path: Path, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     text, reference = files
     for verb, arguments, output in (
@@ -115,8 +115,8 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
             yield line
 
     model = sightline.load(model_path, "cpu")
-    with Actors(ray, gpu=False) as actors:
-        shared = SharedModel(model, Loading((str(model_path),), "cpu", "auto"), actors, Shards(None))
+    with ClusterExecutor(ray, gpu=False) as actors:
+        shared = ClusterModel(model, ModelLocation((str(model_path),), "cpu", "auto"), actors, ResultShards(None))
         found = [one.text for one in shared.translate_lines(watched(), chunk_lines=100)]
     assert killed and found == [one.text for one in model.translate(lines)]
 
@@ -132,7 +132,7 @@ def without_model(cluster: Any, model_path: Path) -> Iterator[dict[str, Any]]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with subprocess.Popen(hidden, env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL) as machine:
         try:
-            while not (new := [node for node in living(ray) if node["NodeID"] not in known]):
+            while not (new := [node for node in live_nodes(ray) if node["NodeID"] not in known]):
                 if machine.poll() is not None:
                     pytest.skip("needs to be allowed to mount")
                 time.sleep(0.1)
@@ -140,7 +140,7 @@ def without_model(cluster: Any, model_path: Path) -> Iterator[dict[str, Any]]:
         finally:
             machine.send_signal(signal.SIGTERM)
             machine.wait()
-    while len(living(ray)) > 2:  # the next test counts them
+    while len(live_nodes(ray)) > 2:  # the next test counts them
         time.sleep(0.1)
 
 
@@ -150,9 +150,9 @@ def test_a_machine_without_the_model_is_named_and_left_out(
     import ray
 
     model, lines = sightline.load(model_path, "cpu"), [source for source, _ in task(900, 34)]
-    loading = Loading((str(model_path.resolve()),), "cpu", "auto")
-    with Actors(ray, gpu=False) as actors:
-        shared = SharedModel(model, loading, actors, Shards(None))
+    loading = ModelLocation((str(model_path.resolve()),), "cpu", "auto")
+    with ClusterExecutor(ray, gpu=False) as actors:
+        shared = ClusterModel(model, loading, actors, ResultShards(None))
         found = [one.text for one in shared.translate_lines(lines, chunk_lines=30)]
     assert found == [one.text for one in model.translate(lines)]
     (complaint,) = [line for line in capfd.readouterr().err.splitlines() if "--ray" in line]
@@ -163,13 +163,13 @@ def test_a_machine_without_the_model_is_named_and_left_out(
 def test_where_no_machine_has_the_model_one_line_names_them(cluster: Any, model_path: Path, tmp_path: Path) -> None:
     import ray
 
-    model, loading = sightline.load(model_path, "cpu"), Loading((str(tmp_path / "nowhere"),), "cpu", "auto")
+    model, loading = sightline.load(model_path, "cpu"), ModelLocation((str(tmp_path / "nowhere"),), "cpu", "auto")
     for most in (0, 1):  # one process is tried elsewhere, too
-        with Actors(ray, gpu=False, most=most) as actors:
-            shared = SharedModel(model, loading, actors, Shards(None))
+        with ClusterExecutor(ray, gpu=False, most=most) as actors:
+            shared = ClusterModel(model, loading, actors, ResultShards(None))
             with pytest.raises(UserError) as raised:
                 list(shared.translate_lines(["a b"] * 50, chunk_lines=5))
-            assert str(raised.value).count("nowhere: no such model directory") == len(living(ray)) == 2
+            assert str(raised.value).count("nowhere: no such model directory") == len(live_nodes(ray)) == 2
 
 
 def test_a_cluster_of_the_command_alone_leaves_no_token_behind(
@@ -191,7 +191,7 @@ def test_a_cluster_of_the_command_alone_leaves_no_token_behind(
 def test_faults_of_work_and_of_processes(cluster: Any) -> None:
     import ray
 
-    with Actors(ray, gpu=False) as actors:
+    with ClusterExecutor(ray, gpu=False) as actors:
         assert actors.submit(int, "3").result(60) == 3
         with pytest.raises(ValueError, match="invalid literal"):
             actors.submit(int, "three").result(60)
@@ -202,7 +202,7 @@ def test_faults_of_work_and_of_processes(cluster: Any) -> None:
         time.sleep(1.1)  # it looks around once a second
         assert actors.submit(int, "4").result(60) == 4 and (before, actors.size) == (2, 3)
         cluster.remove_node(node)
-    while len(living(ray)) > 2:
+    while len(live_nodes(ray)) > 2:
         time.sleep(0.1)
     assert len(ray.nodes()) > 2  # those that have left are known, and not counted
 
@@ -225,8 +225,8 @@ def test_a_killed_command_goes_on_where_it_was(
     assert not out.exists() and 2 <= done < 6
 
     submitted: list[Any] = []
-    submit = Actors.submit
-    monkeypatch.setattr(Actors, "submit", lambda *given: (submitted.append(given), submit(*given))[1])
+    submit = ClusterExecutor.submit
+    monkeypatch.setattr(ClusterExecutor, "submit", lambda *given: (submitted.append(given), submit(*given))[1])
     ran = cli(*shared)
     assert ran.code == 0, ran.err
     assert len(submitted) == 6 - done and not parts.exists()

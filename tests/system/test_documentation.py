@@ -28,9 +28,9 @@ import sightline
 from sightline import cli as command_line
 from sightline.cli.rules import out_file
 from sightline.errors import UserError
-from sightline.serve import run as serving
+from sightline.serve import server as serving
 from sightline.serve.explorer.server import ExplorerServer
-from sightline.serve.run import application
+from sightline.serve.server import application
 from sightline.study import run as study_run
 from sightline.study.claim import Plan
 from sightline.study.claims import CLAIMS

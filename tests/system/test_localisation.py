@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sightline.localisation.fill import knows_marks
+from sightline.localisation.fill import supports_markers
 from sightline.localisation.placeholders import with_codes
 from sightline.localisation.po import read_po
 from sightline.localisation.unit import UnitState, plain
@@ -77,7 +77,7 @@ def test_untranslated_entries_are_filled_with_every_placeholder(
     report = tmp_path / "report.jsonl"
     ran = cli("translate", trained[0], tmp_path / "messages.po", "-o", tmp_path / "fr.po", "--report", report)
     assert ran.code == 0, ran.err
-    assert knows_marks(sightline.load(trained[0]).tokenizer)
+    assert supports_markers(sightline.load(trained[0]).tokenizer)
     assert f"{len(rows) // 2} translated, 0 left open" in ran.err
     before, after = text.encode(), (tmp_path / "fr.po").read_bytes()
     units = list(zip(read_po("a", before, ("", "")).units, read_po("b", after, ("", "")).units, strict=True))
@@ -150,7 +150,7 @@ def test_flags_that_do_not_fit_a_document_are_refused(
 def test_a_memory_without_a_pair_is_refused_before_anything_is_written(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text(catalogue([("open", "")]))
     ran = cli("train", "--recipe", "tiny", "--train", tmp_path / "a.po", "--valid", "5%", "--out", tmp_path / "m")
-    assert "holds no pair to learn from (1 units: 0 pairs" in ran.complaint
+    assert "has no translated pairs to train on (1 units: 0 pairs" in ran.complaint
     assert not (tmp_path / "m").exists()
 
 

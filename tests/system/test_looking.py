@@ -26,8 +26,8 @@ from sightline.families.registry import FAMILIES
 from sightline.inspect.heads import Head
 from sightline.inspect.patches import over_patches
 from sightline.inspect.record import Patches
-from sightline.serve.explorer.answers import ShownModel
-from sightline.serve.explorer.requests import read_ask
+from sightline.serve.explorer.answers import ExplorerModel
+from sightline.serve.explorer.requests import parse_request
 
 Cli = Callable[..., Any]
 TEXT = "A dog runs."
@@ -473,24 +473,24 @@ def test_prune_says_what_it_judges_by(
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "vit", CAPTIONS, "whisper"])
 def test_the_explorer_answers(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
-    shown = ShownModel("it", loaded(made(family)))
+    shown = ExplorerModel("it", loaded(made(family)))
     described = shown.described()
     assert described["about"] == ABOUT.get(family, ABOUT["llama"])
     assert {part for part, layers in described["heads"].items() if layers} == parts_of(family)
     question: dict[str, Any] = {"text": TEXT, "masks": {PART.get(family, "decoder"): {"0": [0]}}}
     if shown.reads_files:
         question |= {"text": "a file", "file": base64.b64encode(Path(given(family)).read_bytes()).decode()}
-    found = shown.translated(read_ask(json.dumps(question).encode()))["inspection"]
+    found = shown.translated(parse_request(json.dumps(question).encode()))["inspection"]
     assert found["text"] == question["text"] and found["about"] == described["about"]
     assert not shown.model.silent_heads
 
 
 def test_a_damaged_file_is_called_by_its_name(made: Callable[..., Path]) -> None:
     pytest.importorskip("PIL")
-    shown = ShownModel("it", loaded(made("vit")))
+    shown = ExplorerModel("it", loaded(made("vit")))
     with pytest.raises(UserError, match=r"^holiday.png: is no image"):
-        shown.translated(read_ask(b'{"text": "holiday.png", "file": "aGFsbG8="}'))
+        shown.translated(parse_request(b'{"text": "holiday.png", "file": "aGFsbG8="}'))
     with pytest.raises(UserError, match="choose one"):
-        shown.translated(read_ask(b'{"text": "holiday.png"}'))
+        shown.translated(parse_request(b'{"text": "holiday.png"}'))
     with pytest.raises(UserError, match="base64"):
-        read_ask(b'{"file": "?"}')
+        parse_request(b'{"file": "?"}')

@@ -22,8 +22,8 @@ from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from sightline.errors import UserError
 from sightline.generation.rewrite import beginning_of
 from sightline.models.load import load_translator, load_translators
-from sightline.serve.explorer.answers import ShownModel
-from sightline.serve.explorer.requests import Ask
+from sightline.serve.explorer.answers import ExplorerModel
+from sightline.serve.explorer.requests import ExplorerRequest
 
 Cli = Callable[..., Any]
 TASKS = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
@@ -119,9 +119,9 @@ def test_pictures_and_text(cli: Cli, published: tuple[Path, list[str]], tmp_path
 
 def test_explore(published: tuple[Path, list[str]], written: list[str]) -> None:
     languages = [option.partition("=")[2] for option in published[1]]
-    shown = ShownModel("a", load_translator(published[0], "cpu").between(*languages))  # type: ignore[union-attr]
+    shown = ExplorerModel("a", load_translator(published[0], "cpu").between(*languages))  # type: ignore[union-attr]
     assert all(shown.described()["heads"].values())
-    ask = Ask(
+    ask = ExplorerRequest(
         model=0,
         page="1",
         text=SOURCES[0],
@@ -135,7 +135,7 @@ def test_explore(published: tuple[Path, list[str]], written: list[str]) -> None:
     found = shown.translated(ask)
     assert found["unmasked"].strip() == written[0]
     for stack in ("encoder", "decoder"):
-        assert len(shown.walked(Ask(**{**vars(ask), "stack": stack, "masks": {}}))["stops"]) > 10
+        assert len(shown.walked(ExplorerRequest(**{**vars(ask), "stack": stack, "masks": {}}))["stops"]) > 10
 
 
 def test_distill(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -476,7 +476,7 @@ def test_a_model_that_is_deleted_goes_on_and_one_that_is_given_up_is_missed(mode
 FAULTY = """
 import sys
 from sightline.cli import main
-from sightline.serve.served import Served
+from sightline.serve.models import Served
 
 translate = Served.translate
 

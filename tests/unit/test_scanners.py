@@ -38,15 +38,15 @@ from sightline.decode.repetition import repeats_itself
 from sightline.decode.translator import clean_text, split_text
 from sightline.errors import UserError
 from sightline.evaluate import answers, spacing, transcripts
-from sightline.glossary.terms import Glossary, Term, holds
-from sightline.localisation.doubts import doubts
-from sightline.localisation.fill import SentenceAnswer, filling, targets_of
-from sightline.localisation.placeholders import adds_codes, chooses, with_codes
+from sightline.glossary.terms import Glossary, Term, contains_term
+from sightline.localisation.fill import SentenceOutput, targets_of, translation_steps
+from sightline.localisation.placeholders import adds_codes, is_icu_choice, with_codes
+from sightline.localisation.quality_checks import quality_warnings
 from sightline.localisation.reading import parse_document
-from sightline.localisation.sentences import sentences
+from sightline.localisation.sentences import split_into_sentences
 from sightline.localisation.unit import Document
-from sightline.serve.answering import take_apart
-from sightline.serve.languages import detected
+from sightline.serve.languages import detect_languages
+from sightline.serve.translation import segment_text
 
 Scan = Callable[[str], Any]
 SMALL, QUICK, MOST, DOUBLINGS = 2000, 0.002, 2.9, 3
@@ -156,7 +156,7 @@ def slow_shapes(scan: Scan, size: int = SMALL, shapes: Iterable[str] = SHAPES) -
 
 def filled(document: Document, loses: bool) -> bytes:
     """A document with translations that are their sources; one that `loses` codes has them put beside their words."""
-    steps = filling(document, "en", marks=False, again=True)
+    steps = translation_steps(document, "en", marks=False, again=True)
     try:
         wanted = next(steps)
         while True:
@@ -165,10 +165,10 @@ def filled(document: Document, loses: bool) -> bytes:
         return document.filled(targets_of(end.value))
 
 
-def _answer(text: str, aligned: bool, loses: bool) -> SentenceAnswer:
+def _answer(text: str, aligned: bool, loses: bool) -> SentenceOutput:
     answer = text if aligned or not loses else "a"
     links = frozenset((i, i) for i in range(len(text.split()))) if aligned else None
-    return SentenceAnswer(answer, -0.1, 1 + len(text), links)
+    return SentenceOutput(answer, -0.1, 1 + len(text), links)
 
 
 def document(name: str, content: Callable[[str], str | bytes] = str, loses: bool = False) -> Scan:
@@ -229,12 +229,12 @@ SCANNERS: dict[str, Scan] = {
     "placeholders of extensions": lambda text: with_codes((text,), "extension"),
     "placeholders of Markdown": lambda text: with_codes((text,), "markdown"),
     "added placeholders": lambda text: adds_codes((text,), (text,), "rst"),
-    "choices": lambda text: chooses((text,)),
-    "sentences": lambda text: sentences((text,), "en"),
-    "sentences of Japanese": lambda text: sentences((text,), "ja"),
-    "sentences with codes": lambda text: sentences(with_codes((text,)), "en"),
-    "texts of a request": lambda text: take_apart(text, "en"),
-    "doubts": lambda text: doubts((text,), (text + "b",), -0.1),
+    "choices": lambda text: is_icu_choice((text,)),
+    "sentences": lambda text: split_into_sentences((text,), "en"),
+    "sentences of Japanese": lambda text: split_into_sentences((text,), "ja"),
+    "sentences with codes": lambda text: split_into_sentences(with_codes((text,)), "en"),
+    "texts of a request": lambda text: segment_text(text, "en"),
+    "doubts": lambda text: quality_warnings((text,), (text + "b",), -0.1),
     "repetitions": lambda text: repeats_itself(text.split()),
     ".html": document("a.html"),
     ".html with lost codes": document("a.html", loses=True),
@@ -259,7 +259,7 @@ SCANNERS: dict[str, Scan] = {
     ".docx of one text": document("a.docx", in_docx),
     "terms": GLOSSARY.matches,
     "missing terms": lambda text: GLOSSARY.missing(text, text),
-    "a term": lambda text: holds(text, "a a a"),
+    "a term": lambda text: contains_term(text, "a a a"),
     "words": scripts.words,
     "letters": scripts.letters,
     "texts in a row": lambda text: scripts.running(text.split(" ")),
@@ -276,7 +276,7 @@ SCANNERS: dict[str, Scan] = {
     "transcripts": transcripts.normalised,
     "answers": answers.normalised,
     "what BLEU cuts": lambda text: spacing.bleu_tokenizer([text]),
-    "languages": lambda text: detected(text, ["en", "de"]),
+    "languages": lambda text: detect_languages(text, ["en", "de"]),
 }
 
 

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sightline.cluster.actors import Actors
-from sightline.cluster.connection import connected, living
-from sightline.cluster.lines import Loading, SharedModel
-from sightline.cluster.shards import Shards
+from sightline.cluster.actors import ClusterExecutor
+from sightline.cluster.connection import live_nodes, ray_connection
+from sightline.cluster.shards import ResultShards
+from sightline.cluster.translation import ClusterModel, ModelLocation
 from sightline.errors import UserError
 
 
@@ -23,18 +23,18 @@ def on_cluster(model: Any, options: argparse.Namespace, dtype: str) -> Any:
     paths = tuple(str(Path(path).absolute()) for path in getattr(model, "paths", None) or (model.path,))
     languages = (model.source_language, model.target_language) if hasattr(model, "between") else None
     file = getattr(options, "output", None) or getattr(options, "save", None) or "-"
-    shards = Shards(None if file == "-" else Path(f"{file}.parts").absolute())
+    shards = ResultShards(None if file == "-" else Path(f"{file}.parts").absolute())
     options.closing.push(lambda kind, error, trace: shards.remove() if kind is None else None)
-    return SharedModel(model, Loading(paths, options.actors_device, dtype, languages), options.actors, shards)
+    return ClusterModel(model, ModelLocation(paths, options.actors_device, dtype, languages), options.actors, shards)
 
 
 def _actors(options: argparse.Namespace) -> tuple[Any, str]:
-    ray = options.closing.enter_context(connected(options.ray))
+    ray = options.closing.enter_context(ray_connection(options.ray))
     there = ray.cluster_resources()
     gpu = options.device != "cpu" and there.get("GPU", 0) >= 1
     if options.device == "cuda" and not gpu:
         raise UserError("--device cuda: the cluster has no GPU")
     what = "GPU" if gpu else "CPU"
-    print(f"sightline: Ray has {len(living(ray))} machines with {int(there.get(what, 0))} {what}s", file=sys.stderr)
-    actors = Actors(ray, gpu, getattr(options, "workers", 0))
+    print(f"sightline: Ray has {len(live_nodes(ray))} machines with {int(there.get(what, 0))} {what}s", file=sys.stderr)
+    actors = ClusterExecutor(ray, gpu, getattr(options, "workers", 0))
     return options.closing.enter_context(actors), "cuda" if gpu else "cpu"

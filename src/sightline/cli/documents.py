@@ -10,45 +10,45 @@ from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import output
 from sightline.cli.loading import ensemble_of
 from sightline.localisation import is_document
-from sightline.localisation.fill import Filled, fill, targets_of
-from sightline.localisation.other_types import refuse_by_name
+from sightline.localisation.fill import TranslatedUnit, targets_of, translate_units
 from sightline.localisation.reading import read_document
 from sightline.localisation.unit import plain
+from sightline.localisation.unsupported_types import check_file_name
 
 
 def fill_document(options: argparse.Namespace) -> None:
     """Translate the untranslated units; the rest of the file stays as it is."""
     is_plain = not is_document(options.input)
     if is_plain:
-        refuse_by_name(options.input)
+        check_file_name(options.input)
     document = read_document(options.input, options.languages, ".txt" if is_plain else "")
     model = ensemble_of(options)
     language = options.source_language or options.languages[0]
-    filled = fill(document, model, language, **decode_overrides(options, model.decode_config))
+    filled = translate_units(document, model, language, **decode_overrides(options, model.decode_config))
     data = document.filled(targets_of(filled))
     with output(options.output) as file:
         file.buffer.write(data)
     if options.report:
         with output(options.report) as file:
-            ranked = sorted(filled, key=lambda one: (-len(one.doubts), one.log_prob))
+            ranked = sorted(filled, key=lambda one: (-len(one.warnings), one.log_prob))
             file.writelines(json.dumps(_row(one), ensure_ascii=False) + "\n" for one in ranked)
     print(fill_summary(len(document.units), filled), file=sys.stderr)
 
 
-def _row(one: Filled) -> dict[str, Any]:
+def _row(one: TranslatedUnit) -> dict[str, Any]:
     return {
         "line": one.unit.line,
         "source": plain(one.unit.source),
         "translation": plain(one.target),
         "log_prob": round(one.log_prob, 4),
-        "doubts": list(one.doubts),
+        "doubts": list(one.warnings),
     }
 
 
-def fill_summary(units: int, filled: list[Filled]) -> str:
+def fill_summary(units: int, filled: list[TranslatedUnit]) -> str:
     """What was translated, with the quality flags for a reviewer."""
     done = sum(bool(one.target) for one in filled)
-    flags = Counter(flag for one in filled for flag in one.doubts)
-    lines = "".join(f"\n  {count:>6,}  {flag}" for flag, count in flags.most_common())
+    warnings = Counter(warning for one in filled for warning in one.warnings)
+    lines = "".join(f"\n  {count:>6,}  {warning}" for warning, count in warnings.most_common())
     kept = units - len(filled)
     return f"{units:,} units: {done:,} translated, {len(filled) - done:,} left open, {kept:,} kept as they were{lines}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
-from sightline.glossary.reading import read_glossary
+from sightline.glossary.files import read_glossary
 from sightline.glossary.terms import Glossary, Term
 
 SHOWN = 10  # missing terms that are listed

@@ -13,7 +13,7 @@ from sightline.data.first_look import check_files
 from sightline.data.prepared import spool
 from sightline.errors import UserError
 from sightline.localisation import is_memory
-from sightline.localisation.memory import as_tsv
+from sightline.localisation.memory import memories_as_tsv
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _sides(text: NamedText, languages: Sequence[str]) -> tuple[list[str], ...]:
     if not holds_pairs(text.path):
         check_files({text.option: [text.path]})
         return (list(read_lines(text.path)),)
-    paths, report = as_tsv([text.path], languages)
+    paths, report = memories_as_tsv([text.path], languages)
     if report.units:
         print(f"sightline: {text.option} {text.path}: {report}", file=sys.stderr)
     check_files({text.option: paths})

@@ -3,7 +3,7 @@
 Each has a processor or a GPU to itself. A thread here stands for each: it waits until the cluster has a place, then
 hands over one piece of work after the other. Work whose process died goes to another one, some times. Ray's own
 restarts are not used: they tie work to a process that may never find a place again. A process that cannot do such work
-where it is (`Unusable`) gets no more of it, and keeps its place, so that none is started there again.
+where it is (`MachineUnusable`) gets no more of it, and keeps its place, so that none is started there again.
 """
 
 import sys
@@ -19,12 +19,12 @@ from typing import Any
 from sightline.cluster.connection import machine_name
 from sightline.errors import UserError
 
-ATTEMPTS = 3  # processes that may die of the same work, or before they have begun
-LOOK_AROUND = 1.0  # seconds between two looks at how large the cluster is
+MAX_ATTEMPTS = 3  # processes that may die of the same work, or before they have begun
+POLL_SECONDS = 1.0  # seconds between two looks at how large the cluster is
 
 
 @dataclass
-class Errand:
+class ClusterTask:
     """One piece of work."""
 
     work: Callable[..., Any]
@@ -33,11 +33,11 @@ class Errand:
     attempts: int = 0
 
 
-class Unusable(UserError):
+class MachineUnusable(UserError):
     """Raised by work that cannot be done on this machine, but perhaps on another one."""
 
 
-class Process:
+class ClusterWorker:
     """What Ray starts, elsewhere perhaps."""
 
     def ready(self) -> str:
@@ -51,16 +51,16 @@ class Process:
         return work(*arguments)
 
 
-class Actors(Executor):
+class ClusterExecutor(Executor):
     """As many processes as the cluster has places for, also when it grows; or `most`, which makes it grow."""
 
     def __init__(self, ray: Any, gpu: bool, most: int = 0) -> None:
         self._ray, self._what, self._most = ray, "GPU" if gpu else "CPU", most
-        self._kind = ray.remote(Process).options(num_cpus=0 if gpu else 1, num_gpus=int(gpu), max_concurrency=1)
-        self._jobs: deque[Errand] = deque()
+        self._kind = ray.remote(ClusterWorker).options(num_cpus=0 if gpu else 1, num_gpus=int(gpu), max_concurrency=1)
+        self._jobs: deque[ClusterTask] = deque()
         self._changed, self._closed = Condition(), Event()
         self._actors: dict[int, Any] = {}  # by the numbers of the threads
-        self._failed_starts, self._looked = 0, -LOOK_AROUND
+        self._failed_starts, self._looked = 0, -POLL_SECONDS
         self._unusable: dict[str, str] = {}  # machines, by Ray's numbers, and why
         self._idle = 0  # threads whose process is on one of these
         self._given_up = ""  # why no work is taken any more
@@ -73,9 +73,9 @@ class Actors(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         """As of `Executor`; `fn` must be a function of a module that the cluster's machines have."""
         assert not kwargs
-        if time.monotonic() - self._looked >= LOOK_AROUND:
+        if time.monotonic() - self._looked >= POLL_SECONDS:
             self._grow()
-        job = Errand(fn, args)
+        job = ClusterTask(fn, args)
         with self._changed:
             self._jobs.append(job)
             self._changed.notify()
@@ -119,7 +119,7 @@ class Actors(Executor):
             machine = self._ray.get(actor.ready.remote())
         except self._ray.exceptions.RayError as error:
             self._failed_starts += 1
-            if self._failed_starts >= ATTEMPTS:
+            if self._failed_starts >= MAX_ATTEMPTS:
                 self._give_up(f"its processes do not start: {str(error).splitlines()[0]}")
             return ""
         self._failed_starts = 0
@@ -132,7 +132,7 @@ class Actors(Executor):
             try:
                 found = self._ray.get(actor.run.remote(job.work, job.arguments))
             except self._ray.exceptions.RayTaskError as error:
-                if isinstance(error.cause, Unusable):
+                if isinstance(error.cause, MachineUnusable):
                     self._leave_out(machine, error.cause)
                     self._return(job)
                 else:
@@ -154,7 +154,7 @@ class Actors(Executor):
                 self._give_up("; ".join(f"{name}: {why}" for name, why in self._left_out()))
         try:
             self._grow()
-            while not self._closed.wait(LOOK_AROUND):
+            while not self._closed.wait(POLL_SECONDS):
                 self._ray.get(actor.ready.remote())
         finally:
             with self._changed:
@@ -172,20 +172,20 @@ class Actors(Executor):
         names = {node["NodeID"]: machine_name(node) for node in self._ray.nodes()}
         return [(names.get(machine, machine), why) for machine, why in self._unusable.items()]
 
-    def _next(self) -> Errand | None:
+    def _next(self) -> ClusterTask | None:
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closed.is_set())
             return None if self._closed.is_set() else self._jobs.popleft()
 
-    def _again(self, job: Errand, error: Exception) -> None:
+    def _again(self, job: ClusterTask, error: Exception) -> None:
         job.attempts += 1
-        if job.attempts >= ATTEMPTS:
-            why = f"{ATTEMPTS} processes have died of the same lines, perhaps for lack of memory"
+        if job.attempts >= MAX_ATTEMPTS:
+            why = f"{MAX_ATTEMPTS} processes have died of the same lines, perhaps for lack of memory"
             job.future.set_exception(UserError(f"--ray: {why}: {str(error).splitlines()[0]}"))
             return
         self._return(job)
 
-    def _return(self, job: Errand) -> None:
+    def _return(self, job: ClusterTask) -> None:
         with self._changed:
             self._jobs.appendleft(job)  # somebody waits for it first
             self._changed.notify()

@@ -11,7 +11,7 @@ from sightline.errors import UserError
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
+def ray_connection(address: str) -> Iterator[Any]:
     """Inside, the module `ray`, connected; a cluster that was started for it ends with it.
 
     Args:
@@ -29,7 +29,7 @@ def connected(address: str) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    _check(address)
+    _check_reachable(address)
     if not address:
         _keep_token_here()
     try:
@@ -52,7 +52,7 @@ def _keep_token_here() -> None:
         os.environ.setdefault("RAY_AUTH_TOKEN", os.urandom(32).hex())
 
 
-def living(ray: Any) -> list[dict[str, Any]]:
+def live_nodes(ray: Any) -> list[dict[str, Any]]:
     """The machines of the cluster that have not left it."""
     return [node for node in ray.nodes() if node["Alive"]]
 
@@ -66,7 +66,7 @@ def machine_name(node: Mapping[str, Any]) -> str:
     return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
 
 
-def _check(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Whether somebody is there: Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal()):

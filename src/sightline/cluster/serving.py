@@ -15,24 +15,28 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from sightline.cluster.connection import connected
+from sightline.cluster.connection import ray_connection
 from sightline.errors import UserError
 from sightline.models.load import load_translator
-from sightline.serve.gate import log
-from sightline.serve.run import Wanted, application
-from sightline.serve.served import Direction, Served
+from sightline.serve.access import log_event
+from sightline.serve.models import LanguagePair, ServedModel
+from sightline.serve.server import ServerSettings, application
 
-AT_ONCE = 10_000  # requests of a replica: what is too much it says itself, and sentences of many share a batch
+MAX_ONGOING_REQUESTS = (
+    10_000  # requests of a replica: what is too much it says itself, and sentences of many share a batch
+)
 
 
 @dataclass(frozen=True)
 class Replica:
     """What a replica is made of, on whatever machine."""
 
-    models: tuple[tuple[str, tuple[Direction, ...], dict[str, Any]], ...]  # folders, directions, settings of decoding
+    models: tuple[
+        tuple[str, tuple[LanguagePair, ...], dict[str, Any]], ...
+    ]  # folders, directions, settings of decoding
     device: str
     keeps: bool  # models are loaded before the first request
-    wanted: Wanted
+    wanted: ServerSettings
     folder: str  # of translated files; replicas of one machine share it
 
     def application(self) -> Any:
@@ -42,7 +46,7 @@ class Replica:
             return load_translator(path, self.device)
 
         models = [
-            Served(Path(path), directions, load, settings, load(path) if self.keeps else None)
+            ServedModel(Path(path), directions, load, settings, load(path) if self.keeps else None)
             for path, directions, settings in self.models
         ]
         Path(self.folder).mkdir(parents=True, exist_ok=True)
@@ -50,7 +54,7 @@ class Replica:
 
 
 def serve_replicas(
-    address: str, models: Sequence[Served], device: str, keeps: bool, wanted: Wanted, count: int
+    address: str, models: Sequence[ServedModel], device: str, keeps: bool, wanted: ServerSettings, count: int
 ) -> None:
     """Answer until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
 
@@ -59,21 +63,21 @@ def serve_replicas(
     """
     folder, host = tempfile.mkdtemp(prefix="sightline-"), wanted.neighbours.host
     known = tuple((str(model.path.absolute()), model.directions, dict(model.settings)) for model in models)
-    with connected(address) as ray:
+    with ray_connection(address) as ray:
         gpu = device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
         replica = Replica(known, "cuda" if gpu else "cpu", keeps, wanted, folder)
         port = wanted.port or _free_port(host)
         try:
             _start(replica, host, port, count, gpu)
             pairs = ["-".join(direction) for model in models for direction in model.directions]
-            log(event="serving", url=f"http://{host}:{port}/", languages=pairs, replicas=count)
-            _until_told()
+            log_event(event="serving", url=f"http://{host}:{port}/", languages=pairs, replicas=count)
+            _wait_for_sigterm()
         finally:
             from ray import serve
 
             serve.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
-    log(event="ended")
+    log_event(event="ended")
 
 
 def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> None:
@@ -88,7 +92,7 @@ def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> Non
     deployment = serve.deployment(
         name="translator",
         num_replicas=count,
-        max_ongoing_requests=AT_ONCE,
+        max_ongoing_requests=MAX_ONGOING_REQUESTS,
         graceful_shutdown_timeout_s=replica.wanted.drain,
         ray_actor_options={"num_cpus": 0 if gpu else 1, "num_gpus": int(gpu)},
     )(serve.ingress(build)())
@@ -98,7 +102,7 @@ def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> Non
         raise UserError(f"--ray: the replicas do not start: {str(error).splitlines()[0]}") from None
 
 
-def _until_told() -> None:
+def _wait_for_sigterm() -> None:
     told = Event()
     before = signal.signal(signal.SIGTERM, lambda number, frame: told.set())
     try:

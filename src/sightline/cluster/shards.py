@@ -16,16 +16,18 @@ from typing import Any
 
 from sightline.errors import writing
 
-Read = Callable[[Mapping[str, Any]], Any]
+ReadRow = Callable[[Mapping[str, Any]], Any]
 
 
-class Shards:
+class ResultShards:
     """A folder of them, or none."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
-    def kept(self, number: int, of: Any, read: Read, compute: "Callable[[], Future[list[Any]]]") -> "Future[list[Any]]":
+    def kept(
+        self, number: int, of: Any, read: ReadRow, compute: "Callable[[], Future[list[Any]]]"
+    ) -> "Future[list[Any]]":
         """The results of stretch `number`, which were written, or are computed and then written.
 
         Args:
@@ -42,7 +44,7 @@ class Shards:
             with path.open(encoding="utf-8") as file:
                 found.set_result([read(json.loads(line)) for line in file])
         else:
-            compute().add_done_callback(lambda done: _write_and_tell(path, done, found))
+            compute().add_done_callback(lambda done: _write_and_resolve(path, done, found))
         return found
 
     def remove(self) -> None:
@@ -51,7 +53,7 @@ class Shards:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _write_and_tell(path: Path, done: "Future[list[Any]]", found: "Future[list[Any]]") -> None:
+def _write_and_resolve(path: Path, done: "Future[list[Any]]", found: "Future[list[Any]]") -> None:
     try:
         _write(path, rows := done.result())
     except BaseException as error:

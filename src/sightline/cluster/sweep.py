@@ -18,12 +18,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from sightline.cluster.connection import connected
+from sightline.cluster.connection import ray_connection
 from sightline.errors import UserError
 from sightline.training.logs import VALIDATION_LOG
 
 PROGRAM = ("-m", "sightline.cli.trial")
-LOOK_AGAIN = 0.5  # seconds
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Sweep:
     to_the_end: bool = False  # nobody is stopped
 
 
-def trials_of(settings: Sequence[str]) -> dict[str, list[str]]:
+def trials_from(settings: Sequence[str]) -> dict[str, list[str]]:
     """Every combination of settings with several values, by names for their folders; other settings go with each.
 
-    >>> trials_of(["train.learning_rate=1e-3,3e-3", "train.betas=[0.9, 0.98]"])
+    >>> trials_from(["train.learning_rate=1e-3,3e-3", "train.betas=[0.9, 0.98]"])
     {'learning_rate-1e-3': ['train.learning_rate=1e-3', 'train.betas=[0.9, 0.98]'],
      'learning_rate-3e-3': ['train.learning_rate=3e-3', 'train.betas=[0.9, 0.98]']}
 
@@ -82,7 +82,7 @@ def sweep(wanted: Sweep, address: str) -> list[str]:
     Raises:
         UserError: Ray is not installed, or no cluster is at `address`.
     """
-    with connected(address):
+    with ray_connection(address):
         from ray import tune
         from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 
@@ -132,4 +132,4 @@ def _validations(path: Path, run: "subprocess.Popen[bytes]") -> Iterator[dict[st
         lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
         yield from (json.loads(line) for line in lines[seen:])
         seen = max(seen, len(lines))
-        time.sleep(0 if ended else LOOK_AGAIN)
+        time.sleep(0 if ended else POLL_SECONDS)

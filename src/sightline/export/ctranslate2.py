@@ -16,14 +16,21 @@ import torch
 from numpy.typing import NDArray
 
 from sightline.errors import UserError
-from sightline.export.exported import LENGTH, Exportable, Exported, has_uneven_heads, position_table, refuse
+from sightline.export.exported import (
+    MAX_NEW_TOKENS,
+    Exportable,
+    ExportedModel,
+    check_supported,
+    has_uneven_heads,
+    position_table,
+)
 from sightline.families.table import entries
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.transformer import Transformer
 
 INSTALL = "pip install 'sightline[ctranslate2]'"
-ELSEWHERE = {"positions", "reach"}  # parameters that the table leaves to `_set_positions`
-NEVER = -1e4  # bias on the logit of a piece that is never written; float16 holds it
+POSITION_PARAMETERS = {"positions", "reach"}  # parameters that the table leaves to `_set_positions`
+SUPPRESSED_BIAS = -1e4  # bias on the logit of a piece that is never written; float16 holds it
 
 USE = """\
 A translation model for CTranslate2, made by Sightline.
@@ -77,7 +84,7 @@ NAMES = {  # in the notation of `families.table`; positions are computed
 }
 NORM = {"weight": "gamma", "bias": "beta"}
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "quick_gelu": "GELUSigmoid", "silu": "SWISH"}
-HELD = {  # axes of a stack that the format can say, and which values of them
+SUPPORTED = {  # axes of a stack that the format can say, and which values of them
     "activation": tuple(ACTIVATIONS),
     "gated": (False, True),
     "ffn_bias": (True, False),
@@ -93,34 +100,34 @@ FREE = SIZES | RELATIVE | {"dropout", "embedding_scale", "norm_eps"}  # axes of 
 EPS = {"layer": 1e-5, "rms": 1e-6}  # what their norms add to a variance unless it is said
 
 
-def check(exported: Exportable) -> None:
+def check_ctranslate2(exported: Exportable) -> None:
     """`UserError` where the format cannot hold the model, or the library is not installed."""
-    if isinstance(exported, Exported):
+    if isinstance(exported, ExportedModel):
         c = exported.config
-        refuse(
+        check_supported(
             exported,
             "CTranslate2",
             (c.positions not in ("sinusoidal", "learned"), f"{c.positions} positions"),
             (has_uneven_heads(c), "heads of their own width or number"),
         )
-    refuse(exported, "CTranslate2", *((True, axis) for axis in unheld(exported.axes)))
+    check_supported(exported, "CTranslate2", *((True, axis) for axis in unsupported_axes(exported.axes)))
     try:
         import ctranslate2  # noqa: F401
     except ImportError:
         raise UserError(f"--to ctranslate2 needs its library: {INSTALL}") from None
 
 
-def unheld(config: NetworkConfig) -> list[str]:
+def unsupported_axes(config: NetworkConfig) -> list[str]:
     """The axes of a network with encoder and decoder that the format, as it is written here, cannot say."""
     stacks = _stacks(config)
     uneven = ["two different norms"] if len({(stack.norm, stack.norm_eps) for stack in stacks.values()}) > 1 else []
-    return uneven + [f"{side}.{axis}" for side, stack in stacks.items() for axis in _unheld(stack)]
+    return uneven + [f"{side}.{axis}" for side, stack in stacks.items() for axis in _unsupported_axes(stack)]
 
 
-def _unheld(stack: StackConfig) -> list[str]:
+def _unsupported_axes(stack: StackConfig) -> list[str]:
     plain = asdict(StackConfig(stack.d_model, stack.n_layers, stack.n_heads, stack.d_ff, stack.d_head))
     held = {name: (value,) for name, value in plain.items()}
-    held |= HELD | {"d_v": (0, stack.d_head), "n_kv_heads": (0, stack.n_heads)}
+    held |= SUPPORTED | {"d_v": (0, stack.d_head), "n_kv_heads": (0, stack.n_heads)}
     values = {name: value for name, value in asdict(stack).items() if name not in FREE}
     return [f"{name} = {value!r}" for name, value in values.items() if value not in held[name]]
 
@@ -130,12 +137,12 @@ def _stacks(config: NetworkConfig) -> dict[str, StackConfig]:
     return {"encoder": config.encoder, "decoder": config.decoder}
 
 
-def write(exported: Exportable, folder: Path, int8: bool, example: str) -> None:
+def write_ctranslate2(exported: Exportable, folder: Path, int8: bool, example: str) -> None:
     """Everything `ctranslate2.Translator` reads, the tokenizer, and a page on how to use them."""
-    check(exported)
+    check_ctranslate2(exported)
     exported.write_tokenizer(folder)  # first: a family's files may have the name of one of theirs
     write_model(exported, folder, exported.pieces, "int8" if int8 else "float32", exported.suppressed)
-    page = USE if isinstance(exported, Exported) else USE_PUBLISHED
+    page = USE if isinstance(exported, ExportedModel) else USE_PUBLISHED
     eos = exported.pieces[exported.special.eos_id]
     begins = ", ".join(f'"{exported.pieces[i]}"' for i in exported.forced)
     text = page.format(example=example, eos=eos, begins=f", target_prefix=[[{begins}]]" if begins else "")
@@ -157,13 +164,17 @@ def write_model(
     config, special = exported.axes, exported.special
     spec = empty_spec(config)
     # Copies, because CTranslate2 quantises in place.
-    own = {name: value.clone() for name, value in exported.parameters().items() if not ELSEWHERE & {*name.split(".")}}
-    for entry in entries(names(config), config, {name: tuple(value.shape) for name, value in own.items()}):
+    own = {
+        name: value.clone()
+        for name, value in exported.parameters().items()
+        if not POSITION_PARAMETERS & {*name.split(".")}
+    }
+    for entry in entries(ctranslate2_names(config), config, {name: tuple(value.shape) for name, value in own.items()}):
         _set(spec, entry.key, entry.to_file(own).numpy())
     _set_positions(spec, config, exported.network)
     if suppressed:
         bias = own.get("head.output.bias", torch.zeros(len(pieces))).clone()
-        bias[list(suppressed)] = NEVER
+        bias[list(suppressed)] = SUPPRESSED_BIAS
         spec.decoder.projection.bias = bias.numpy()
     read = exported.read_pieces
     spec.register_source_vocabulary(list(pieces if len(read) == len(pieces) and read == exported.pieces else read))
@@ -222,7 +233,7 @@ def _set_positions(spec: Any, config: NetworkConfig, network: Transformer) -> No
                     attention.queries_scale = stack.score_scale
 
 
-def names(config: NetworkConfig) -> dict[str, str]:
+def ctranslate2_names(config: NetworkConfig) -> dict[str, str]:
     """The table of a network: theirs to ours."""
     layers = {
         f"{side}.layer_{{i}}.{theirs}": "|".join(f"{side}.layers.{{i}}.{name}" for name in ours)
@@ -241,8 +252,8 @@ def _set(spec: Any, key: str, value: NDArray[np.float32]) -> None:
     setattr(spec, NORM[kind] if hasattr(spec, "gamma") else kind, value)
 
 
-def greedy(exported: Exportable, folder: Path, texts: Sequence[str]) -> list[list[int]]:
-    """Greedy translations by CTranslate2 of what `write` wrote, in ids without end marks, at most LENGTH steps."""
+def greedy_by_ctranslate2(exported: Exportable, folder: Path, texts: Sequence[str]) -> list[list[int]]:
+    """Greedy translations by CTranslate2 of what `write_ctranslate2` wrote, in ids without end marks, at most LENGTH steps."""
     import ctranslate2
 
     pieces, read = exported.pieces, exported.read_pieces
@@ -252,6 +263,6 @@ def greedy(exported: Exportable, folder: Path, texts: Sequence[str]) -> list[lis
         [[read[i] for i in source] for source in exported.sources(texts)],
         target_prefix=[[pieces[i] for i in exported.forced]] * len(texts) if exported.forced else None,
         beam_size=1,
-        max_decoding_length=LENGTH,
+        max_decoding_length=MAX_NEW_TOKENS,
     )
     return [[ids[piece] for piece in result.hypotheses[0]] for result in results]

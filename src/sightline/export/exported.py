@@ -23,13 +23,13 @@ from sightline.network.axes import NetworkConfig
 from sightline.network.positions import LearnedPositions
 from sightline.network.transformer import Transformer
 
-POSITIONS = 1024  # exported; formats need a number
-TEXTS, WORDS, LENGTH = 8, 6, 48  # of the check: texts, words each, pieces of a translation
+N_POSITIONS = 1024  # exported; formats need a number
+N_TEXTS, N_WORDS, MAX_NEW_TOKENS = 8, 6, 48  # of the check: texts, words each, pieces of a translation
 
 
 @runtime_checkable
 class Exportable(Protocol):
-    """What a format needs to know of a model: `Exported`, and a published one (`family.PublishedModel`)."""
+    """What a format needs to know of a model: `ExportedModel`, and a published one (`family.PublishedModel`)."""
 
     @property
     def network(self) -> Transformer: ...
@@ -55,7 +55,7 @@ class Exportable(Protocol):
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedModel:
     """A model that `sightline train` made, to export."""
 
     network: Transformer
@@ -97,7 +97,7 @@ class Exported:
 
     def greedy(self, texts: Sequence[str]) -> list[list[int]]:
         """Our greedy translations, in ids without end marks, at most LENGTH steps; what others must give as well."""
-        config = SearchSettings(beam_size=1, max_length_factor=0.0, max_length_extra=LENGTH)
+        config = SearchSettings(beam_size=1, max_length_factor=0.0, max_length_extra=MAX_NEW_TOKENS)
         found = decode_tokens(self.network, self.tokenizer.encode_batch(texts), config, self.special)
         return [hypotheses[0].tokens for hypotheses in found]
 
@@ -123,17 +123,17 @@ def all_parameters(network: Transformer) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in network.named_parameters(remove_duplicate=False)}
 
 
-def exported_of(folder: Folder) -> Exported:
+def exported_model(folder: Folder) -> ExportedModel:
     """A translation model that we have trained; `UserError` for one of another task, or that is no Transformer."""
     config = folder.config.model
     if config.task != "translate":
         raise UserError(f"{folder.path}: was trained to {config.task}, and only models that translate are exported")
     if not isinstance(folder.network, Transformer):
         raise UserError(f"{folder.path}: is a {config.architecture} model; only Transformers are exported")
-    return Exported(folder.network, folder.tokenizer, config, folder.config.decode, str(folder.path))
+    return ExportedModel(folder.network, folder.tokenizer, config, folder.config.decode, str(folder.path))
 
 
-def refuse(exported: Exportable, target: str, *reasons: tuple[bool, str]) -> None:
+def check_supported(exported: Exportable, target: str, *reasons: tuple[bool, str]) -> None:
     """One `UserError` with everything that a format cannot hold; the pairs are: whether it is so, and what it is."""
     found = [reason for holds, reason in reasons if holds]
     if found:
@@ -150,18 +150,18 @@ def has_uneven_heads(config: ModelConfig) -> bool:
 def position_table(embeddings: Any) -> Float[Tensor, "positions d_model"]:
     """The positions of one side, POSITIONS of them; fewer where the model has learnt fewer."""
     positions = embeddings.positions
-    length = min(POSITIONS, positions.max_len) if isinstance(positions, LearnedPositions) else POSITIONS
+    length = min(N_POSITIONS, positions.max_len) if isinstance(positions, LearnedPositions) else N_POSITIONS
     with torch.no_grad():
         return positions(torch.arange(length).unsqueeze(0), length)[0].clone()
 
 
 def sample_texts(tokenizer: Tokenizer) -> list[str]:
     """Texts of the model's own words, in no order that means anything; the same ones every time."""
-    return texts_of(tokenizer.decode([i]) for i in range(tokenizer.vocab_size))
+    return sample_sentences(tokenizer.decode([i]) for i in range(tokenizer.vocab_size))
 
 
-def texts_of(vocabulary: Iterable[str], count: int = TEXTS, seed: int = 1) -> list[str]:
+def sample_sentences(vocabulary: Iterable[str], count: int = N_TEXTS, seed: int = 1) -> list[str]:
     """The same of the texts of all pieces."""
     words = [word for word in vocabulary if word.isalpha()] or ["a"]
     rng = random.Random(seed)
-    return [" ".join(rng.choices(words, k=rng.randint(1, WORDS))) for _ in range(count)]
+    return [" ".join(rng.choices(words, k=rng.randint(1, N_WORDS))) for _ in range(count)]

@@ -21,7 +21,7 @@ from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.checkpoint.write import write_checkpoint
 from sightline.contract import SpecialIds
 from sightline.errors import UserError
-from sightline.export.exported import LENGTH, all_parameters, texts_of
+from sightline.export.exported import MAX_NEW_TOKENS, all_parameters, sample_sentences
 from sightline.generation.rewrite import beginning_of, rewrite
 from sightline.generation.settings import GenerationSettings
 from sightline.models.kinds import with_verbs
@@ -30,10 +30,10 @@ from sightline.network.axes import NetworkConfig
 from sightline.network.transformer import Transformer
 
 CONVERTER = "optimum-cli export onnx --model FOLDER OUT"
-UNKNOWN = ("<unk>", "[UNK]")
+UNKNOWN_TOKENS = ("<unk>", "[UNK]")
 
 
-def write_back(found: Folder, folder: Path) -> str:
+def write_pretrained(found: Folder, folder: Path) -> str:
     """Write the layout of transformers into `folder`, read it again and compare; what was compared, one line."""
     unread = unread_tensors(found.path)
     write_checkpoint(folder, found.network, found.config, found.about, unread)
@@ -48,7 +48,7 @@ def write_back(found: Folder, folder: Path) -> str:
 
 
 @dataclass(frozen=True)
-class PublishedModel:
+class PretrainedExport:
     """See `exported.Exportable`. Languages are for whoever translates to say: nothing here depends on which."""
 
     model: RewritingModel
@@ -72,13 +72,13 @@ class PublishedModel:
     def settings(self) -> GenerationSettings:
         """Greedy, by the rules that the format has, too."""
         plain = {"beam_size": 1, "n_best": 1, "sample": False, "no_repeat_ngram": 0, "min_new_tokens": 0}
-        return replace(self.model.generation, **plain, max_new_tokens=LENGTH, forced_end_id=None, stop=())
+        return replace(self.model.generation, **plain, max_new_tokens=MAX_NEW_TOKENS, forced_end_id=None, stop=())
 
     @property
     def special(self) -> SpecialIds:
         """The ids that mean something to a search; CTranslate2 wants an unknown piece even where there is none."""
         written = self.model.tokenizer.written or self.model.tokenizer
-        unknown = next((i for name in UNKNOWN if (i := written.id_of(name)) is not None), self.settings.pad_id)
+        unknown = next((i for name in UNKNOWN_TOKENS if (i := written.id_of(name)) is not None), self.settings.pad_id)
         return SpecialIds(self.settings.pad_id, beginning_of(self.settings)[0], self.settings.end_ids[0], unknown)
 
     @property
@@ -117,7 +117,7 @@ class PublishedModel:
 
     def texts(self) -> list[str]:
         """Of the model's own words."""
-        return texts_of(self.model.tokenizer.decode([i]).strip() for i in range(self.model.config.vocab_size))
+        return sample_sentences(self.model.tokenizer.decode([i]).strip() for i in range(self.model.config.vocab_size))
 
     def write_tokenizer(self, folder: Path) -> None:
         """The files of the tokenizer as they are."""
@@ -132,7 +132,7 @@ def _names(vocabulary: Vocabulary, size: int) -> list[str]:
     return [name if first.get(name, i) == i else f"{name} {i}" for i, name in enumerate(found)]
 
 
-def published_of(folder: Folder, to: str) -> PublishedModel:
+def pretrained_export(folder: Folder, to: str) -> PretrainedExport:
     """A family's model; `UserError` for a format it is not written in, or a network that no format holds."""
     model = with_verbs(folder)
     if to != "ctranslate2":
@@ -145,4 +145,4 @@ def published_of(folder: Folder, to: str) -> PublishedModel:
     found = rewriting(model, folder.path)
     if found.generation.start_id is None or not found.generation.end_ids:
         raise UserError(f"{folder.path}: its files name no mark that an output begins with, or none that it ends with")
-    return PublishedModel(found)
+    return PretrainedExport(found)

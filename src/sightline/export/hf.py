@@ -21,15 +21,29 @@ from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.write import config_to_hf, file_tensors, write_files
 from sightline.errors import UserError
-from sightline.export.exported import LENGTH, POSITIONS, Exported, has_uneven_heads, position_table, refuse
+from sightline.export.exported import (
+    MAX_NEW_TOKENS,
+    N_POSITIONS,
+    ExportedModel,
+    check_supported,
+    has_uneven_heads,
+    position_table,
+)
 from sightline.families.sightline import axes
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.parameters import parameters_of
 
 INSTALL = "pip install 'sightline[hf]'"
 FAMILY_OF = {"post": "marian", "pre": "pegasus"}  # by where norms are
-READS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "up_proj.weight", "tokens.weight", "output.weight")
-WRITES = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.bias", "norm.weight", "norm.bias")
+RESIDUAL_INPUTS = (
+    "q_proj.weight",
+    "k_proj.weight",
+    "v_proj.weight",
+    "up_proj.weight",
+    "tokens.weight",
+    "output.weight",
+)
+RESIDUAL_OUTPUTS = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.bias", "norm.weight", "norm.bias")
 
 USE = """\
 A translation model in the layout of transformers' {architecture}, made by Sightline.
@@ -45,27 +59,27 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 """
 
 
-def check(exported: Exported) -> None:
+def check_hf(exported: ExportedModel) -> None:
     """`UserError` where the layout cannot hold the model, or transformers is not there to try it."""
     c = exported.config
     target = f"the layout of {_architecture(exported)}"
-    refuse(
+    check_supported(
         exported,
         target,
         (c.positions != "sinusoidal", f"{c.positions} positions"),
         (has_uneven_heads(c), "heads of their own width or number"),
         (c.norm_position == "pre" and c.tied_embeddings != "all", f"tied_embeddings = {c.tied_embeddings!r}"),
     )
-    refuse(exported, target, *((True, axis) for axis in config_to_hf(family_config(exported))[1]))
+    check_supported(exported, target, *((True, axis) for axis in config_to_hf(family_config(exported))[1]))
     try:
         import transformers  # noqa: F401
     except ImportError:
         raise UserError(f"--to hf needs transformers to check what it wrote: {INSTALL}") from None
 
 
-def write(exported: Exported, folder: Path, example: str) -> None:
+def write_hf(exported: ExportedModel, folder: Path, example: str) -> None:
     """Everything `from_pretrained` reads, and a page on how to use it."""
-    check(exported)
+    check_hf(exported)
     write_files(folder, hf_tensors(exported), hf_config(exported))
     write_json(folder / "generation_config.json", _generation_config(exported))
     _write_tokenizer(exported, folder)
@@ -74,7 +88,7 @@ def write(exported: Exported, folder: Path, example: str) -> None:
     seal(folder)
 
 
-def family_config(exported: Exported) -> NetworkConfig:
+def family_config(exported: ExportedModel) -> NetworkConfig:
     """The axes of the family that the network belongs to once its residual stream is reordered."""
     ours = axes(exported.config)
 
@@ -87,11 +101,11 @@ def family_config(exported: Exported) -> NetworkConfig:
     return replace(ours, family=FAMILY_OF.get(ours.encoder.norm_position, "pegasus"), **stacks)
 
 
-def _architecture(exported: Exported) -> str:
+def _architecture(exported: ExportedModel) -> str:
     return config_to_hf(family_config(exported))[0]["architectures"][0]
 
 
-def hf_tensors(exported: Exported) -> dict[str, Tensor]:
+def hf_tensors(exported: ExportedModel) -> dict[str, Tensor]:
     """Parameters under their names, with the residual stream in their order; a shared one once."""
     config, network = family_config(exported), exported.network
     own = {name: _reorder(name, value) for name, value in parameters_of(network).items()}
@@ -104,9 +118,9 @@ def hf_tensors(exported: Exported) -> dict[str, Tensor]:
 
 def _reorder(name: str, value: Tensor) -> Tensor:
     """A parameter with the components of the residual stream in their order: even ones, then odd ones."""
-    if name.endswith(READS):
+    if name.endswith(RESIDUAL_INPUTS):
         return _halves(value, 1)
-    return _halves(value, 0) if name.endswith(WRITES) else value
+    return _halves(value, 0) if name.endswith(RESIDUAL_OUTPUTS) else value
 
 
 def _halves(value: Tensor, axis: int) -> Tensor:
@@ -114,14 +128,14 @@ def _halves(value: Tensor, axis: int) -> Tensor:
     return value.index_select(axis, torch.cat([width[0::2], width[1::2]]))
 
 
-def hf_config(exported: Exported) -> dict[str, Any]:
+def hf_config(exported: ExportedModel) -> dict[str, Any]:
     """Their config.json."""
     t = exported.tokenizer
     return {
         **config_to_hf(family_config(exported))[0],
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
-        "max_position_embeddings": POSITIONS,
+        "max_position_embeddings": N_POSITIONS,
         "pad_token_id": t.pad_id,
         "bos_token_id": t.bos_id,
         "eos_token_id": t.eos_id,
@@ -130,7 +144,7 @@ def hf_config(exported: Exported) -> dict[str, Any]:
     }
 
 
-def _generation_config(exported: Exported) -> dict[str, Any]:
+def _generation_config(exported: ExportedModel) -> dict[str, Any]:
     """As the model searches. Their length penalty has another formula (length ** alpha), so beams may differ."""
     t, decode = exported.tokenizer, exported.decode
     return {
@@ -142,11 +156,11 @@ def _generation_config(exported: Exported) -> dict[str, Any]:
         "num_beams": decode.beam_size,
         "length_penalty": decode.length_penalty if decode.beam_size > 1 else 1.0,
         "no_repeat_ngram_size": decode.no_repeat_ngram,
-        "max_new_tokens": min(POSITIONS, int(decode.max_length_factor * LENGTH) + decode.max_length_extra),
+        "max_new_tokens": min(N_POSITIONS, int(decode.max_length_factor * MAX_NEW_TOKENS) + decode.max_length_extra),
     }
 
 
-def _write_tokenizer(exported: Exported, folder: Path) -> None:
+def _write_tokenizer(exported: ExportedModel, folder: Path) -> None:
     """Our tokenizer.json, which now also adds the end mark, as their models expect."""
     ours = exported.tokenizer
     backend = tokenizers.Tokenizer.from_str(ours.backend.to_str())
@@ -162,14 +176,14 @@ def _write_tokenizer(exported: Exported, folder: Path) -> None:
         "split_special_tokens": True,  # text that looks like a special token stays text
         "clean_up_tokenization_spaces": False,
         "padding_side": "right",
-        "model_max_length": POSITIONS,
+        "model_max_length": N_POSITIONS,
         "model_input_names": ["input_ids", "attention_mask"],
     }
     write_json(folder / "tokenizer_config.json", settings)
 
 
-def greedy(exported: Exported, folder: Path, texts: Sequence[str]) -> list[list[int]]:
-    """Greedy translations by transformers of what `write` wrote, in ids without end marks, at most LENGTH steps."""
+def greedy_by_transformers(exported: ExportedModel, folder: Path, texts: Sequence[str]) -> list[list[int]]:
+    """Greedy translations by transformers of what `write_hf` wrote, in ids without end marks, at most LENGTH steps."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -183,9 +197,9 @@ def greedy(exported: Exported, folder: Path, texts: Sequence[str]) -> list[list[
     assert found == wanted, "transformers segments otherwise"
     with torch.inference_mode():
         plain = {"num_beams": 1, "do_sample": False, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
-        options = {**plain, "max_new_tokens": LENGTH}
+        options = {**plain, "max_new_tokens": MAX_NEW_TOKENS}
         rows = model.eval().generate(**batch, **options)
-    return [until(row, tokenizer.eos_token_id) for row in rows[:, 1:].tolist()]
+    return [before_eos(row, tokenizer.eos_token_id) for row in rows[:, 1:].tolist()]
 
 
 @contextmanager
@@ -202,10 +216,10 @@ def _no_progress_bar() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def until(tokens: list[int], eos_id: int) -> list[int]:
+def before_eos(tokens: list[int], eos_id: int) -> list[int]:
     """What stands before the end mark.
 
-    >>> until([5, 6, 2, 0, 0], 2)
+    >>> before_eos([5, 6, 2, 0, 0], 2)
     [5, 6]
     """
     return tokens[: tokens.index(eos_id)] if eos_id in tokens else tokens

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import UserError
-from sightline.export.exported import LENGTH, Exported, position_table
+from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, position_table
 from sightline.network.cache import LayerCache
 from sightline.network.transformer import Transformer
 
@@ -60,7 +60,7 @@ print(tokenizer.decode(found))
 """
 
 
-def check(exported: Exported) -> None:
+def check_onnx(exported: ExportedModel) -> None:
     """`UserError` where a library is not installed; every Transformer can be exported."""
     try:
         import onnx  # noqa: F401
@@ -70,9 +70,9 @@ def check(exported: Exported) -> None:
         raise UserError(f"--to onnx needs {error.name}: {INSTALL}") from None
 
 
-def write(exported: Exported, folder: Path, int8: bool, example: str) -> None:
+def write_onnx(exported: ExportedModel, folder: Path, int8: bool, example: str) -> None:
     """Both graphs, the tokenizer, and a page on how to use them."""
-    check(exported)
+    check_onnx(exported)
     write_graphs(exported.network, folder)
     if int8:
         for name in (ENCODER, DECODER):
@@ -101,7 +101,7 @@ def write_graphs(network: Transformer, folder: Path) -> None:
             (src, src_mask),
             folder / ENCODER,
             ["src", "src_mask"],
-            names("cross", n),
+            cache_names("cross", n),
             (on_source, on_source),
         )
         keys = ({0: batch, 2: src_len},) * 2 * n, ({0: batch, 2: past},) * 2 * n
@@ -109,16 +109,16 @@ def write_graphs(network: Transformer, folder: Path) -> None:
             decoder,
             (tgt_in, src_mask, cross, own),
             folder / DECODER,
-            ["tgt_in", "src_mask", *names("cross", n), *names("self", n)],
-            ["logits", *names("new_self", n)],
+            ["tgt_in", "src_mask", *cache_names("cross", n), *cache_names("self", n)],
+            ["logits", *cache_names("new_self", n)],
             ({0: batch, 1: new}, on_source, *keys),
         )
 
 
-def names(kind: str, n_layers: int) -> list[str]:
+def cache_names(kind: str, n_layers: int) -> list[str]:
     """Names of the keys and values of all layers.
 
-    >>> names("self", 2)
+    >>> cache_names("self", 2)
     ['self_k.0', 'self_v.0', 'self_k.1', 'self_v.1']
     """
     return [f"{kind}_{part}.{i}" for i in range(n_layers) for part in "kv"]
@@ -251,7 +251,7 @@ def _quantize(path: Path) -> None:
 class GreedyTranslator:
     """Greedy search over the two graphs, one text at a time, by ONNX Runtime."""
 
-    def __init__(self, exported: Exported, folder: Path) -> None:
+    def __init__(self, exported: ExportedModel, folder: Path) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -281,7 +281,7 @@ class GreedyTranslator:
         t = self.exported.tokenizer
         src = np.array([[*tokens, t.eos_id]])
         state, found = self.source(src, np.ones_like(src, bool)), [t.bos_id]
-        for _ in range(LENGTH):
+        for _ in range(MAX_NEW_TOKENS):
             logits, state = self.step(np.array([found[-1:]]), state)
             logits[:, :, list(self.exported.suppressed)] = -np.inf
             found.append(int(logits[0, -1].argmax()))
@@ -290,7 +290,7 @@ class GreedyTranslator:
         return found[1:]
 
 
-def greedy(exported: Exported, folder: Path, texts: Sequence[str]) -> list[list[int]]:
-    """Greedy translations by ONNX Runtime of what `write` wrote, in ids without end marks, at most LENGTH steps."""
+def greedy_by_onnxruntime(exported: ExportedModel, folder: Path, texts: Sequence[str]) -> list[list[int]]:
+    """Greedy translations by ONNX Runtime of what `write_onnx` wrote, in ids without end marks, at most LENGTH steps."""
     translator = GreedyTranslator(exported, folder)
     return [translator.translate(tokens) for tokens in exported.tokenizer.encode_batch(texts)]

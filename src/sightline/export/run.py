@@ -14,7 +14,7 @@ from sightline.checkpoint.read import read_folder
 from sightline.config.settings import RunConfig
 from sightline.errors import UserError, unknown, writing
 from sightline.export import ctranslate2, family, hf, onnx
-from sightline.export.exported import LENGTH, Exportable, exported_of
+from sightline.export.exported import MAX_NEW_TOKENS, Exportable, exported_model
 from sightline.export.web import page
 
 FORMATS: dict[str, Any] = {"hf": hf, "ctranslate2": ctranslate2, "onnx": onnx}
@@ -51,19 +51,19 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
         raise UserError(f"{out}: exists already; name {'a file' if to == WEB else 'a folder'} that does not")
     folder = read_folder(model)
     if to == WEB:
-        return _in_its_place(out, lambda temporary: page.write(folder, temporary / "export", out.stem))
+        return _write_atomically(out, lambda temporary: page.write_page(folder, temporary / "export", out.stem))
     if isinstance(folder.config, RunConfig):
-        exported = exported_of(folder)
+        exported = exported_model(folder)
     elif to == "hf":
-        return _in_its_place(out, lambda temporary: family.write_back(folder, temporary / "export"))
+        return _write_atomically(out, lambda temporary: family.write_pretrained(folder, temporary / "export"))
     else:
-        exported = family.published_of(folder, to)
+        exported = family.pretrained_export(folder, to)
     FORMATS[to].check(exported)
     texts = [text for text in texts if text.strip()] or exported.texts()
-    return _in_its_place(out, lambda temporary: _write_and_compare(exported, to, temporary, int8, texts))
+    return _write_atomically(out, lambda temporary: _write_and_compare(exported, to, temporary, int8, texts))
 
 
-def _in_its_place(out: Path, write: Callable[[Path], str]) -> str:
+def _write_atomically(out: Path, write: Callable[[Path], str]) -> str:
     """What `write` leaves in the folder "export" of a temporary one becomes `out`, once all went well."""
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: boo
     def same(folder: Path, int8: bool) -> int:
         folder.mkdir()
         _writer(exported, to, int8, texts[0])(folder)
-        return agreeing(FORMATS[to].greedy(exported, folder, texts), wanted)
+        return count_equal(FORMATS[to].greedy(exported, folder, texts), wanted)
 
     exact = same(temporary / "export", False)
     if exact < len(texts):
@@ -98,15 +98,17 @@ def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: boo
 def _writer(exported: Any, to: str, int8: bool, text: str) -> Callable[[Path], None]:
     example = text[:EXAMPLE_CHARACTERS].replace("\\", "").replace('"', "")
     if to == "hf":
-        return lambda folder: hf.write(exported, folder, example)
+        return lambda folder: hf.write_hf(exported, folder, example)
     return lambda folder: FORMATS[to].write(exported, folder, int8, example)
 
 
-def agreeing(found: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> int:
+def count_equal(found: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> int:
     """How many translations are the same; the last of LENGTH pieces is left out, for libraries differ in whether it
     may be the end mark.
 
-    >>> agreeing([[1, 2], [3]], [[1, 2], [4]])
+    >>> count_equal([[1, 2], [3]], [[1, 2], [4]])
     1
     """
-    return sum(list(a[: LENGTH - 1]) == list(b[: LENGTH - 1]) for a, b in zip(found, wanted, strict=True))
+    return sum(
+        list(a[: MAX_NEW_TOKENS - 1]) == list(b[: MAX_NEW_TOKENS - 1]) for a, b in zip(found, wanted, strict=True)
+    )

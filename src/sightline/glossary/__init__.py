@@ -1,1 +1,1 @@
-"""Glossaries: how terms are to be translated, and what is to stay as it is."""
+"""Glossaries: required translations of terms, and text that must stay unchanged."""

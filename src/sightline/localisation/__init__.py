@@ -1,10 +1,9 @@
-"""Files that hold texts to translate, in and out: catalogues, translation memories, pages, documents, subtitles.
+"""Reading and writing of localisation files: PO catalogues, translation memories, HTML, documents, subtitles.
 
-A file is a `Document` of `Unit`s (`unit.py`), read by the module of its format. `memory.py`
-makes training pairs of units, `fill.py` has a model translate what is untranslated: bytes of a unit that is not filled
-stay as they are. Formats without a place for a translation beside its source are read by `passages.py`: there the
-translation takes the source's place. What must survive a translation (tags, placeholders, addresses) is found by
-`placeholders.py` and carried over by `carrying.py`. Not here: line-by-line text (`cli/translate.py`).
+A file is a `Document` of `Unit`s (`unit.py`); each format has a module. `memory.py` turns units into training pairs.
+`fill.py` translates the untranslated units of a document; all other bytes stay as they are. In monolingual formats
+(`passages.py`) a translation replaces its source. `placeholders.py` finds what must survive a translation (tags,
+placeholders, addresses), and `code_transfer.py` transfers it. Not here: text line by line (`cli/translate.py`).
 """
 
 import os
@@ -21,15 +20,15 @@ FORMATS = {  # file name endings by format; `reading.READERS` has the readers
     "word": (".docx",),
     "plain_text": (".txt",),
 }
-MEMORIES = sum((FORMATS[name] for name in ("po", "tmx", "xliff")), ())  # which hold both languages, to learn from
+MEMORIES = sum((FORMATS[name] for name in ("po", "tmx", "xliff")), ())  # bilingual files, for training
 
 
 def is_memory(path: str) -> bool:
-    """Whether a file to learn from, or a folder of such files, is read unit by unit; by its name."""
+    """Whether a training file is a translation memory, by its name; so is every folder."""
     return path.lower().endswith(MEMORIES) or os.path.isdir(path)
 
 
 def is_document(path: str, by_sentences: bool = False, by_lines: bool = False) -> bool:
-    """Whether `translate` fills a file unit by unit, by its name; a `.txt` is lines unless it is cut into sentences."""
+    """Whether `translate` reads a file unit by unit, by its name; a `.txt` only if it is split into sentences."""
     endings = tuple(e for ends in FORMATS.values() for e in ends if e != ".txt")
     return not by_lines and (by_sentences or path.lower().endswith(endings))

@@ -1,21 +1,21 @@
-"""Encodings of files: what a file names may be any that Python has, but for those that are none of files."""
+"""Decoding of files. A file may declare any encoding of Python's, except those that are not file encodings."""
 
 import codecs
 
-# Not of files, and `punycode` takes time in proportion to the square of a text.
-REFUSED = ("punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem")
+# Not file encodings; decoding `punycode` also takes quadratic time.
+UNSUPPORTED = ("punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem")
 
 
-def decoded(data: bytes, encoding: str) -> str:
-    """The text of bytes.
+def decode_file(data: bytes, encoding: str) -> str:
+    """Decode the bytes of a file.
 
     Raises:
-        LookupError: there is no such encoding of files.
-        UnicodeDecodeError: the bytes are in another.
+        LookupError: unknown encoding, or not a file encoding.
+        UnicodeDecodeError: the bytes are not in this encoding.
 
-    >>> decoded("café".encode("latin-1"), "latin-1")
+    >>> decode_file("café".encode("latin-1"), "latin-1")
     'café'
     """
-    if codecs.lookup(encoding).name.replace("-", "_") in REFUSED:
-        raise LookupError(f"no encoding of files: {encoding}")
+    if codecs.lookup(encoding).name.replace("-", "_") in UNSUPPORTED:
+        raise LookupError(f"not a file encoding: {encoding}")
     return data.decode(encoding)

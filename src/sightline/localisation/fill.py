@@ -1,9 +1,8 @@
-"""A document filled by a model: every unit that nobody has translated, its codes kept, with a word for a reviewer.
+"""Translation of the untranslated units of a document, with inline codes preserved and with quality warnings.
 
-A sentence goes through the model up to three times, until one way keeps all its codes and adds none: with marks, if the
-model has learnt those; as it is written; without codes, which are then put beside the words they stood at. A unit for
-which no way does is left untranslated where a code lost or added would break what reads the file (`%s`), and else loses
-its markup.
+A sentence is translated by up to three methods, until one preserves exactly its codes: with markers, if the model was
+trained on them; as it is; and without codes, which are then placed by word alignment. If none does, the unit loses its
+markup, or stays untranslated where a missing or additional code would break programs (`%s`).
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -15,29 +14,29 @@ from sightline.data.links import Links
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
-from sightline.localisation.carrying import (
-    MARKS,
+from sightline.localisation.code_transfer import (
+    MARKERS,
     codes_of,
-    copied,
-    marked,
-    placed,
-    uncoded,
-    unmarked,
+    place_codes,
+    restore_copies,
+    restore_markers,
+    with_markers,
+    without_codes,
 )
-from sightline.localisation.doubts import doubts
-from sightline.localisation.placeholders import adds_codes, chooses, with_codes
-from sightline.localisation.sentences import CutSentence, sentences
-from sightline.localisation.unit import Document, Parts, Unit, UnitState, joined, plain, words
+from sightline.localisation.placeholders import adds_codes, is_icu_choice, with_codes
+from sightline.localisation.quality_checks import quality_warnings
+from sightline.localisation.sentences import SentenceSpan, split_into_sentences
+from sightline.localisation.unit import Code, Document, Parts, Unit, UnitState, join_parts, plain, without_inline_codes
 
-PLACED = "placeholders put beside words by alignment"
-STRIPPED = "markup lost"
-LEFT = "left untranslated: a placeholder was lost or added"
-CHOOSING = "left untranslated: chooses among texts (ICU)"
+PLACED_BY_ALIGNMENT = "placeholders put beside words by alignment"
+MARKUP_LOST = "markup lost"
+CODES_CHANGED = "left untranslated: a placeholder was lost or added"
+ICU_CHOICE = "left untranslated: chooses among texts (ICU)"
 
 
 @runtime_checkable
 class TranslatingModel(Protocol):
-    """What fills a document: a translator of any origin."""
+    """The methods of a translation model that `translate_units` needs."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -48,174 +47,184 @@ class TranslatingModel(Protocol):
 
 
 @dataclass(frozen=True)
-class ToTranslate:
-    """Sentences of a document, for whoever translates them; where their codes are put beside words, with links."""
+class SentenceRequest:
+    """Sentences to translate; `aligned` if word alignments are needed."""
 
     texts: Sequence[str]
     aligned: bool = False
 
 
 @dataclass(frozen=True)
-class SentenceAnswer:
-    """A translation of one."""
+class SentenceOutput:
+    """The translation of a sentence."""
 
     text: str
     log_prob: float  # natural log
-    n_pieces: int  # with the end mark
-    links: Links | None = None  # where they were asked for and the model has any
+    n_tokens: int  # with the end-of-sequence token
+    links: Links | None = None  # word alignment, if requested and available
 
 
 @dataclass(frozen=True)
-class Filled:
-    """What became of a unit."""
+class TranslatedUnit:
+    """A unit with its translation."""
 
     number: int
     unit: Unit
-    target: Parts  # empty where it was left as it is
-    log_prob: float = 0.0  # natural log, of a piece, on average
-    doubts: tuple[str, ...] = ()
+    target: Parts  # empty if not translated
+    log_prob: float = 0.0  # mean natural log per token
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Carried:
-    """A sentence that has come through."""
+class _Transferred:
+    """A translated sentence with its codes."""
 
     parts: Parts
     log_prob: float
-    n_pieces: int
-    doubt: str = ""
+    n_tokens: int
+    warning: str = ""
 
 
-FillingSteps = Generator[ToTranslate, list[SentenceAnswer], list[Filled]]
+TranslationSteps = Generator[SentenceRequest, list[SentenceOutput], list[TranslatedUnit]]
 
 
-def fill(
+def translate_units(
     document: Document, model: TranslatingModel, language: str = "", again: bool = False, **overrides: Any
-) -> list[Filled]:
-    """Translations for the units of a document that have none.
+) -> list[TranslatedUnit]:
+    """Translate the untranslated units of a document.
 
     Args:
-        document: is not changed; see `targets_of`.
-        model: of the two languages.
-        language: code of the source, by which sentences are cut; "" = English's rules.
-        again: units that have a translation, and fuzzy ones, are translated too.
+        document: not changed; see `targets_of`.
+        model: a translation model for both languages.
+        language: code of the source language, for sentence splitting; "" = rules of English.
+        again: also translate units that are fuzzy or translated.
         **overrides: settings of `SearchSettings`.
     """
-    steps = filling(document, language, knows_marks(model.tokenizer), again)
+    steps = translation_steps(document, language, supports_markers(model.tokenizer), again)
     try:
-        wanted = next(steps)
+        request = next(steps)
         while True:
-            wanted = steps.send(_translated(wanted, model, overrides))
+            request = steps.send(_translate(request, model, overrides))
     except StopIteration as end:
         return end.value
 
 
-def _translated(wanted: ToTranslate, model: TranslatingModel, overrides: Mapping[str, Any]) -> list[SentenceAnswer]:
-    found = model.translate(wanted.texts, **overrides)
-    links: Sequence[Links | None] = [None] * len(found)
-    if wanted.aligned and found:
-        with suppress(UserError, AttributeError):  # a model without attention from words to words
-            links = model.align(wanted.texts, [translation.text for translation in found])
-    return [SentenceAnswer(t.text, t.log_prob, len(t.pieces) + 1, pairs) for t, pairs in zip(found, links, strict=True)]
+def _translate(request: SentenceRequest, model: TranslatingModel, overrides: Mapping[str, Any]) -> list[SentenceOutput]:
+    outputs = model.translate(request.texts, **overrides)
+    links: Sequence[Links | None] = [None] * len(outputs)
+    if request.aligned and outputs:
+        with suppress(UserError, AttributeError):  # a model without cross-attention
+            links = model.align(request.texts, [output.text for output in outputs])
+    pairs = zip(outputs, links, strict=True)
+    return [SentenceOutput(one.text, one.log_prob, len(one.pieces) + 1, alignment) for one, alignment in pairs]
 
 
-def filling(document: Document, language: str, marks: bool, again: bool = False) -> FillingSteps:
-    """`fill`, which leaves it to others how sentences are translated: it yields them, and is sent their translations.
+def translation_steps(document: Document, language: str, markers: bool, again: bool = False) -> TranslationSteps:
+    """`translate_units` as a generator: it yields sentences to translate, and the caller sends the translations.
 
     Args:
-        document: as for `fill`; so are `language` and `again`.
-        marks: whether the model has learnt marks (`knows_marks`).
+        document: as for `translate_units`, like `language` and `again`.
+        markers: whether the model was trained on markers (`supports_markers`).
     """
-    wanted = [(n, unit) for n, unit in enumerate(document.units) if _is_open(unit, again)]
-    cut = [_cut(unit, language) for _, unit in wanted]
-    markups = [unit.markup for (_, unit), (_, found) in zip(wanted, cut, strict=True) for one in found if one.parts]
-    waiting = [sentence.parts for _, found in cut for sentence in found if sentence.parts]
-    done = iter((yield from _carried_over(waiting, markups, marks)))
-    return [_put_together(n, unit, *pieces, done) for (n, unit), pieces in zip(wanted, cut, strict=True)]
+    units = [(n, unit) for n, unit in enumerate(document.units) if _needs_translation(unit, again)]
+    split = [_split(unit, language) for _, unit in units]
+    sentences = [(span.parts, u.markup) for (_, u), (_, spans) in zip(units, split, strict=True) for span in spans]
+    translated = iter((yield from _transfer_all([sentence for sentence in sentences if sentence[0]], markers)))
+    return [_join_unit(n, unit, *spans, translated) for (n, unit), spans in zip(units, split, strict=True)]
 
 
-def targets_of(filled: Sequence[Filled]) -> Mapping[int, Parts]:
-    """What `Document.filled` takes."""
-    return {one.number: one.target for one in filled if one.target}
+def targets_of(units: Sequence[TranslatedUnit]) -> Mapping[int, Parts]:
+    """The translations in the form that `Document.filled` takes."""
+    return {one.number: one.target for one in units if one.target}
 
 
-def _is_open(unit: Unit, again: bool) -> bool:
+def _needs_translation(unit: Unit, again: bool) -> bool:
     return unit.state is UnitState.UNTRANSLATED or (again and unit.state is not UnitState.KEPT)
 
 
-def _cut(unit: Unit, language: str) -> tuple[str, list[CutSentence]]:
-    """Sentences with their codes; none of a text that is not for a machine."""
-    return ("", []) if chooses(unit.source) else sentences(with_codes(unit.source, unit.markup), language)
+def _split(unit: Unit, language: str) -> tuple[str, list[SentenceSpan]]:
+    """The sentences of a unit with their codes; none for ICU messages with alternatives."""
+    if is_icu_choice(unit.source):
+        return "", []
+    return split_into_sentences(with_codes(unit.source, unit.markup), language)
 
 
-def _put_together(number: int, unit: Unit, before: str, cut: Sequence[CutSentence], done: Iterator[_Carried]) -> Filled:
-    if not cut:
-        return Filled(number, unit, (), doubts=(CHOOSING,) if chooses(unit.source) else ())
-    carried = [next(done) if sentence.parts else _Carried((), 0.0, 0) for sentence in cut]
-    pairs = zip(carried, cut, strict=True)
-    texts = [piece for one, sentence in pairs for piece in (*one.parts, sentence.behind_translation(words(one.parts)))]
-    target = joined([before, *texts])
-    found = dict.fromkeys(one.doubt for one in carried if one.doubt)
-    if LEFT in found:
-        return Filled(number, unit, (), doubts=(LEFT,))
-    log_prob = sum(one.log_prob for one in carried) / max(1, sum(one.n_pieces for one in carried))
-    return Filled(
-        number, unit, target, log_prob, (*found, *doubts(with_codes(unit.source, unit.markup), target, log_prob))
-    )
+def _join_unit(
+    number: int, unit: Unit, before: str, spans: Sequence[SentenceSpan], translated: Iterator[_Transferred]
+) -> TranslatedUnit:
+    if not spans:
+        return TranslatedUnit(number, unit, (), warnings=(ICU_CHOICE,) if is_icu_choice(unit.source) else ())
+    sentences = [next(translated) if span.parts else _Transferred((), 0.0, 0) for span in spans]
+    parts: list[str | Code] = [before]
+    for one, span in zip(sentences, spans, strict=True):
+        parts += [*one.parts, span.behind_translation(without_inline_codes(one.parts))]
+    target = join_parts(parts)
+    warnings = dict.fromkeys(one.warning for one in sentences if one.warning)
+    if CODES_CHANGED in warnings:
+        return TranslatedUnit(number, unit, (), warnings=(CODES_CHANGED,))
+    log_prob = sum(one.log_prob for one in sentences) / max(1, sum(one.n_tokens for one in sentences))
+    quality = quality_warnings(with_codes(unit.source, unit.markup), target, log_prob)
+    return TranslatedUnit(number, unit, target, log_prob, (*warnings, *quality))
 
 
-def _carried_over(
-    waiting: Sequence[Parts], markups: Sequence[str], marks: bool
-) -> Generator[ToTranslate, list[SentenceAnswer], list[_Carried]]:
-    """Each sentence, by the first way that keeps its codes and adds none."""
-    found: dict[int, _Carried] = {n: _Carried(parts, 0.0, 0) for n, parts in enumerate(waiting) if not uncoded(parts)}
-    for said, back, aligned in (
-        (marked if marks else _nothing, _from_marks, False),
+def _transfer_all(
+    sentences: Sequence[tuple[Parts, str]], markers: bool
+) -> Generator[SentenceRequest, list[SentenceOutput], list[_Transferred]]:
+    """Translate each sentence, given with its markup, by the first method that preserves its codes."""
+    done = {n: _Transferred(parts, 0.0, 0) for n, (parts, _) in enumerate(sentences) if not without_codes(parts)}
+    for to_text, to_parts, aligned in (
+        (with_markers if markers else _no_markers, _from_markers, False),
         (_as_written, _from_written, False),
-        (uncoded, _beside_words, True),
+        (without_codes, _beside_words, True),
     ):
-        texts = {n: text for n, parts in enumerate(waiting) if n not in found and (text := said(parts)) is not None}
+        rest = {n: to_text(parts) for n, (parts, _) in enumerate(sentences) if n not in done}
+        texts = {n: text for n, text in rest.items() if text is not None}
         if texts:
-            answers = yield ToTranslate(list(texts.values()), aligned)
-            carried = {n: back(waiting[n], answer) for n, answer in zip(texts, answers, strict=True)}
-            found |= {n: c for n, c in carried.items() if c and not adds_codes(waiting[n], c.parts, markups[n])}
-    return [found.get(n) or _Carried((), 0.0, 0, LEFT) for n in range(len(waiting))]
+            outputs = yield SentenceRequest(list(texts.values()), aligned)
+            for n, output in zip(texts, outputs, strict=True):
+                source, markup = sentences[n]
+                sentence = to_parts(source, output)
+                if sentence and not adds_codes(source, sentence.parts, markup):
+                    done[n] = sentence
+    return [done.get(n) or _Transferred((), 0.0, 0, CODES_CHANGED) for n in range(len(sentences))]
 
 
-def _nothing(parts: Parts) -> None:
-    """For a model that has no pieces for marks."""
+def _no_markers(parts: Parts) -> None:
+    """For a model without markers in its vocabulary."""
 
 
-def _from_marks(parts: Parts, answer: SentenceAnswer) -> _Carried | None:
-    return _carried(unmarked(answer.text, codes_of(parts)), answer)
+def _from_markers(parts: Parts, output: SentenceOutput) -> _Transferred | None:
+    return _transferred(restore_markers(output.text, codes_of(parts)), output)
 
 
 def _as_written(parts: Parts) -> str | None:
-    """The text as it is, where its codes are text: many models copy what they do not know."""
+    """The text as it is, if its codes are text: many models copy unknown words."""
     return None if any(code.inline for code in codes_of(parts)) else plain(parts)
 
 
-def _from_written(parts: Parts, answer: SentenceAnswer) -> _Carried | None:
+def _from_written(parts: Parts, output: SentenceOutput) -> _Transferred | None:
     codes = codes_of(parts)
-    return _carried(copied(answer.text, codes) if codes else (answer.text,), answer)
+    return _transferred(restore_copies(output.text, codes) if codes else (output.text,), output)
 
 
-def _beside_words(parts: Parts, answer: SentenceAnswer) -> _Carried:
-    """The text that was translated without its codes, and each of them at the word it stood at."""
-    if answer.links is not None:
-        return _Carried(placed(parts, answer.text, answer.links), answer.log_prob, answer.n_pieces, PLACED)
+def _beside_words(parts: Parts, output: SentenceOutput) -> _Transferred:
+    """The text translated without codes, and with each code placed by word alignment."""
+    if output.links is not None:
+        return _Transferred(
+            place_codes(parts, output.text, output.links), output.log_prob, output.n_tokens, PLACED_BY_ALIGNMENT
+        )
     inline = all(code.inline for code in codes_of(parts))
-    return _Carried((answer.text,), answer.log_prob, answer.n_pieces, STRIPPED if inline else LEFT)
+    return _Transferred((output.text,), output.log_prob, output.n_tokens, MARKUP_LOST if inline else CODES_CHANGED)
 
 
-def _carried(parts: Parts | None, answer: SentenceAnswer) -> _Carried | None:
-    return None if parts is None else _Carried(parts, answer.log_prob, answer.n_pieces)
+def _transferred(parts: Parts | None, output: SentenceOutput) -> _Transferred | None:
+    return None if parts is None else _Transferred(parts, output.log_prob, output.n_tokens)
 
 
-def knows_marks(tokenizer: Tokenizer) -> bool:
-    """Whether a model has learnt marks: the first, which is the most frequent, is a piece of its own.
+def supports_markers(tokenizer: Tokenizer) -> bool:
+    """Whether a model was trained on markers: the first and most frequent one is a token of the vocabulary.
 
-    A mark that is unknown to the tokenizer, or spelt in bytes, was in few texts that the model saw or in none.
+    A marker that is unknown, or split into bytes, was rare or absent in the training data.
     """
-    pieces = tokenizer.encode(f"a {MARKS[0]}")[len(tokenizer.encode("a")) :]
-    return len(pieces) == 1 and pieces[0] != tokenizer.unk_id and MARKS[0] in tokenizer.decode(pieces)
+    tokens = tokenizer.encode(f"a {MARKERS[0]}")[len(tokenizer.encode("a")) :]
+    return len(tokens) == 1 and tokens[0] != tokenizer.unk_id and MARKERS[0] in tokenizer.decode(tokens)

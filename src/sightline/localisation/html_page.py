@@ -1,8 +1,8 @@
-"""Pages in HTML (.html, .htm, .xhtml): what stands between tags of blocks is a text, with other tags as its codes.
+"""HTML (.html, .htm, .xhtml): the text between block-level tags is a unit; other tags are inline codes.
 
-Scripts, styles, code and preformatted text stay, and so does what says `translate="no"` or has the class `notranslate`
-(https://html.spec.whatwg.org/#the-translate-attribute); of attributes `alt`, `title`, `placeholder` and `aria-label`
-are texts. Blanks in a text that is translated become one, as a browser shows them.
+Scripts, styles, code and preformatted text stay, as do elements with `translate="no"` or the class `notranslate`
+(https://html.spec.whatwg.org/#the-translate-attribute). The attributes `alt`, `title`, `placeholder` and `aria-label`
+are units. Whitespace in a translated text collapses to one blank, as in a browser.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from sightline.localisation.passages import Characters, Passages, TextPassage
-from sightline.localisation.unit import Code, Parts, joined, plain, unescaped
+from sightline.localisation.unit import Code, Parts, join_parts, plain, unescape_html
 
 CHARSET = re.compile(rb"<meta[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 MARKUP = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9:-]*)|[!?])")
@@ -20,7 +20,7 @@ CLOSED_BY = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in WHOLE
 ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'>]+))?")
 TEXTS = ("alt", "title", "placeholder", "aria-label")
 KEPT = ("kbd", "samp", "var", "math", "svg")
-VOID = ("img", "input", "wbr", "")  # the last is a comment's
+VOID = ("img", "input", "wbr", "")  # the last one is a comment
 INLINE = {
     *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins"),
     *("mark", "nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", *KEPT, *VOID),
@@ -30,26 +30,26 @@ BLANKS = re.compile(r"[ \t\r\n\f]+")
 
 @dataclass(frozen=True)
 class Markup:
-    """A stretch of a page: a tag, a comment, an element that stays whole, or the text between them."""
+    """A span of a page: a tag, a comment, an element that stays whole, or text between them."""
 
     start: int
     end: int
-    name: str  # of the tag, in small letters; empty for others
+    name: str  # of the tag, in lower case; else ""
     kind: str  # "text", "open", "close", or "whole"
 
 
 def read_html(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """A page in the encoding that it names, or else UTF-8; `languages` say nothing to it.
+    """Read a page in its declared encoding, else UTF-8; `languages` are ignored.
 
     Raises:
-        UserError: it is in another encoding; with the line.
+        UserError: invalid in its encoding; with the line.
     """
     named = CHARSET.search(data[:2048])
-    return page(Characters(path, data, (named[1].decode(), "utf-8") if named else ("utf-8",)))
+    return parse_html(Characters(path, data, (named[1].decode(), "utf-8") if named else ("utf-8",)))
 
 
-def page(characters: Characters) -> Passages:
-    """The texts of a page, whatever it says of its encoding."""
+def parse_html(characters: Characters) -> Passages:
+    """The document of a page, whatever encoding it declares."""
     return Passages(characters, _passages(characters.text))
 
 
@@ -60,12 +60,12 @@ def _passages(text: str) -> Iterator[TextPassage]:
     number = 0
     while number < len(pieces):
         piece = pieces[number]
-        said = _attributes(text, piece) if piece.kind == "open" else {}
-        if piece.name in KEPT or _is_kept(text, said):
+        attributes = _attributes(text, piece) if piece.kind == "open" else {}
+        if piece.name in KEPT or _is_kept(text, attributes):
             number = closed.get(number, number)
             piece = Markup(piece.start, pieces[number].end, piece.name, "whole")
-        elif said:
-            yield from _attribute_passages(text, said)
+        elif attributes:
+            yield from _attribute_passages(text, attributes)
         if piece.kind == "text" or piece.name in INLINE:
             run.append(piece)
         else:
@@ -75,17 +75,17 @@ def _passages(text: str) -> Iterator[TextPassage]:
     yield from _run_passages(text, run)
 
 
-# --- where tags begin and end
+# --- tags
 
 
 def _pieces(text: str) -> Iterator[Markup]:
-    """Stretches that joined are the page; no character is looked at often."""
+    """Spans that make up the page when joined, found in linear time."""
     start = place = 0
     while (place := text.find("<", place)) >= 0:
         end, found = _markup_end(text, place), MARKUP.match(text, place)
-        if end < 0:  # a tag that never ends: the rest is text, as it is for a reader
+        if end < 0:  # an unclosed tag: the rest is text
             break
-        if end == 0:  # no tag
+        if end == 0:  # not a tag
             place += 1
             continue
         if start < place:
@@ -100,7 +100,7 @@ def _pieces(text: str) -> Iterator[Markup]:
 
 
 def _markup_end(text: str, start: int) -> int:
-    """Where what begins with this `<` ends; 0 where it is no markup, -1 where it has no end."""
+    """The end of the markup that starts with this `<`; 0 if it is not markup, -1 if it has no end."""
     if text.startswith("<!--", start):
         end = text.find("-->", start + 4)
         return len(text) if end < 0 else end + 3
@@ -116,7 +116,7 @@ def _markup_end(text: str, start: int) -> int:
 
 
 def _tag_end(text: str, place: int) -> int:
-    """Behind the `>` that closes a tag; one between quotes does not. -1 where there is none."""
+    """The index after the `>` of a tag, not one in quotes; -1 without any."""
     quote = ""
     for i in range(place, len(text)):
         character = text[i]
@@ -130,7 +130,7 @@ def _tag_end(text: str, place: int) -> int:
 
 
 def _closed(pieces: Sequence[Markup]) -> dict[int, int]:
-    """The number of the end tag of each start tag that has one."""
+    """The number of the end tag for each start tag that has one."""
     waiting: dict[str, list[int]] = {}
     found: dict[int, int] = {}
     for number, piece in enumerate(pieces):
@@ -145,7 +145,7 @@ def _closed(pieces: Sequence[Markup]) -> dict[int, int]:
 
 
 def _attributes(text: str, tag: Markup) -> Mapping[str, tuple[int, int]]:
-    """Where the values of a tag's attributes stand, without their quotes; those that have none are left out."""
+    """The spans of attribute values, without quotes; attributes without a value are omitted."""
     found: dict[str, tuple[int, int]] = {}
     for match in ATTRIBUTE.finditer(text, tag.start + 1 + len(tag.name), tag.end - 1):
         if match[2] is not None:
@@ -155,16 +155,16 @@ def _attributes(text: str, tag: Markup) -> Mapping[str, tuple[int, int]]:
     return found
 
 
-def _is_kept(text: str, said: Mapping[str, tuple[int, int]]) -> bool:
-    translate, classes = (text[slice(*said.get(name, (0, 0)))].lower() for name in ("translate", "class"))
+def _is_kept(text: str, attributes: Mapping[str, tuple[int, int]]) -> bool:
+    translate, classes = (text[slice(*attributes.get(name, (0, 0)))].lower() for name in ("translate", "class"))
     return translate == "no" or "notranslate" in classes.split()
 
 
-def _attribute_passages(text: str, said: Mapping[str, tuple[int, int]]) -> Iterator[TextPassage]:
+def _attribute_passages(text: str, attributes: Mapping[str, tuple[int, int]]) -> Iterator[TextPassage]:
     for name in TEXTS:
-        start, end = said.get(name, (0, 0))
+        start, end = attributes.get(name, (0, 0))
         if text[start:end].strip() and text[start - 1] in "\"'":
-            source = BLANKS.sub(" ", unescaped(text[start:end]))
+            source = BLANKS.sub(" ", unescape_html(text[start:end]))
             yield TextPassage(start, end, (source,), lambda parts: escape(plain(parts)))
 
 
@@ -172,7 +172,7 @@ def _attribute_passages(text: str, said: Mapping[str, tuple[int, int]]) -> Itera
 
 
 def _run_passages(text: str, run: Sequence[Markup]) -> Iterator[TextPassage]:
-    """The text of a block: tags and blanks around it stay where they are."""
+    """The text of a block, without the tags and blanks around it."""
     run = _trimmed(text, run)
     if not any(piece.kind == "text" and any(map(str.isalpha, text[piece.start : piece.end])) for piece in run):
         return
@@ -184,13 +184,13 @@ def _run_passages(text: str, run: Sequence[Markup]) -> Iterator[TextPassage]:
     parts: list[str | Code] = []
     for piece in run:
         raw = text[max(start, piece.start) : min(end, piece.end)]
-        parts.append(unescaped(BLANKS.sub(" ", raw)) if piece.kind == "text" else Code(raw, inline=True))
+        parts.append(unescape_html(BLANKS.sub(" ", raw)) if piece.kind == "text" else Code(raw, inline=True))
     codes = tuple((piece.start, piece.end) for piece in run if piece.kind != "text")
-    yield TextPassage(start, end, joined(parts), _spelt, codes)
+    yield TextPassage(start, end, join_parts(parts), _to_html, codes)
 
 
 def _trimmed(text: str, run: Sequence[Markup]) -> list[Markup]:
-    """A run without what stands around its text: blanks, comments, pictures, and pairs of tags that enclose it all."""
+    """A run without what surrounds its text: blanks, comments, images, and pairs of tags that enclose all of it."""
     closed, begin, end = _closed(run), 0, len(run)
     pairs = {run[start].start: run[end].start for start, end in closed.items()}
     ends = set(pairs.values())
@@ -213,7 +213,7 @@ def _is_around(text: str, piece: Markup) -> bool:
     return piece.name in VOID
 
 
-def _spelt(parts: Parts) -> str:
+def _to_html(parts: Parts) -> str:
     raw = [part.text if isinstance(part, Code) and part.inline else _escaped(plain((part,))) for part in parts]
     return "".join(raw)
 

@@ -1,8 +1,8 @@
-"""Messages of programs in JSON: nested or flat (i18next, ngx-translate, vue-i18n), of browser extensions, and ARB.
+"""JSON messages: nested or flat (i18next, ngx-translate, vue-i18n), of browser extensions, and ARB.
 
-Every string that is a value is a text, but of an extension's messages.json (each entry an object with a `message`) the
-messages alone, and of ARB (https://github.com/google/app-resource-bundle/wiki) nothing under a key that begins with
-`@`. Strings without a letter are left alone; keys are never texts.
+Every string value is a unit. In a browser extension's messages.json (every entry has a `message`) only the messages
+are; in ARB (https://github.com/google/app-resource-bundle/wiki) nothing under a key with `@`. Strings without letters
+stay; keys are never translated.
 """
 
 import json
@@ -15,30 +15,30 @@ from sightline.localisation.passages import Characters, Passages, TextPassage
 from sightline.localisation.unit import plain
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
-DEEPEST = 100  # objects and lists inside each other
+MAX_DEPTH = 100  # nested objects and lists
 ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}")
 
 
 def read_json_messages(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Messages; `languages` say nothing to them.
+    """Read JSON messages; `languages` are ignored.
 
     Raises:
-        UserError: it is no JSON; with the line.
+        UserError: invalid JSON; with the line.
     """
     characters = Characters(path, data)
     try:
         whole = json.loads(characters.text)
     except json.JSONDecodeError as error:
         where = f"{path}: line {error.lineno}, column {error.colno}"
-        raise UserError(f"{where}: is no JSON ({error.msg}); mend it, comments and commas at ends included") from error
+        raise UserError(f"{where}: invalid JSON ({error.msg}); remove comments and trailing commas") from error
     except (RecursionError, ValueError) as error:
-        raise UserError(f"{path}: is no JSON that anybody writes by hand ({error}); it is refused") from error
+        raise UserError(f"{path}: JSON beyond the limits of the parser ({error}); split the file") from error
     in_ascii = characters.text.isascii() and ESCAPED.search(characters.text) is not None
     return Passages(characters, _passages(characters, _kind(whole), in_ascii))
 
 
 def _kind(whole: Any) -> str:
-    """ "extension", "arb", or nothing for any other."""
+    """ "extension", "arb", or "" for any other."""
     if not isinstance(whole, dict) or not whole:
         return ""
     if all(isinstance(entry, dict) and isinstance(entry.get("message"), str) for entry in whole.values()):
@@ -49,9 +49,9 @@ def _kind(whole: Any) -> str:
 def _passages(characters: Characters, kind: str, in_ascii: bool) -> Iterator[TextPassage]:
     text = characters.text
     for path, start, end in _values(text):
-        if len(path) > DEEPEST:
+        if len(path) > MAX_DEPTH:
             where = f"{characters.path}: line {characters.line(start)}"
-            raise UserError(f"{where}: is inside more than {DEEPEST} objects and lists; it is refused")
+            raise UserError(f"{where}: more than {MAX_DEPTH} nested objects and lists; split the file")
         if kind == "extension" and (len(path) != 2 or path[1] != "message"):
             continue
         if kind == "arb" and any(key.startswith("@") for key in path):
@@ -68,9 +68,9 @@ def _passages(characters: Characters, kind: str, in_ascii: bool) -> Iterator[Tex
 
 
 def _values(text: str) -> Iterator[tuple[list[str], int, int]]:
-    """Where each string stands that is a value, and the keys and numbers that lead to it."""
+    """The span of each string value, with the keys and indices that lead to it."""
     path: list[str] = []
-    closers: list[str] = []  # of what is open, the innermost last
+    closers: list[str] = []  # of open objects and lists, the innermost last
     is_value = True
     for found in TOKEN.finditer(text):
         token = found[0]

@@ -1,10 +1,9 @@
-"""Markdown (.md), by `markdown-it-py`, which says where blocks begin and end (CommonMark with GitHub's tables).
+"""Markdown (.md) by `markdown-it-py`, which finds the blocks (CommonMark with GitHub's tables).
 
-Paragraphs, headings, items of lists and cells of tables are texts; those of links and pictures are in them, between two
-codes. Blocks of code and of HTML, front matter, definitions of references, and in a text code, HTML, addresses and
-escaped characters stay as they are. A translated paragraph is one line; where the source breaks it (two blanks or a
-backslash at a line's end), and around lines that stand for themselves (`[!NOTE]`, `:::`), two texts are cut. Deviation:
-`[a text]` that is its own reference becomes `[a translation][a text]`.
+Paragraphs, headings, list items and table cells are units. The texts of links and images are part of them, between two
+codes. Code and HTML blocks, front matter and reference definitions stay, as do code, HTML, addresses and escapes inside
+a text. A translated paragraph is one line. Hard line breaks, and lines such as `[!NOTE]` and `:::`, separate units.
+Deviation: `[a text]` that is its own reference becomes `[a translation][a text]`.
 """
 
 import re
@@ -17,19 +16,19 @@ from typing import Any
 from sightline.errors import UserError
 from sightline.localisation.passages import Characters, Passages, TextPassage
 from sightline.localisation.placeholders import with_codes
-from sightline.localisation.unit import Code, Parts, joined, plain
+from sightline.localisation.unit import Code, Parts, join_parts, plain
 
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
 LINE_END = re.compile(r"\r\n?|\n")
 BREAKS = re.compile(r"(?:(?<! ) {2,}|\\)$")  # at a line's end
-ALONE = re.compile(r":{3}|\[!\w+\]\s*$|\{%.*%\}\s*$|\{\{[<%].*[>%]\}\}\s*$")  # containers, alerts, tags of templates
+ALONE = re.compile(r":{3}|\[!\w+\]\s*$|\{%.*%\}\s*$|\{\{[<%].*[>%]\}\}\s*$")  # containers, alerts, template tags
 TASK = re.compile(r"\[[ xX]\](?:\s+|$)")
 OPENING = re.compile(r"!?\[|[*_~]+")
 EMPHASIS = re.compile(r"[*_]+|~~")
-BLOCK = re.compile(r"(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~")  # what begins another block
+BLOCK = re.compile(r"(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~")  # start of another block
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
-OPENS, CLOSES = "\ue000", "\ue001"  # private characters before emphasis while it is written
+OPENS, CLOSES = "\ue000", "\ue001"  # private characters that mark emphasis during output
 EMPTY = re.compile(rf"{OPENS}[*_~]+{CLOSES}[*_~]+")
 LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{OPENS}[*_~]++)++)(\s+)")
 LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{CLOSES}[*_~]++)+)")
@@ -39,15 +38,15 @@ REFERENCE = re.compile(
 
 
 def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """A text; `languages` say nothing to it.
+    """Read a Markdown file; `languages` are ignored.
 
     Raises:
-        UserError: it is not UTF-8; with the line.
+        UserError: not UTF-8; with the line.
     """
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise UserError(f"{path}: .md files are read by markdown-it-py: pip install 'sightline[files]'") from None
+        raise UserError(f"{path}: reading .md files needs markdown-it-py: pip install 'sightline[files]'") from None
     characters, found = Characters(path, data), dict[str, Any]()
     front = FRONT_MATTER.match(characters.text)
     begin = front.end() if front else 0
@@ -57,10 +56,10 @@ def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
 
 
 def _passages(text: str, begin: int, tokens: Sequence[Any], references: Collection[str]) -> Iterator[TextPassage]:
-    """Of every token that holds text; where one is not found as it was read, it stays."""
+    """A passage for every inline token; text that does not occur as parsed stays."""
     ends = [found.span() for found in LINE_END.finditer(text, begin)]
     lines = list(zip([begin, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
-    cells_end = 0  # of the cell before in its row
+    cells_end = 0  # of the preceding cell in the row
     for before, token in pairwise(tokens):
         if token.type != "inline":
             continue
@@ -78,7 +77,7 @@ def _passages(text: str, begin: int, tokens: Sequence[Any], references: Collecti
 
 
 def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> list[list[tuple[int, int]]]:
-    """Where the lines of a block stand that are one text; what is before them (`> `, `- `) holds no letters."""
+    """The line spans of a block, grouped by unit; prefixes (`> `, `- `) have no letters."""
     runs: list[list[tuple[int, int]]] = [[]]
     for number, ((start, end), line) in enumerate(zip(lines, map(str.strip, read), strict=True)):
         at = text.rfind(line, start, end)
@@ -99,15 +98,15 @@ def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> l
 def _passage(text: str, run: Sequence[tuple[int, int]], references: Collection[str], is_cell: bool) -> TextPassage:
     start, end = run[0][0], run[-1][1]
     parts = _with_references(" ".join(text[slice(*span)] for span in run), references)
-    while (pair := _around(parts)) and text.endswith(pair[1].text, start, end):
+    while (pair := _enclosing_codes(parts)) and text.endswith(pair[1].text, start, end):
         start, end, parts = start + len(pair[0].text), end - len(pair[1].text), parts[1:-1]
     inside = text[start:end]
     start, end = end - len(inside.lstrip()), start + len(inside.rstrip())
-    return TextPassage(start, end, parts, partial(_spelt, parts, is_cell), markup="markdown")
+    return TextPassage(start, end, parts, partial(_to_markdown, parts, is_cell), markup="markdown")
 
 
 def _with_references(line: str, references: Collection[str]) -> Parts:
-    """A text with its codes; a link whose text names its reference is given the name beside the text."""
+    """The parts of a text; a link whose text is its reference gets an explicit reference."""
     from markdown_it.common.utils import normalizeReference
 
     pieces, at = list[str | Code](), 0
@@ -115,12 +114,12 @@ def _with_references(line: str, references: Collection[str]) -> Parts:
         if found[2] and normalizeReference(found[3]) in references:
             pieces += [line[at : found.start()], Code(found[2]), found[3], Code(f"][{found[3]}]")]
             at = found.end()
-    parts = with_codes(joined([*pieces, line[at:]]), "markdown")
+    parts = with_codes(join_parts([*pieces, line[at:]]), "markdown")
     return _mapped(parts, lambda text: BLANKS.sub(" ", text))
 
 
-def _around(parts: Parts) -> tuple[Code, Code] | None:
-    """The first and the last part where they are a pair that holds all others: `**a text**`, `[a text](address)`."""
+def _enclosing_codes(parts: Parts) -> tuple[Code, Code] | None:
+    """The first and last part if they enclose the rest: `**a text**`, `[a text](address)`."""
     first, last = (parts[0], parts[-1]) if len(parts) > 2 else ("", "")
     if not (isinstance(first, Code) and isinstance(last, Code) and OPENING.fullmatch(first.text)):
         return None
@@ -128,10 +127,10 @@ def _around(parts: Parts) -> tuple[Code, Code] | None:
     return (first, last) if fits and first not in parts[1:-1] and last not in parts[1:-1] else None
 
 
-def _spelt(source: Parts, is_cell: bool, parts: Parts) -> str:
-    """A translation as it is written: in one line, which begins no block that its source does not begin."""
+def _to_markdown(source: Parts, is_cell: bool, parts: Parts) -> str:
+    """A translation as one line of Markdown that starts no block, unless the source does."""
     parts = _mapped(parts, lambda text: BLANKS.sub(" ", PIPE.sub(r"\\|", text) if is_cell else text))
-    text = (_tight(parts) if _tight(source) == plain(source) else plain(parts)).strip()
+    text = (_tighten_emphasis(parts) if _tighten_emphasis(source) == plain(source) else plain(parts)).strip()
     return re.sub(r"^\d*", r"\g<0>\\", text) if BLOCK.match(text) and not BLOCK.match(plain(source)) else text
 
 
@@ -139,10 +138,10 @@ def _mapped(parts: Parts, change: Callable[[str], str]) -> Parts:
     return tuple(change(part) if isinstance(part, str) else part for part in parts)
 
 
-def _tight(parts: Parts) -> str:
-    """The text. Emphasis begins and ends at a word, or is none: blanks inside it go outside.
+def _tighten_emphasis(parts: Parts) -> str:
+    """The text, with blanks inside emphasis moved outside: emphasis must start and end at a word.
 
-    >>> _tight(("a ", Code("**"), " b ", Code("**"), "c"))
+    >>> _tighten_emphasis(("a ", Code("**"), " b ", Code("**"), "c"))
     'a  **b** c'
     """
     left, opened, pieces = Counter(part for part in parts if isinstance(part, Code)), set[Code](), list[str]()

@@ -1,8 +1,8 @@
-"""XML whose bytes can be kept: a tree of elements that knows where each of them stands in the file.
+"""XML with byte positions: a tree of elements that knows where each element is in the file, for exact edits.
 
-A document type may name a file elsewhere, which is not read; entities of a file's own are refused, so that none can
-grow without end or read what is not the file's (the attacks that https://pypi.org/project/defusedxml lists). Not here:
-what elements mean (`tmx.py`, `xliff.py`).
+External document types are not read, and entity declarations are rejected: they allow exponential expansion and reading
+of other files (the attacks listed at https://pypi.org/project/defusedxml). Not here: the meaning of elements (`tmx.py`,
+`xliff.py`).
 """
 
 import codecs
@@ -14,22 +14,22 @@ from html import escape
 from xml.parsers import expat
 
 from sightline.errors import UserError
-from sightline.localisation.encodings import decoded
-from sightline.localisation.unit import Code, Parts, joined, plain, unescaped
+from sightline.localisation.encodings import decode_file
+from sightline.localisation.unit import Code, Parts, join_parts, plain, unescape_html
 
 START_TAG = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 END_TAG = re.compile(rb"</[^>]*>")
 TOKEN = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<\?.*?\?>|([^<]+)", re.DOTALL)
-MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-DECLARED = re.compile(rb"<\?xml[^>]*?\bencoding\s*=\s*[\"']([\w.:-]+)")
-DEEPEST = 500  # elements inside each other
+BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+DECLARED_ENCODING = re.compile(rb"<\?xml[^>]*?\bencoding\s*=\s*[\"']([\w.:-]+)")
+MAX_DEPTH = 500  # nested elements
 
 
 @dataclass(eq=False)
 class Element:
-    """An element and the bytes it takes: `start` to `end`, its content `inner` to `inner_end`."""
+    """An element and its byte span, `start` to `end`; its content is `inner` to `inner_end`."""
 
-    name: str  # without the prefix of its namespace
+    name: str  # without its namespace prefix
     attributes: Mapping[str, str]
     line: int
     start: int
@@ -39,11 +39,11 @@ class Element:
     children: "list[Element]" = field(default_factory=list)
 
     def child(self, name: str) -> "Element | None":
-        """The first of its children with that name."""
+        """The first child of this name."""
         return next((child for child in self.children if child.name == name), None)
 
     def every(self, *names: str) -> "Iterator[Element]":
-        """All elements of these names inside it, in order."""
+        """All descendants with these names, in document order."""
         for child in self.children:
             if child.name in names:
                 yield child
@@ -51,32 +51,33 @@ class Element:
 
 
 class Source:
-    """The bytes of a file, as UTF-8, and how they were written."""
+    """The content of a file as UTF-8, with its original encoding."""
 
     def __init__(self, path: str, data: bytes) -> None:
-        """Raises a `UserError` for bytes that are not in the file's encoding, or no XML."""
+        """Raises `UserError` for invalid bytes in the declared encoding, or malformed XML."""
         self.path = path
-        self._mark, self._encoding = next(((m, e) for m, e in MARKS if data.startswith(m)), (b"", ""))
-        declared = DECLARED.match(data)
+        self._mark, self._encoding = next(((m, e) for m, e in BOMS if data.startswith(m)), (b"", ""))
+        declared = DECLARED_ENCODING.match(data)
         self._encoding = self._encoding or (declared[1].decode() if declared else "utf-8")
         try:
-            self.data = decoded(data[len(self._mark) :], self._encoding).encode()
+            self.data = decode_file(data[len(self._mark) :], self._encoding).encode()
         except (LookupError, UnicodeDecodeError) as error:
-            raise UserError(f"{path}: is not in the encoding that it names, {self._encoding} ({error})") from error
-        self.root = _Reader(path).read(self.data)
+            why = f"not valid in its declared encoding {self._encoding} ({error})"
+            raise UserError(f"{path}: {why}; convert the file") from error
+        self.root = _TreeBuilder(path).read(self.data)
 
     def text(self, start: int, end: int) -> str:
-        """The characters of a stretch of bytes."""
+        """The text of a byte span."""
         return self.data[start:end].decode()
 
     @cached_property
     def prefix(self) -> str:
-        """Of the names of the format, with its colon: that of the first tag."""
+        """The namespace prefix of the format with its colon, from the root element."""
         name = self.text(self.root.start, self.root.inner)[1:].split()[0].rstrip("/>")
         return name.rpartition(":")[0] + ":" if ":" in name else ""
 
     def edited(self, edits: Iterable[tuple[int, int, str]]) -> bytes:
-        """The file with stretches of bytes, none of which overlap, replaced by texts; in its own encoding."""
+        """The file with non-overlapping byte spans replaced by texts, in its own encoding."""
         pieces, at = [], 0
         for start, end, text in sorted(edits):
             pieces += [self.data[at:start], text.encode()]
@@ -87,16 +88,16 @@ class Source:
         return self._mark + whole.decode().encode(self._encoding, errors="xmlcharrefreplace")
 
     def parts(self, element: Element, paired: Callable[[Element], bool]) -> Parts:
-        """What is in an element: strings, and codes for the elements in it.
+        """The content of an element: strings, and a code for each child element.
 
-        Of a `paired` one only its two tags are codes, and what is between them is text.
+        For a `paired` child only the two tags are codes; its content is text.
         """
-        return joined(list(self._parts(element, paired)))
+        return join_parts(list(self._parts(element, paired)))
 
     def _parts(self, element: Element, paired: Callable[[Element], bool]) -> Iterator[str | Code]:
         at = element.inner
         for child in element.children:
-            yield _characters(self.text(at, child.start))
+            yield _unescaped_text(self.text(at, child.start))
             if paired(child):
                 yield Code(self.text(child.start, child.inner), inline=True)
                 yield from self._parts(child, paired)
@@ -104,10 +105,10 @@ class Source:
             else:
                 yield Code(self.text(child.start, child.end), inline=True)
             at = child.end
-        yield _characters(self.text(at, element.inner_end))
+        yield _unescaped_text(self.text(at, element.inner_end))
 
     def indentation(self, element: Element) -> str:
-        """The line end and blanks before an element, to put another behind it."""
+        """The newline and blanks before an element, to insert a sibling."""
         at = element.start
         while self.data[at - 1 : at] in (b" ", b"\t"):
             at -= 1
@@ -115,8 +116,8 @@ class Source:
         return (line_end + self.data[at : element.start]).decode() if line_end else ""
 
 
-class _Reader:
-    """Makes the tree while expat goes through the bytes."""
+class _TreeBuilder:
+    """Builds the tree from expat's events."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -125,18 +126,18 @@ class _Reader:
         self._root: Element | None = None
         self._parser = expat.ParserCreate("utf-8")
         self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._stop
-        self._parser.EntityDeclHandler = self._refuse
+        self._parser.EndElementHandler = self._end
+        self._parser.EntityDeclHandler = self._reject_entity
 
     def read(self, data: bytes) -> Element:
-        """The tree; `UserError` where the file is not well-formed."""
+        """The root element; `UserError` for malformed XML."""
         self._data = data
         try:
             self._parser.Parse(data, True)
         except expat.ExpatError as error:
             what = expat.ErrorString(error.code)
             raise UserError(
-                f"{self._path}: line {error.lineno}: is no XML ({what}); mend it or export it again"
+                f"{self._path}: line {error.lineno}: invalid XML ({what}); correct it or export the file again"
             ) from error
         assert self._root is not None
         return self._root
@@ -147,9 +148,9 @@ class _Reader:
         assert tag is not None
         local = name.rpartition(":")[2]
         element = Element(local, attributes, self._parser.CurrentLineNumber, at, tag.end(), tag.end(), tag.end())
-        if len(self._open) >= DEEPEST:
+        if len(self._open) >= MAX_DEPTH:
             raise UserError(
-                f"{self._path}: line {element.line}: has {DEEPEST} elements inside each other; it is refused"
+                f"{self._path}: line {element.line}: more than {MAX_DEPTH} nested elements; simplify the file"
             )
         if self._open:
             self._open[-1].children.append(element)
@@ -157,53 +158,53 @@ class _Reader:
             self._root = element
         self._open.append(element)
 
-    def _stop(self, name: str) -> None:
+    def _end(self, name: str) -> None:
         element, at = self._open.pop(), self._parser.CurrentByteIndex
         if self._data[element.start : element.inner].endswith(b"/>"):
-            return  # it has no end tag, and is where it began
+            return  # an empty element has no end tag
         tag = END_TAG.match(self._data, at)
         assert tag is not None
         element.inner_end, element.end = at, tag.end()
 
-    def _refuse(self, name: str, *_: object) -> None:
+    def _reject_entity(self, name: str, *_: object) -> None:
         line = self._parser.CurrentLineNumber
         raise UserError(
-            f"{self._path}: line {line}: declares the entity '{name}', which is refused; write out its text"
+            f"{self._path}: line {line}: entity declarations are not supported; replace '{name}' by its text"
         )
 
 
-def _characters(raw: str) -> str:
-    """The text of a stretch without elements: entities resolved, comments left out."""
+def _unescaped_text(raw: str) -> str:
+    """The text of a span without elements: entities resolved, comments removed."""
     if "<" not in raw:
-        return unescaped(raw) if "&" in raw else raw
-    return "".join(m[1] if m[1] is not None else unescaped(m[2] or "") for m in TOKEN.finditer(raw))
+        return unescape_html(raw) if "&" in raw else raw
+    return "".join(m[1] if m[1] is not None else unescape_html(m[2] or "") for m in TOKEN.finditer(raw))
 
 
-def written(parts: Parts) -> str:
-    """Parts as the content of an element."""
+def to_xml(parts: Parts) -> str:
+    """Parts as the content of an XML element."""
     return "".join(
         part.text if isinstance(part, Code) and part.inline else escape(plain((part,)), quote=False) for part in parts
     )
 
 
 def with_attributes(tag: str, **values: str) -> str:
-    """A start tag in which these attributes have these values.
+    """A start tag with these attributes set.
 
     >>> with_attributes('<target state="new">', state="final", lang="de")
     '<target state="final" lang="de">'
     """
     for name, value in values.items():
         quoted = escape(value, quote=False).replace('"', "&quot;")
-        said = f'{name}="{quoted}"'
+        attribute = f'{name}="{quoted}"'
         there = re.search(rf"(?<=\s){re.escape(name)}\s*=\s*(\"[^\"]*\"|'[^']*')", tag)
         behind = len(tag) - (2 if tag.endswith("/>") else 1)
         start, end = there.span() if there else (behind, behind)
-        tag = tag[:start].rstrip() + " " + said + tag[end:]
+        tag = tag[:start].rstrip() + " " + attribute + tag[end:]
     return tag
 
 
 def same_language(code: str, wanted: str) -> bool:
-    """Whether a language code is the wanted one, or one of its regions.
+    """Whether two language codes are equal, or one is a region of the other.
 
     >>> same_language("en-US", "en"), same_language("EN", "en_GB"), same_language("pt_BR", "pt-PT")
     (True, True, False)

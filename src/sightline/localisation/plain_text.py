@@ -1,22 +1,22 @@
-"""Text without any markup (.txt): every line is a paragraph, cut into sentences; blank lines and blanks stay."""
+"""Plain text (.txt): every line is a paragraph, split into sentences; empty lines and outer blanks stay."""
 
 import re
 from collections.abc import Sequence
 
-from sightline.localisation.other_types import HEAD, refuse_by_content
 from sightline.localisation.passages import Characters, Passages, TextPassage
 from sightline.localisation.unit import plain
+from sightline.localisation.unsupported_types import HEAD_BYTES, check_content
 
 PARAGRAPH = re.compile(r"\S(?:[^\r\n]*\S)?")
 
 
 def read_plain_text(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """A text; `languages` say nothing to it.
+    """Read a text file; `languages` are ignored.
 
     Raises:
-        UserError: it is not UTF-8, with the line; or no text, but a file of another type.
+        UserError: not UTF-8 (with the line), or a file of another type.
     """
-    refuse_by_content(path, data[:HEAD])
+    check_content(path, data[:HEAD_BYTES])
     characters = Characters(path, data)
     found = PARAGRAPH.finditer(characters.text)
     return Passages(characters, (TextPassage(*one.span(), (one[0],), plain) for one in found))

@@ -1,8 +1,8 @@
-r"""Java's `.properties`, as `java.util.Properties.load` reads them.
+r"""Java `.properties`, as `java.util.Properties.load` reads them.
 
-Keys end at `=`, `:` or a blank; a backslash at a line's end continues it; `\uXXXX` is a character. Files are UTF-8 or
-else Latin-1, as Java takes bundles since version 9; one in ASCII stays so. In a value with `{0}`, a pattern of
-`MessageFormat`, an apostrophe is written twice.
+A key ends at `=`, `:` or a blank; a backslash at the end of a line continues it; `\uXXXX` is a character. Files are
+UTF-8, else Latin-1, as Java has read resource bundles since version 9; ASCII files stay ASCII. In a value with `{0}`
+(a pattern of `MessageFormat`) an apostrophe is doubled.
 """
 
 import re
@@ -18,14 +18,14 @@ KEY = re.compile(rf"{BLANK}*((?:[^\\:= \t\f\r\n]|\\(?!\r|\n).)*){BLANK}*(?:[=:]{
 ESCAPE = re.compile(r"\\(?:(?:\r\n|\r|\n)[ \t\f]*|u([0-9a-fA-F]{4})|(.)|$)")
 BROKEN = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 MEANINGS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-QUOTED = re.compile(r"('[{}][^']*'?)")  # braces that are no placeholder
+QUOTED = re.compile(r"('[{}][^']*'?)")  # quoted braces are not placeholders
 
 
 def read_properties(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """A bundle; `languages` say nothing to it.
+    """Read a resource bundle; `languages` are ignored.
 
     Raises:
-        UserError: an escape is broken; with the line.
+        UserError: an invalid escape; with the line.
     """
     characters = Characters(path, data, ("utf-8", "latin-1"))
     in_ascii = characters.encoding == "latin-1" or characters.text.isascii()
@@ -37,22 +37,22 @@ def _passages(characters: Characters, in_ascii: bool) -> Iterator[TextPassage]:
         entry = characters.text[start:end]
         if broken := BROKEN.search(entry):
             line = characters.line(start + broken.end())
-            raise UserError(f"{characters.path}: line {line}: has \\u without four hexadecimal digits; write \\\\u")
+            raise UserError(f"{characters.path}: line {line}: \\u without four hexadecimal digits; write \\\\u")
         key = KEY.match(entry)
-        assert key is not None  # it takes the empty text
-        value = _meant(entry[key.end() :])
+        assert key is not None  # it matches the empty text
+        value = _unescape(entry[key.end() :])
         is_pattern = re.search(r"\{\d", value) is not None
         yield TextPassage(
             start + key.end(),
             end,
             _parts(value, is_pattern),
-            lambda parts, is_pattern=is_pattern: _spelt(parts, is_pattern, in_ascii),
-            key=_meant(key[1]),
+            lambda parts, is_pattern=is_pattern: _to_value(parts, is_pattern, in_ascii),
+            key=_unescape(key[1]),
         )
 
 
 def _entries(text: str) -> Iterator[tuple[int, int]]:
-    """From the first to the last character of each entry, over all its lines."""
+    """The span of each entry, over all its lines."""
     start = -1
     for found in LINE.finditer(text):
         line = found[0].rstrip("\r\n")
@@ -65,8 +65,8 @@ def _entries(text: str) -> Iterator[tuple[int, int]]:
             start = -1
 
 
-def _meant(raw: str) -> str:
-    """What characters of a file stand for; two halves of one character are put together."""
+def _unescape(raw: str) -> str:
+    """Resolve escapes; surrogate pairs become one character."""
     return ESCAPE.sub(_character, raw).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -81,10 +81,10 @@ def _parts(value: str, is_pattern: bool) -> Parts:
     return tuple(Code(p) if i % 2 else p.replace("''", "'") for i, p in enumerate(pieces) if p)
 
 
-def _spelt(parts: Parts, is_pattern: bool, in_ascii: bool) -> str:
+def _to_value(parts: Parts, is_pattern: bool, in_ascii: bool) -> str:
     r"""A translation as a value.
 
-    >>> _spelt(("l'été: ", Code("{0}")), True, True)
+    >>> _to_value(("l'été: ", Code("{0}")), True, True)
     "l''\\u00e9t\\u00e9: {0}"
     """
     doubled = [part.replace("'", "''") if is_pattern and isinstance(part, str) else part for part in parts]

@@ -1,4 +1,4 @@
-"""A file of any format: which one, its ending says (`FORMATS` of this package)."""
+"""Reading a document of any format; the file name ending decides which (`FORMATS` of this package)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
@@ -18,7 +18,7 @@ from sightline.localisation.unit import Document
 from sightline.localisation.word import read_word
 from sightline.localisation.xliff import read_xliff
 
-LARGEST = 1 << 30  # bytes of a file
+MAX_FILE_BYTES = 1 << 30  # bytes of a file
 READERS: dict[str, Callable[[str, bytes, Sequence[str]], Document]] = {
     "po": read_po,
     "tmx": read_tmx,
@@ -35,28 +35,28 @@ ENDINGS = {ending: READERS[name] for name, endings in FORMATS.items() for ending
 
 
 def read_document(path: str | Path, languages: Sequence[str] = ("", ""), ending: str = "") -> Document:
-    """A file.
+    """Read a document.
 
     Args:
-        path: its ending says what it is.
-        languages: codes of source and target, for formats that hold several; "" = as the file says.
-        ending: for a file that is something else than its own says.
+        path: the file; its ending decides the format.
+        languages: codes of source and target, for formats with several languages; "" = as declared in the file.
+        ending: overrides the ending of `path`.
 
     Raises:
-        UserError: it cannot be read, or is no such file; the line that is wrong is named.
+        UserError: unreadable, or invalid; the message names the line.
     """
     path = Path(path)
     try:
-        if path.stat().st_size > LARGEST:
-            raise UserError(f"{path}: has more than {LARGEST >> 20:,} MiB; split it")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise UserError(f"{path}: has more than {MAX_FILE_BYTES >> 20:,} MiB; split it")
         return parse_document(str(path), path.read_bytes(), languages, ending)
     except OSError as error:
         raise unreadable(str(path), error) from error
 
 
 def parse_document(name: str, data: bytes, languages: Sequence[str] = ("", ""), ending: str = "") -> Document:
-    """What a file of this name holds; see `read_document`."""
+    """Parse the content of a file with this name; see `read_document`."""
     ending = ending or PurePath(name).suffix.lower()
     if ending not in ENDINGS:
-        raise UserError(f"{name}: its ending is none of {', '.join(ENDINGS)}")
+        raise UserError(f"{name}: unsupported file type; supported are {', '.join(ENDINGS)}")
     return ENDINGS[ending](name, data, languages)

@@ -1,8 +1,7 @@
-"""Texts cut into sentences and put together again: a model that learnt sentences is given sentences.
+"""Sentence splitting, and joining of translated sentences.
 
-Where a sentence ends says `sentencex`, which knows the abbreviations of some forty languages; files and the server's
-texts are cut here. Line ends of a text stay where they are, and so do the blanks between its sentences. Not here: texts
-that are too long for a model (`decode.translator.split_text`).
+`sentencex` finds sentence ends; it knows the abbreviations of about forty languages. Line ends of a text and blanks
+between its sentences stay. Not here: sentences that are too long for a model (`decode.translator.split_text`).
 """
 
 import re
@@ -11,66 +10,66 @@ from dataclasses import dataclass, replace
 
 from sightline.data.scripts import blank_after
 from sightline.errors import UserError
-from sightline.localisation.unit import Code, Parts, joined, words
+from sightline.localisation.unit import Code, Parts, join_parts, without_inline_codes
 
-HOLDER = 0xF0000  # private characters that stand for codes while a text is cut
-MOST_CODES = 0x10FFFF - HOLDER  # of a text that is cut
-STRETCH = 2000  # characters that are cut at once
-BLANK = re.compile(r"\s")  # one of several bytes between an initial and its full stop makes sentencex 1.0 panic
+FIRST_STAND_IN = 0xF0000  # first of the private characters that stand for codes during splitting
+MAX_CODES = 0x10FFFF - FIRST_STAND_IN  # of a text
+MAX_CHARACTERS = 2000  # characters of a window
+BLANK = re.compile(r"\s")  # sentencex 1.0 panics at a multi-byte blank after an initial
 LINES = re.compile(r"((?<!\s)\s*\n\s*)")
 
 
 @dataclass(frozen=True)
-class CutSentence:
-    """One to translate, and what is between it and the next."""
+class SentenceSpan:
+    """A sentence to translate, and what follows it."""
 
     parts: Parts
     behind: str  # blanks, line ends
-    goes_on: bool = False  # whether the next one stands in the same line
+    same_line: bool = False  # whether the next sentence is in the same line
 
     def behind_translation(self, text: str) -> str:
-        """What stands behind `text` in its place: Chinese and Japanese have no blank there, other languages have."""
-        same = blank_after(words(self.parts)) == blank_after(text)
-        return self.behind if same or not (text and self.goes_on) else blank_after(text)
+        """What follows the translation `text`: no blank in Chinese and Japanese, a blank in other languages."""
+        same = blank_after(without_inline_codes(self.parts)) == blank_after(text)
+        return self.behind if same or not (text and self.same_line) else blank_after(text)
 
 
-def sentences(parts: Parts, language: str) -> tuple[str, list[CutSentence]]:
+def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[SentenceSpan]]:
     """The blanks before the first sentence, and every sentence with what follows it; none for a text without words."""
     codes = [part for part in parts if isinstance(part, Code)]
-    if len(codes) > MOST_CODES:
-        return "", [CutSentence(parts, "")]
-    holders = iter(range(HOLDER, HOLDER + len(codes)))
-    text = "".join(part if isinstance(part, str) else chr(next(holders)) for part in parts)
+    if len(codes) > MAX_CODES:
+        return "", [SentenceSpan(parts, "")]
+    stand_ins = iter(range(FIRST_STAND_IN, FIRST_STAND_IN + len(codes)))
+    text = "".join(part if isinstance(part, str) else chr(next(stand_ins)) for part in parts)
     start = len(text) - len(text.lstrip())
-    found: list[CutSentence] = []
+    found: list[SentenceSpan] = []
     for number, line in enumerate(LINES.split(text[start:])):
         if number % 2:
-            found.append(CutSentence((), line))
+            found.append(SentenceSpan((), line))
             continue
         at, first = 0, len(found)
         for size in _sizes(BLANK.sub(" ", line), language or "en"):
             piece = line[at : at + size]
             at += size
             body = piece.rstrip()
-            found.append(CutSentence(_with(codes, body), piece[len(body) :]))
-        found[first:-1] = [replace(one, goes_on=True) for one in found[first:-1]]
+            found.append(SentenceSpan(_with_codes(codes, body), piece[len(body) :]))
+        found[first:-1] = [replace(one, same_line=True) for one in found[first:-1]]
     return text[:start], found
 
 
 def _sizes(line: str, language: str) -> Iterator[int]:
-    """How many characters each sentence of a line has, with the blanks behind it.
+    """The number of characters of each sentence of a line, with the blanks after it.
 
-    A long line is cut stretch by stretch, each from where the last sentence of the one before begins, because
-    `sentencex` needs time in proportion to the square of what it is given.
+    A long line is split in windows, each starting at the last sentence of the one before, because `sentencex` takes
+    quadratic time.
     """
     try:
         from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # of a compiled module
     except ImportError:
-        raise UserError("documents are cut into sentences by sentencex: pip install 'sightline[files]'") from None
-    at = begun = 0  # `begun` characters of a sentence that is longer than a stretch
+        raise UserError("splitting into sentences needs sentencex: pip install 'sightline[files]'") from None
+    at = begun = 0  # `begun`: characters of a sentence that is longer than a window
     while at < len(line):
-        stretch = line[at : at + STRETCH]
-        sizes = [len(cut) for cut in segment(language, stretch)] or [len(stretch)]
+        window = line[at : at + MAX_CHARACTERS]
+        sizes = [len(sentence) for sentence in segment(language, window)] or [len(window)]
         at += sum(sizes)
         if at >= len(line):
             yield from (begun + sizes[0], *sizes[1:])
@@ -81,6 +80,6 @@ def _sizes(line: str, language: str) -> Iterator[int]:
             at, begun = at - sizes[-1], 0
 
 
-def _with(codes: list[Code], text: str) -> Parts:
-    pieces = re.split(f"([{chr(HOLDER)}-{chr(HOLDER + len(codes))}])", text)
-    return joined([codes[ord(piece) - HOLDER] if i % 2 else piece for i, piece in enumerate(pieces)])
+def _with_codes(codes: list[Code], text: str) -> Parts:
+    pieces = re.split(f"([{chr(FIRST_STAND_IN)}-{chr(FIRST_STAND_IN + len(codes))}])", text)
+    return join_parts([codes[ord(piece) - FIRST_STAND_IN] if i % 2 else piece for i, piece in enumerate(pieces)])

@@ -1,7 +1,8 @@
-"""What every format has in common: a document is units, and a unit is a source text with a translation or without one.
+"""The data model of all formats: a document has units, and a unit is a source text with or without a translation.
 
-A text is a row of parts: strings, which are translated, and codes, which are copied: `Hello <b>world</b>, {name}` is
-`("Hello ", Code("<b>"), "world", Code("</b>"), ", {name}")` in a format of tags, and `placeholders.py` finds `{name}`.
+A text is a sequence of parts: strings, which are translated, and codes, which are copied. In a format with tags,
+`Hello <b>world</b>, {name}` is `("Hello ", Code("<b>"), "world", Code("</b>"), ", {name}")`; `placeholders.py` finds
+`{name}`.
 """
 
 import re
@@ -12,23 +13,23 @@ from html import unescape
 from itertools import groupby
 from typing import Protocol, runtime_checkable
 
-LONG_NUMBER = re.compile(r"&#(?:()(\d{9,})|([xX])([0-9a-fA-F]{9,}))")  # Python reads none of more than 4,300 digits
+LONG_NUMBER = re.compile(r"&#(?:()(\d{9,})|([xX])([0-9a-fA-F]{9,}))")  # Python does not parse more than 4,300 digits
 
 
 class UnitState(StrEnum):
-    """How far a unit has come."""
+    """The translation state of a unit."""
 
     TRANSLATED = "translated"
-    FUZZY = "fuzzy"  # there is a translation that somebody has yet to look at
+    FUZZY = "fuzzy"  # has a translation that needs review
     UNTRANSLATED = "untranslated"
     KEPT = "not for translation"
 
 
 @dataclass(frozen=True)
 class Code:
-    """Something that a translation must hold exactly as its source does.
+    """Text that a translation must contain unchanged, such as a tag or a placeholder.
 
-    `inline` is markup of the file itself, whose characters are written back as they are; any other code is text.
+    An `inline` code is markup of the file format and is written back unescaped; any other code is text.
     """
 
     text: str
@@ -46,13 +47,13 @@ class Unit:
     target: Parts
     state: UnitState
     line: int  # of the file, from 1
-    markup: str = ""  # what stands in its strings beside placeholders: "rst", "markdown"
-    key: str = ""  # what a program knows it by, where the format has such keys
+    markup: str = ""  # markup language inside its strings: "rst", "markdown", "extension"
+    key: str = ""  # message key, in formats that have keys
 
 
 @runtime_checkable
 class Document(Protocol):
-    """A file that has been read."""
+    """A parsed file."""
 
     @property
     def units(self) -> Sequence[Unit]:
@@ -60,15 +61,15 @@ class Document(Protocol):
         ...
 
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
-        """The file with these translations, by the unit's number, marked as made by a machine where it can say so.
+        """The bytes of the file with these translations by unit number, marked as machine translation if possible.
 
-        Every other byte is what it was.
+        All other bytes are unchanged.
         """
         ...
 
 
 def plain(parts: Parts) -> str:
-    """The text with its codes as they are written.
+    """The text, including its codes.
 
     >>> plain(("a ", Code("<b>"), "dog"))
     'a <b>dog'
@@ -76,15 +77,15 @@ def plain(parts: Parts) -> str:
     return "".join(part if isinstance(part, str) else part.text for part in parts)
 
 
-def words(parts: Parts) -> str:
-    """The text without its inline markup, for training and for counting."""
+def without_inline_codes(parts: Parts) -> str:
+    """The text without inline codes, for training and counting."""
     return "".join(part if isinstance(part, str) else ("" if part.inline else part.text) for part in parts)
 
 
-def joined(parts: Sequence[str | Code]) -> Parts:
-    """The same parts with neighbouring strings in one and without empty ones.
+def join_parts(parts: Sequence[str | Code]) -> Parts:
+    """Merge adjacent strings and drop empty ones.
 
-    >>> joined(["a", "", "b", Code("<x/>")])
+    >>> join_parts(["a", "", "b", Code("<x/>")])
     ('ab', Code(text='<x/>', inline=False))
     """
     found: list[str | Code] = []
@@ -94,16 +95,16 @@ def joined(parts: Sequence[str | Code]) -> Parts:
     return tuple(found)
 
 
-def unescaped(text: str) -> str:
-    """A text with its character references resolved; one to a number that no character has is U+FFFD, as in HTML.
+def unescape_html(text: str) -> str:
+    """Resolve HTML character references; invalid code points become U+FFFD, as in HTML.
 
-    >>> unescaped("caf&eacute; &#" + "9" * 5000 + ";") == "café \ufffd"
+    >>> unescape_html("caf&eacute; &#" + "9" * 5000 + ";") == "café \ufffd"
     True
     """
     return unescape(LONG_NUMBER.sub(_shortened, text)) if "&" in text else text
 
 
 def _shortened(found: re.Match[str]) -> str:
-    """A reference to the same character, or to another number beyond all characters."""
+    """An equivalent reference with at most 8 digits; invalid code points stay invalid."""
     base, digits = found[1] or found[3] or "", found[2] or found[4]
     return f"&#{base}{digits.lstrip('0')[:8] or '0'}"

@@ -1,9 +1,9 @@
-"""Word documents (.docx, ECMA-376): paragraphs of the text, its tables, headers, footers, foot- and endnotes.
+"""Word documents (.docx, ECMA-376): paragraphs of the text, tables, headers, footers, footnotes and endnotes.
 
-A paragraph is a text. What most of it is set in has no code; what is set otherwise (bold, a link) stands between two
-codes, and what is no text (a picture, a tab, a field, a note's number) is one. Every other part of the archive keeps
-its bytes, and the paragraph its properties. Fields (a table of contents, page numbers) and what was deleted with
-changes tracked are left alone, and so are text boxes in a paragraph that has a text of its own.
+A paragraph is a unit. Its most frequent format has no code; other formats (bold, a link) are between two codes, and
+objects (an image, a tab, a field, a note number) are one code each. All other parts of the archive stay unchanged, as
+do the paragraph's properties. Fields (a table of contents, page numbers), tracked deletions, and text boxes inside a
+paragraph with text stay.
 """
 
 import re
@@ -21,47 +21,47 @@ from zlib import error as ZlibError
 
 from sightline.errors import UserError
 from sightline.localisation.markup import Element, Source
-from sightline.localisation.unit import Code, Parts, Unit, UnitState, joined, plain
+from sightline.localisation.unit import Code, Parts, Unit, UnitState, join_parts, plain
 
 TEXT_PART = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
-MOST, LARGEST = 10_000, 1 << 29  # files of an archive, and bytes of all of them unpacked
+MAX_FILES, MAX_UNPACKED_BYTES = 10_000, 1 << 29  # files of an archive, and bytes when unpacked
 CONTAINERS = ("hyperlink", "ins", "smartTag")
 NOISE = ("proofErr", "lastRenderedPageBreak")
-UNSEEN = re.compile(r"<\w+:(?:lang|noProof)\b[^<>]*/>")  # properties of a run that nobody sees
+INVISIBLE = re.compile(r"<\w+:(?:lang|noProof)\b[^<>]*/>")  # properties of a run without visible effect
 CODE = re.compile(r"<(/?)([gx])(\d+)/?>")
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class RunSetting(NamedTuple):
-    """What a run is set in."""
+    """The format of a run."""
 
-    opens: str  # tags of what it is in
+    opens: str  # start tags of its containers
     closes: str
     properties: str
 
 
 class RunPiece(NamedTuple):
-    """Something in a paragraph: text, or an object."""
+    """A part of a paragraph: text or an object."""
 
-    child: int  # of the paragraph, by its number
+    child: int  # index of the child of the paragraph
     setting: RunSetting
     text: str
-    raw: str = ""  # of an object, as it is written
+    raw: str = ""  # XML of an object
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A text, and all that is needed to write it again."""
+    """A text, with everything needed to write it."""
 
-    start: int  # bytes of its part of the archive
+    start: int  # byte offset in its part of the archive
     end: int
     source: Parts
-    settings: Sequence[RunSetting]  # the first is the usual one; a code `<gN>` is for number N
-    objects: Sequence[str]  # by the N of `<xN/>`
-    prefix: str  # of the namespace
+    settings: Sequence[RunSetting]  # code `<gN>` is for number N; 0 is the most frequent
+    objects: Sequence[str]  # code `<xN/>` is for number N
+    prefix: str  # namespace prefix
 
-    def spelt(self, parts: Parts) -> str:
-        """A translation as runs; objects that it has lost stand behind it."""
+    def to_xml(self, parts: Parts) -> str:
+        """A translation as runs; objects without a code in it are appended."""
         pieces, setting, left = list[str](), self.settings[0], dict(enumerate(self.objects))
         for part in parts:
             code = CODE.fullmatch(part.text) if isinstance(part, Code) and part.inline else None
@@ -83,36 +83,36 @@ class Paragraph:
 
 
 class WordDocument:
-    """A document of paragraphs."""
+    """A Word document."""
 
     def __init__(self, data: bytes, parts: Mapping[str, Source]) -> None:
         self._data, self._parts = data, parts
-        self._found = [
+        self._paragraphs = [
             (name, one) for name, part in parts.items() for one in _paragraphs(part, part.root, part.prefix, _Fields())
         ]
         ends = {name: [end.start() for end in re.finditer(b"\n", part.data)] for name, part in parts.items()}
         self.units = [
             Unit(one.source, (), UnitState.UNTRANSLATED, bisect_left(ends[name], one.start) + 1)
-            for name, one in self._found
+            for name, one in self._paragraphs
         ]
 
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """See `unit.Document`."""
         edits: dict[str, list[tuple[int, int, str]]] = {}
         for number, parts in targets.items():
-            name, one = self._found[number]
-            edits.setdefault(name, []).append((one.start, one.end, one.spelt(parts)))
+            name, one = self._paragraphs[number]
+            edits.setdefault(name, []).append((one.start, one.end, one.to_xml(parts)))
         changed = {name: self._parts[name].edited(found) for name, found in edits.items()}
-        return _repacked(self._data, changed) if changed else self._data
+        return _repack(self._data, changed) if changed else self._data
 
 
 class _Fields:
-    """How many fields are open: one may begin in a paragraph and end in another."""
+    """The number of open fields; a field may span paragraphs."""
 
     depth = 0
 
     def step(self, run: Element) -> bool:
-        """Whether a run of a paragraph belongs to a field."""
+        """Whether a run belongs to a field."""
         before = self.depth
         for mark in run.every("fldChar"):
             kind = next((value for name, value in mark.attributes.items() if name.endswith("fldCharType")), "")
@@ -121,10 +121,10 @@ class _Fields:
 
 
 def read_word(path: str, data: bytes, languages: Sequence[str]) -> WordDocument:
-    """A document; `languages` say nothing to it.
+    """Read a Word document; `languages` are ignored.
 
     Raises:
-        UserError: it is no such archive, or one that is not safe to open.
+        UserError: not such an archive, or an unsafe one.
     """
     try:
         with ZipFile(BytesIO(data)) as archive:
@@ -132,27 +132,29 @@ def read_word(path: str, data: bytes, languages: Sequence[str]) -> WordDocument:
             names = [name for name in archive.namelist() if TEXT_PART.fullmatch(name)]
             parts = {name: Source(f"{path}: {name}", archive.read(name)) for name in names}
     except (BadZipFile, ZlibError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
-        raise UserError(f"{path}: is no Word document ({error}); open it in Word and save it as .docx") from error
+        raise UserError(f"{path}: not a Word document ({error}); open it in Word and save it as .docx") from error
     if not any(name.startswith("word/document") for name in parts):
-        raise UserError(f"{path}: is an archive without word/document.xml; open it in Word and save it as .docx")
+        raise UserError(f"{path}: the archive has no word/document.xml; open it in Word and save it as .docx")
     return WordDocument(data, parts)
 
 
 def _check(path: str, archive: ZipFile) -> None:
-    """`UserError` for what would fill the memory, or lead out of the archive."""
+    """`UserError` for archives that are too large when unpacked, or with unsafe paths."""
     files = archive.infolist()
-    if len(files) > MOST or sum(one.file_size for one in files) > LARGEST:
-        raise UserError(f"{path}: would unpack to more than {MOST:,} files or {LARGEST >> 20} MiB; it is refused")
+    if len(files) > MAX_FILES or sum(one.file_size for one in files) > MAX_UNPACKED_BYTES:
+        raise UserError(
+            f"{path}: unpacks to more than {MAX_FILES:,} files or {MAX_UNPACKED_BYTES >> 20} MiB; split the document"
+        )
     for one in files:
         if one.filename.startswith("/") or "\\" in one.filename or ".." in PurePosixPath(one.filename).parts:
-            raise UserError(f"{path}: holds the name '{one.filename}', which leads out of it; it is refused")
+            raise UserError(f"{path}: unsafe path '{one.filename}' in the archive; open it in Word and save it again")
     names = archive.namelist()
     if len(set(names)) < len(names):
-        raise UserError(f"{path}: holds two files of the same name; open it in Word and save it again")
+        raise UserError(f"{path}: two files of the same name in the archive; open it in Word and save it again")
 
 
-def _repacked(data: bytes, changed: Mapping[str, bytes]) -> bytes:
-    """The archive with other contents for some of its files."""
+def _repack(data: bytes, changed: Mapping[str, bytes]) -> bytes:
+    """The archive with new contents for some of its files."""
     written = BytesIO()
     with ZipFile(BytesIO(data)) as old, ZipFile(written, "w") as new:
         new.comment = old.comment
@@ -176,21 +178,21 @@ def _paragraphs(part: Source, element: Element, prefix: str, fields: _Fields) ->
 
 
 def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> Paragraph | None:
-    """None without a text, and where a field runs on."""
+    """None without text, and inside a field that spans paragraphs."""
     open_before = fields.depth > 0
     pieces = [p for n, child in enumerate(element.children) for p in _pieces(part, child, n, prefix, fields, None)]
     texts = [piece.child for piece in pieces if not piece.raw and any(map(str.isalpha, piece.text))]
     if not texts or open_before or fields.depth > 0:
         return None
     first, last = element.children[texts[0]], element.children[texts[-1]]
-    inside = _merged([piece for piece in pieces if texts[0] <= piece.child <= texts[-1]])
-    source, settings = _with_settings(inside)
+    inside = _merge_objects([piece for piece in pieces if texts[0] <= piece.child <= texts[-1]])
+    source, settings = _with_format_codes(inside)
     objects = [piece.raw for piece in inside if piece.raw]
     return Paragraph(first.start, last.end, source, settings, objects, prefix)
 
 
-def _merged(pieces: Sequence[RunPiece]) -> list[RunPiece]:
-    """Objects side by side are one: a field is several runs, whose order counts."""
+def _merge_objects(pieces: Sequence[RunPiece]) -> list[RunPiece]:
+    """Merge adjacent objects: a field is several runs, in this order."""
     found: list[RunPiece] = []
     for is_object, run in groupby(pieces, lambda piece: bool(piece.raw)):
         several = list(run)
@@ -201,7 +203,7 @@ def _merged(pieces: Sequence[RunPiece]) -> list[RunPiece]:
 def _pieces(
     part: Source, element: Element, child: int, prefix: str, fields: _Fields, around: RunSetting | None
 ) -> Iterator[RunPiece]:
-    """What is in a child of a paragraph."""
+    """The parts of a child of a paragraph."""
     around = around or RunSetting("", "", "")
     if element.name in CONTAINERS and element.inner_end > element.inner:
         opens, closes = part.text(element.start, element.inner), part.text(element.inner_end, element.end)
@@ -227,29 +229,29 @@ def _run(part: Source, run: Element, child: int, prefix: str, around: RunSetting
             yield RunPiece(child, setting, "", around.opens + raw + around.closes)
 
 
-def _with_settings(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetting]]:
-    """A text with codes, and what they stand for; what most of it is set in comes first and needs none."""
+def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetting]]:
+    """A text with format codes, and the formats; the most frequent format is the first and has no code."""
     size: dict[RunSetting, int] = {}
     for piece in pieces:
-        size[_seen(piece.setting)] = size.get(_seen(piece.setting), 0) + len(piece.text)
-    usual = max(size, key=lambda setting: size[setting])
-    settings = [next(piece.setting for piece in pieces if _seen(piece.setting) == usual)]
+        size[_visible(piece.setting)] = size.get(_visible(piece.setting), 0) + len(piece.text)
+    common = max(size, key=lambda setting: size[setting])
+    settings = [next(piece.setting for piece in pieces if _visible(piece.setting) == common)]
     parts: list[str | Code] = []
-    current, n_objects = usual, 0
+    current, n_objects = common, 0
     for piece in pieces:
-        wanted = current if not piece.raw and not piece.text.strip() else _seen(piece.setting)
-        wanted = usual if piece.raw else wanted
+        wanted = current if not piece.raw and not piece.text.strip() else _visible(piece.setting)
+        wanted = common if piece.raw else wanted
         if wanted != current:
-            parts += [Code(f"</g{len(settings) - 1}>", inline=True)] * (current != usual)
-            if wanted != usual:
+            parts += [Code(f"</g{len(settings) - 1}>", inline=True)] * (current != common)
+            if wanted != common:
                 settings.append(piece.setting)
                 parts.append(Code(f"<g{len(settings) - 1}>", inline=True))
             current = wanted
         parts.append(Code(f"<x{n_objects}/>", inline=True) if piece.raw else piece.text)
         n_objects += bool(piece.raw)
-    return joined([*parts, *[Code(f"</g{len(settings) - 1}>", inline=True)] * (current != usual)]), settings
+    return join_parts([*parts, *[Code(f"</g{len(settings) - 1}>", inline=True)] * (current != common)]), settings
 
 
-def _seen(setting: RunSetting) -> RunSetting:
-    properties = UNSEEN.sub("", setting.properties)
+def _visible(setting: RunSetting) -> RunSetting:
+    properties = INVISIBLE.sub("", setting.properties)
     return setting._replace(properties="" if re.fullmatch(r"<\w+:rPr>\s*</\w+:rPr>", properties) else properties)

@@ -1,18 +1,18 @@
 """XLIFF 1.2 and 2.0 (.xlf, .xliff): http://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html, .../xliff-core/v2.0.
 
-A unit is a `trans-unit` (1.2) or a `segment` (2.0). Its translation is marked as somebody's to review:
-`state="needs-review-translation" state-qualifier="mt-suggestion"` in 1.2; `state="translated"` with a `subState` of
-ours in 2.0, which has no word for it. What says `translate="no"` is left alone.
+A unit is a `trans-unit` (1.2) or a `segment` (2.0). Translations are marked for review: with
+`state="needs-review-translation" state-qualifier="mt-suggestion"` in 1.2, and `state="translated"` with a `subState` of
+this program in 2.0, which has no standard value. Units with `translate="no"` stay.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sightline.errors import UserError
-from sightline.localisation.markup import Element, Source, same_language, with_attributes, written
+from sightline.localisation.markup import Element, Source, same_language, to_xml, with_attributes
 from sightline.localisation.unit import Parts, Unit, UnitState
 
-PAIRED = ("g", "mrk", "pc")  # their content is text
+PAIRED = ("g", "mrk", "pc")  # elements whose content is text
 TO_REVIEW = ("needs-review", "needs-l10n", "needs-adaptation")
 TO_DO = ("new", "needs-translation", "initial")
 SUB_STATE = "sightline:machine"
@@ -28,7 +28,7 @@ class SegmentElements:
 
 
 class Exchange:
-    """A document of either version."""
+    """An XLIFF document of either version."""
 
     def __init__(self, source: Source, languages: Sequence[str]) -> None:
         self._source = source
@@ -40,14 +40,14 @@ class Exchange:
             self._add(unit, kept)
 
     def _languages(self, wanted: str) -> Iterator[tuple[Element, str]]:
-        """The elements that name the target language, where they do not, with its code."""
+        """The elements that lack a target language, with its code."""
         name = "trgLang" if self._new else "target-language"
         for element in [self._source.root] if self._new else self._source.root.every("file"):
-            said = element.attributes.get(name, "")
-            if said and wanted and not same_language(said, wanted):
+            declared = element.attributes.get(name, "")
+            if declared and wanted and not same_language(declared, wanted):
                 where = f"{self._source.path}: line {element.line}"
-                raise UserError(f"{where}: is for '{said}', not for '{wanted}'; leave out --languages")
-            if wanted and not said:
+                raise UserError(f"{where}: its target language is '{declared}', not '{wanted}'; remove --languages")
+            if wanted and not declared:
                 yield element, wanted
 
     def _add(self, segment: Element, kept: bool) -> None:
@@ -75,14 +75,14 @@ class Exchange:
             tag = self._source.text(place.segment.start, place.segment.inner)
             marked = with_attributes(tag, state="translated", subState=SUB_STATE)
             yield place.segment.start, place.segment.inner, marked
-        said = {} if self._new else {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
+        state = {} if self._new else {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
         if place.target is not None:
             tag = self._source.text(place.target.start, place.target.inner).replace("/>", ">")
-            yield place.target.start, place.target.end, f"{with_attributes(tag, **said)}{written(parts)}{self._closing}"
+            yield place.target.start, place.target.end, f"{with_attributes(tag, **state)}{to_xml(parts)}{self._closing}"
             return
         prefix = self._source.prefix
         behind = place.segment.child("seg-source") or place.source
-        element = f"{with_attributes(f'<{prefix}target>', **said)}{written(parts)}{self._closing}"
+        element = f"{with_attributes(f'<{prefix}target>', **state)}{to_xml(parts)}{self._closing}"
         yield behind.end, behind.end, self._source.indentation(place.source) + element
 
     @property
@@ -91,10 +91,10 @@ class Exchange:
 
 
 def _with_translate(element: Element, kept: bool) -> Iterator[tuple[Element, bool]]:
-    """Every unit, and whether it or what it is in says that it is not for translation."""
+    """Every unit, and whether `translate="no"` applies to it."""
     for child in element.children:
-        said = child.attributes.get("translate", "")
-        below = said == "no" if said else kept
+        translate = child.attributes.get("translate", "")
+        below = translate == "no" if translate else kept
         if child.name in ("trans-unit", "segment"):
             yield child, below
         elif child.name not in ("alt-trans", "header", "skeleton"):
@@ -102,21 +102,21 @@ def _with_translate(element: Element, kept: bool) -> Iterator[tuple[Element, boo
 
 
 def _state(segment: Element, target: Element | None, filled: bool) -> UnitState:
-    said = target.attributes.get("state", "") if target else ""
-    said = said or segment.attributes.get("state", "")
-    if not filled or (said in TO_DO and segment.attributes.get("approved") != "yes"):
+    state = target.attributes.get("state", "") if target else ""
+    state = state or segment.attributes.get("state", "")
+    if not filled or (state in TO_DO and segment.attributes.get("approved") != "yes"):
         return UnitState.UNTRANSLATED
     machine = segment.attributes.get("subState") == SUB_STATE
-    return UnitState.FUZZY if machine or said.startswith(TO_REVIEW) else UnitState.TRANSLATED
+    return UnitState.FUZZY if machine or state.startswith(TO_REVIEW) else UnitState.TRANSLATED
 
 
 def read_xliff(path: str, data: bytes, languages: Sequence[str]) -> Exchange:
-    """A document of XLIFF; the target language has to be given where the file leaves it open and is to be filled.
+    """Read an XLIFF document; the target language is required if the file does not declare it.
 
     Raises:
-        UserError: it is no XLIFF file, or for another language.
+        UserError: not an XLIFF file, or for another target language.
     """
     source = Source(path, data)
     if source.root.name != "xliff":
-        raise UserError(f"{path}: line {source.root.line}: is no XLIFF file, it begins with <{source.root.name}>")
+        raise UserError(f"{path}: line {source.root.line}: not an XLIFF file: the root element is <{source.root.name}>")
     return Exchange(source, languages)

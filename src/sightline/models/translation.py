@@ -51,9 +51,9 @@ class TranslationVerbs(Model):
         """What translates, with a glossary if one is `given`."""
         if not given:
             return self._translator
-        from sightline.glossary.translating import keeping_to
+        from sightline.glossary.translation import with_glossary
 
-        return keeping_to(self._translator, given)
+        return with_glossary(self._translator, given)
 
     def translate(
         self, texts: Sequence[str], prefix: str = "", draft: Draft | str = "", glossary: Any = None, **overrides: Any

@@ -20,7 +20,7 @@ from sightline.errors import UserError
 DecodeSentences = Callable[[list[str], Any], list[Any]]  # texts and what was asked of them -> an answer for each
 
 
-class Busy(UserError):
+class QueueFull(UserError):
     """More sentences are waiting than one is ready to hold."""
 
     def __init__(self, waiting: int, seconds: int) -> None:
@@ -29,7 +29,7 @@ class Busy(UserError):
 
 
 @dataclass(frozen=True)
-class Pace:
+class BatchSettings:
     """When a batch begins, and how large it is."""
 
     wait: float = 0.002  # seconds the first sentence waits for others while the model has nothing to do
@@ -39,7 +39,7 @@ class Pace:
 
 
 @dataclass(eq=False)
-class Sentence:
+class QueuedSentence:
     """One sentence, and where its answer arrives."""
 
     text: str
@@ -48,16 +48,16 @@ class Sentence:
 
 
 @dataclass(eq=False)
-class Customer:
+class QueuedRequest:
     """One request: what it still waits for, and when it came."""
 
     options: Hashable  # sentences that are decoded together must agree in these
-    waiting: deque[Sentence]
+    waiting: deque[QueuedSentence]
     arrived: float = field(default_factory=time.monotonic)
 
 
 @dataclass
-class Work:
+class Throughput:
     """What has been done so far, for whoever counts."""
 
     batches: int = 0
@@ -71,17 +71,17 @@ class Batcher:
     def __init__(
         self,
         decode: DecodeSentences,
-        pace: Pace,
+        pace: BatchSettings,
         done: Callable[[int, float], None] = lambda sentences, seconds: None,
         rest: Callable[[], None] = lambda: None,
     ) -> None:
         """`decode` and `rest` are called in a thread of their own, `done` after every batch."""
         self._decode, self._pace, self._done, self._rest = decode, pace, done, rest
-        self._line: deque[Customer] = deque()
+        self._line: deque[QueuedRequest] = deque()
         self._arrived, self._full = asyncio.Event(), asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "translating")
         self._loop = asyncio.create_task(self._serve())
-        self.work = Work()
+        self.work = Throughput()
 
     @property
     def waiting(self) -> int:
@@ -120,12 +120,12 @@ class Batcher:
                 one.answer.cancel()
         await asyncio.to_thread(self._thread.shutdown)
 
-    def _enter(self, texts: Sequence[str], options: Hashable, hypotheses: int) -> Customer:
+    def _enter(self, texts: Sequence[str], options: Hashable, hypotheses: int) -> QueuedRequest:
         loop, waiting = asyncio.get_running_loop(), self.waiting
         if waiting and waiting + len(texts) > self._pace.most_waiting:
-            raise Busy(waiting, math.ceil(waiting * self.work.seconds_per_sentence) or 1)
-        sentences = (Sentence(text, size_of(text) * hypotheses, loop.create_future()) for text in texts)
-        customer = Customer(options, deque(sentences))
+            raise QueueFull(waiting, math.ceil(waiting * self.work.seconds_per_sentence) or 1)
+        sentences = (QueuedSentence(text, estimate_tokens(text) * hypotheses, loop.create_future()) for text in texts)
+        customer = QueuedRequest(options, deque(sentences))
         if customer.waiting:
             self._line.append(customer)
             self._arrived.set()
@@ -133,7 +133,7 @@ class Batcher:
                 self._full.set()
         return customer
 
-    def _leave(self, customer: Customer, sentences: Sequence[Sentence]) -> None:
+    def _leave(self, customer: QueuedRequest, sentences: Sequence[QueuedSentence]) -> None:
         customer.waiting.clear()
         with suppress(ValueError):
             self._line.remove(customer)
@@ -177,9 +177,9 @@ class Batcher:
                 async with asyncio.timeout(max(rest, 0)):
                     await self._full.wait()
 
-    def _next(self) -> tuple[list[Sentence], Hashable]:
+    def _next(self) -> tuple[list[QueuedSentence], Hashable]:
         """A sentence of each request in turn, as long as there is room; of those that ask for the same as the first."""
-        batch: list[Sentence] = []
+        batch: list[QueuedSentence] = []
         if not self._line:
             return batch, None
         options, size, others = self._line[0].options, 0, []
@@ -198,7 +198,7 @@ class Batcher:
         self._line.extendleft(reversed(others))  # whose turn is next
         return batch, options
 
-    async def _run(self, batch: list[Sentence], options: Hashable) -> None:
+    async def _run(self, batch: list[QueuedSentence], options: Hashable) -> None:
         loop, started = asyncio.get_running_loop(), time.monotonic()
         try:
             found = await loop.run_in_executor(self._thread, self._decode, [one.text for one in batch], options)
@@ -214,17 +214,17 @@ class Batcher:
                 one.answer.set_result(answer)
         self._count(batch, time.monotonic() - started)
 
-    def _count(self, batch: list[Sentence], seconds: float) -> None:
+    def _count(self, batch: list[QueuedSentence], seconds: float) -> None:
         work = self.work
         work.batches, work.sentences = work.batches + 1, work.sentences + len(batch)
         work.seconds_per_sentence += 0.1 * (seconds / len(batch) - work.seconds_per_sentence)
         self._done(len(batch), seconds)
 
 
-def size_of(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Pieces of a text, roughly, and its end mark: no tokenizer is asked, for the model may not be loaded.
 
-    >>> size_of("A dog runs.")
+    >>> estimate_tokens("A dog runs.")
     3
     """
     return len(text.encode("utf-8", errors="replace")) // 4 + 1

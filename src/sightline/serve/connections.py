@@ -6,7 +6,7 @@ Not here: bodies that do not arrive (`gate`), and answers (`routes`).
 from typing import Any
 
 
-def timely(seconds: float) -> type[Any]:
+def protocol_with_timeout(seconds: float) -> type[Any]:
     """uvicorn's protocol, which hangs up when no request arrives whole for `seconds`, and at most twice as long."""
     from uvicorn.protocols.http import auto
 

@@ -11,13 +11,13 @@ from pathlib import Path, PurePath
 from zipfile import BadZipFile, ZipFile
 
 from sightline.localisation.reading import ENDINGS, parse_document
-from sightline.localisation.unit import Document, words
-from sightline.serve.asked import Refused, within
+from sightline.localisation.unit import Document, without_inline_codes
+from sightline.serve.parameters import RequestError, check_limit
 
-UNPACKED = 16  # how many times as large as a request the files of an archive may be together
+MAX_UNPACK_RATIO = 16  # how many times as large as a request the files of an archive may be together
 
 
-def document_of(name: str, content: bytes, languages: Sequence[str], most: int) -> Document:
+def parse_upload(name: str, content: bytes, languages: Sequence[str], most: int) -> Document:
     """A file that was sent; `most` characters may be translated.
 
     Raises:
@@ -25,15 +25,15 @@ def document_of(name: str, content: bytes, languages: Sequence[str], most: int) 
         UserError: it is no such file; the line that is wrong is named.
     """
     if PurePath(name).suffix.lower() not in ENDINGS:
-        raise Refused(400, f"Invalid request: file format not supported (known: {', '.join(ENDINGS)})")
+        raise RequestError(400, f"Invalid request: file format not supported (known: {', '.join(ENDINGS)})")
     with suppress(BadZipFile, OSError, NotImplementedError), ZipFile(BytesIO(content)) as archive:
-        within(archive, sum(one.file_size for one in archive.infolist()), UNPACKED * most)
+        check_limit(archive, sum(one.file_size for one in archive.infolist()), MAX_UNPACK_RATIO * most)
     document = parse_document(name, content, languages)
-    return within(document, sum(len(words(unit.source)) for unit in document.units), most)
+    return check_limit(document, sum(len(without_inline_codes(unit.source)) for unit in document.units), most)
 
 
 @dataclass
-class Shelf:
+class FileStore:
     """Translated files, each under a name that nobody guesses, for some time."""
 
     folder: Path
@@ -49,9 +49,9 @@ class Shelf:
         return key
 
     def take(self, key: str) -> tuple[str, bytes]:
-        """The file's own name and what it holds; `Refused` where there is no such file any more."""
+        """The file's own name and what it holds; `RequestError` where there is no such file any more."""
         if not re.fullmatch(r"[0-9a-f]{32}\.[\w.-]{1,100}", key) or not (self.folder / key).is_file():
-            raise Refused(404, "no such file, or it was not fetched in time")
+            raise RequestError(404, "no such file, or it was not fetched in time")
         return key.partition(".")[2], (self.folder / key).read_bytes()
 
     def _clear(self) -> None:

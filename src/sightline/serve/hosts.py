@@ -3,12 +3,12 @@
 import ipaddress
 
 
-def names_us(host: str, ours: str) -> bool:
+def is_own_host(host: str, ours: str) -> bool:
     """Whether a Host header names a server bound to `ours`: that name, localhost, or a bare address.
 
     Nobody rebinds a bare address.
 
-    >>> names_us("localhost:80", "127.0.0.1"), names_us("[::1]", "::1"), names_us("evil.example", "127.0.0.1")
+    >>> is_own_host("localhost:80", "127.0.0.1"), is_own_host("[::1]", "::1"), is_own_host("evil.example", "127.0.0.1")
     (True, True, False)
     """
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host

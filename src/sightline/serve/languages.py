@@ -9,10 +9,10 @@ from typing import Any
 
 from sightline.errors import UserError
 
-Direction = tuple[str, str]  # codes of what is read and of what is written
+LanguagePair = tuple[str, str]  # codes of what is read and of what is written
 
-BETWEEN = re.compile(r"([a-z]{2,3})[-_ ](?:to )?([a-z]{2,3})$")
-NAMES = {
+PAIR_PATTERN = re.compile(r"([a-z]{2,3})[-_ ](?:to )?([a-z]{2,3})$")
+LANGUAGE_NAMES = {
     "ar": "Arabic", "az": "Azerbaijani", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
     "cy": "Welsh", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish",
     "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish",
@@ -25,46 +25,46 @@ NAMES = {
     "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
     "zh": "Chinese",
 }  # fmt: skip
-THREE = {
+TWO_LETTER_CODES = {
     "eng": "en", "deu": "de", "fra": "fr", "spa": "es", "ita": "it", "por": "pt", "nld": "nl", "rus": "ru", "zho": "zh",
     "jpn": "ja", "arb": "ar", "pol": "pl", "ces": "cs", "tur": "tr", "ukr": "uk", "swe": "sv", "fin": "fi",
 }  # fmt: skip
 
 
-def name_of(code: str) -> str:
+def language_name(code: str) -> str:
     """What a language is called in English; the code itself where nobody here knows.
 
-    >>> name_of("de"), name_of("deu_Latn"), name_of("xx")
+    >>> language_name("de"), language_name("deu_Latn"), language_name("xx")
     ('German', 'German', 'xx')
     """
-    return NAMES.get(base(code), code)
+    return LANGUAGE_NAMES.get(base_language(code), code)
 
 
-def base(code: str) -> str:
+def base_language(code: str) -> str:
     """A code without script and region, in two letters where it has some.
 
-    >>> base("deu_Latn"), base("pt-BR"), base("de_DE")
+    >>> base_language("deu_Latn"), base_language("pt-BR"), base_language("de_DE")
     ('de', 'pt', 'de')
     """
     first = re.split("[_-]", code)[0].lower()
-    return THREE.get(first, first)
+    return TWO_LETTER_CODES.get(first, first)
 
 
-def direction_of(model: Any) -> Direction | None:
+def language_pair_of(model: Any) -> LanguagePair | None:
     """What a model's folder says of the languages that it was trained on; None where it says nothing."""
     about = getattr(model, "about", None) or getattr(model, "hf_config", {})
     files = [name.removesuffix(".gz") for name in (about.get("corpus") or {}).get("train", ())]
     endings = tuple(name.rpartition(".")[2] for name in files[:2])
-    if len(endings) == 2 and endings[0] != endings[1] and all(ending in NAMES for ending in endings):
+    if len(endings) == 2 and endings[0] != endings[1] and all(ending in LANGUAGE_NAMES for ending in endings):
         return endings[0], endings[1]
     for text in (str(about.get("languages", "")), str(about.get("_name_or_path", "")), model.path.name):
-        found = BETWEEN.search(text)
-        if found and found[1] != found[2] and {found[1], found[2]} <= NAMES.keys():
+        found = PAIR_PATTERN.search(text)
+        if found and found[1] != found[2] and {found[1], found[2]} <= LANGUAGE_NAMES.keys():
             return found[1], found[2]
     return None
 
 
-def detected(text: str, known: Collection[str]) -> list[dict[str, Any]]:
+def detect_languages(text: str, known: Collection[str]) -> list[dict[str, Any]]:
     """The known languages that a text may be in, the likeliest first, with percentages among all languages there are.
 
     Raises:
@@ -77,13 +77,15 @@ def detected(text: str, known: Collection[str]) -> list[dict[str, Any]]:
     if not _identifiers:
         _identifiers.append(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
     shares = dict(_identifiers[0].rank(text))
-    found = [{"confidence": round(100 * float(shares.get(base(code), 0.0)), 1), "language": code} for code in known]
+    found = [
+        {"confidence": round(100 * float(shares.get(base_language(code), 0.0)), 1), "language": code} for code in known
+    ]
     return sorted(found, key=lambda one: -one["confidence"])
 
 
 _identifiers: list[Any] = []  # of this process; reading its table takes a second
 
 
-def likeliest(text: str, known: Sequence[str]) -> dict[str, Any]:
-    """The first of `detected`; without a look where there is no choice."""
-    return detected(text, known)[0] if len(known) > 1 else {"confidence": 100.0, "language": known[0]}
+def most_likely_language(text: str, known: Sequence[str]) -> dict[str, Any]:
+    """The first of `detect_languages`; without a look where there is no choice."""
+    return detect_languages(text, known)[0] if len(known) > 1 else {"confidence": 100.0, "language": known[0]}

@@ -6,16 +6,16 @@ No text, and no label that a client chooses. Not here: who counts when (`routes`
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sightline.serve.served import Rendering, Served
+from sightline.serve.models import SentenceTranslation, ServedModel
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-class Meters:
+class Metrics:
     """One server's."""
 
-    def __init__(self, models: Sequence[Served], paths: Iterable[str]) -> None:
+    def __init__(self, models: Sequence[ServedModel], paths: Iterable[str]) -> None:
         """`paths` are those that requests are counted by; all others are one."""
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -35,16 +35,16 @@ class Meters:
             waiting.labels(name).set_function(lambda model=model: model.line.waiting if model.line else 0)
             loaded.labels(name).set_function(lambda model=model: int(model.is_loaded))
 
-    def name_of(self, model: Served) -> str:
+    def name_of(self, model: ServedModel) -> str:
         """Of a model in labels: its languages."""
         return " ".join("-".join(direction) for direction in model.directions)
 
-    def batched(self, model: Served, sentences: int, seconds: float) -> None:
+    def batched(self, model: ServedModel, sentences: int, seconds: float) -> None:
         """One batch was computed."""
         self.batch.labels(self.name_of(model)).observe(sentences)
         self.computing.labels(self.name_of(model)).observe(seconds)
 
-    def translated(self, found: Sequence[Rendering]) -> None:
+    def translated(self, found: Sequence[SentenceTranslation]) -> None:
         """These were asked for."""
         self.read.inc(sum(one.n_pieces[0] for one in found))
         self.written.inc(sum(one.n_pieces[1] for one in found))

@@ -6,7 +6,7 @@ Not here: its page (`page`), and answering (`routes`).
 from collections.abc import Sequence
 from typing import Any
 
-from sightline.serve.asked import DETECT, FILE, NATIVE, TRANSLATE, Caps, Parameter
+from sightline.serve.parameters import DETECT, FILE, NATIVE, TRANSLATE, Parameter, RequestLimits
 
 ERRORS = {
     400: "The request makes no sense, or nobody here translates between these languages",
@@ -18,9 +18,9 @@ ERRORS = {
 }
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
 CODE = {"type": "string", "example": "en"}
-JSON_ALONE = ("terms", "kept")  # kinds of parameters
-FAILED = {"type": "object", "properties": {"error": TEXT}, "required": ["error"]}
-DETECTED = {
+JSON_ONLY = ("terms", "kept")  # kinds of parameters
+ERROR = {"type": "object", "properties": {"error": TEXT}, "required": ["error"]}
+DETECTED_LANGUAGE = {
     "type": "object",
     "properties": {"confidence": NUMBER, "language": CODE},
     "required": ["confidence", "language"],
@@ -41,11 +41,11 @@ def _list(one: Any) -> dict[str, Any]:
 
 LANGUAGES = _list(_object(code=CODE, name=TEXT, targets=_list(CODE)))
 LANGUAGE = _object(code=CODE, name=TEXT)
-TRANSLATED = {
+TRANSLATION = {
     "type": "object",
     "properties": {
         "translatedText": _either(TEXT),
-        "detectedLanguage": _either(DETECTED),
+        "detectedLanguage": _either(DETECTED_LANGUAGE),
         "alternatives": {"oneOf": [_list(TEXT), _list(_list(TEXT))]},
     },
     "required": ["translatedText"],
@@ -62,7 +62,7 @@ SENTENCE = _object(
         "description": "pairs of words (source, translation), counted from 0; words are what blanks separate",
     },
 )
-NATIVELY = _object(
+NATIVE_TRANSLATION = _object(
     source=CODE, target=CODE, translations=_list(_object(text=TEXT, score=NUMBER, sentences=_list(SENTENCE)))
 )
 SETTINGS = _object(
@@ -77,12 +77,12 @@ SETTINGS = _object(
 )
 
 
-def described(caps: Caps, sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+def openapi_document(caps: RequestLimits, sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
     """The document, with this server's limits and languages."""
     known = {"source": [*sources, "auto"], "target": list(targets)}
     paths = {
-        "/translate": _post("Translate, as LibreTranslate does", TRANSLATE, caps, TRANSLATED, known),
-        "/detect": _post("The languages that a text may be in", DETECT, caps, _list(DETECTED), known),
+        "/translate": _post("Translate, as LibreTranslate does", TRANSLATE, caps, TRANSLATION, known),
+        "/detect": _post("The languages that a text may be in", DETECT, caps, _list(DETECTED_LANGUAGE), known),
         "/translate_file": _post("Translate a file", FILE, caps, _object(translatedFileUrl=TEXT), known),
         "/download_file/{name}": _download(),
         "/languages": _get("Languages, and into which a text in each is translated", LANGUAGES),
@@ -98,7 +98,11 @@ def _get(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _post(
-    summary: str, parameters: Sequence[Parameter], caps: Caps, schema: dict[str, Any], known: dict[str, list[str]]
+    summary: str,
+    parameters: Sequence[Parameter],
+    caps: RequestLimits,
+    schema: dict[str, Any],
+    known: dict[str, list[str]],
 ) -> dict[str, Any]:
     fields = _schema(parameters, caps)
     for name, codes in known.items():
@@ -107,15 +111,19 @@ def _post(
     kinds = ["application/json", "application/x-www-form-urlencoded"]
     if any(parameter.kind == "file" for parameter in parameters):
         kinds = ["multipart/form-data"]
-    said_in_forms = [parameter.name for parameter in parameters if parameter.kind not in JSON_ALONE]
+    said_in_forms = [parameter.name for parameter in parameters if parameter.kind not in JSON_ONLY]
     forms = {**fields, "properties": {name: _one(fields["properties"][name]) for name in said_in_forms}}
     body = {"required": True, "content": {kind: {"schema": fields if "json" in kind else forms} for kind in kinds}}
     return {"post": {"summary": summary, "requestBody": body, "responses": _responses(_content(schema), tuple(ERRORS))}}
 
 
-def _native(caps: Caps, known: dict[str, list[str]]) -> dict[str, Any]:
+def _native(caps: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any]:
     asked = _post(
-        "Translate, with what is known of each sentence; or as a stream of events", NATIVE, caps, NATIVELY, known
+        "Translate, with what is known of each sentence; or as a stream of events",
+        NATIVE,
+        caps,
+        NATIVE_TRANSLATION,
+        known,
     )
     asked["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": {}}
     return asked
@@ -129,7 +137,7 @@ def _download() -> dict[str, Any]:
 
 def _responses(content: dict[str, Any], errors: Sequence[int]) -> dict[str, Any]:
     said = {404: "Nothing here", **ERRORS}
-    failed = {str(status): {"description": said[status], "content": _content(FAILED)} for status in errors}
+    failed = {str(status): {"description": said[status], "content": _content(ERROR)} for status in errors}
     return {"200": {"description": "Done", "content": content}, **failed}
 
 
@@ -137,13 +145,13 @@ def _content(schema: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _schema(parameters: Sequence[Parameter], caps: Caps) -> dict[str, Any]:
+def _schema(parameters: Sequence[Parameter], caps: RequestLimits) -> dict[str, Any]:
     needed = [parameter.name for parameter in parameters if parameter.needed]
     properties = {parameter.name: _property(parameter, caps) for parameter in parameters}
     return {"type": "object", "properties": properties, "required": needed}
 
 
-def _property(parameter: Parameter, caps: Caps) -> dict[str, Any]:
+def _property(parameter: Parameter, caps: RequestLimits) -> dict[str, Any]:
     text: dict[str, Any] = {"type": "string", "maxLength": caps.characters}
     if parameter.needed:
         text["minLength"] = 1

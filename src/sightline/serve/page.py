@@ -13,7 +13,7 @@ from sightline.localisation.reading import ENDINGS
 from sightline.report.document import as_script_json, asset, document, filled, script_text
 
 
-def translating_page(languages: Sequence[Mapping[str, Any]], needs_key: bool) -> str:
+def translation_page(languages: Sequence[Mapping[str, Any]], needs_key: bool) -> str:
     """The HTML."""
     style = asset("paper.css") + _read("sightline.export.web", "page.css") + _own("serve.css")
     data = as_script_json({"languages": list(languages), "needsKey": needs_key, "formats": list(ENDINGS)})
@@ -33,7 +33,7 @@ def _read(package: str, name: str) -> str:
     return resources.files(package).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def description_page(described: Mapping[str, Any]) -> str:
+def api_page(described: Mapping[str, Any]) -> str:
     """Every address with what it takes and what it answers."""
     parts = "".join(
         f"<h2>{method.upper()} {html.escape(path)}</h2><p>{html.escape(one['summary'])}</p>{_body(one)}"

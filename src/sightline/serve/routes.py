@@ -15,18 +15,35 @@ from typing import TYPE_CHECKING, Any
 
 from sightline.errors import UserError
 from sightline.localisation.reading import ENDINGS
-from sightline.localisation.unit import words
+from sightline.localisation.unit import without_inline_codes
 from sightline.models.load import load_alignment
-from sightline.serve.answering import WholeText, filled, gathered, streamed, translated, unless_gone
-from sightline.serve.asked import DETECT, FILE, NATIVE, TRANSLATE, Caps, Parameter, Refused, read_values, terms_of
-from sightline.serve.batching import Busy
-from sightline.serve.files import Shelf, document_of
-from sightline.serve.gate import Neighbours, log
-from sightline.serve.languages import detected, likeliest, name_of
-from sightline.serve.metrics import Meters
-from sightline.serve.openapi import described
-from sightline.serve.page import description_page, translating_page
-from sightline.serve.served import Offer, Rendering, Unavailable, Wish
+from sightline.serve.access import AccessRules, log_event
+from sightline.serve.batching import QueueFull
+from sightline.serve.files import FileStore, parse_upload
+from sightline.serve.languages import detect_languages, language_name, most_likely_language
+from sightline.serve.metrics import Metrics
+from sightline.serve.models import ModelRouter, ModelUnavailable, SentenceOptions, SentenceTranslation
+from sightline.serve.openapi import openapi_document
+from sightline.serve.page import api_page, translation_page
+from sightline.serve.parameters import (
+    DETECT,
+    FILE,
+    NATIVE,
+    TRANSLATE,
+    Parameter,
+    RequestError,
+    RequestLimits,
+    glossary_terms,
+    read_values,
+)
+from sightline.serve.translation import (
+    TextTranslation,
+    cancel_when,
+    gather_or_cancel,
+    stream_texts,
+    translate_document,
+    translate_texts,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -37,14 +54,14 @@ Handler = Callable[["Request"], Awaitable[Any]]  # a value to be written as JSON
 
 
 @dataclass(frozen=True)
-class Answers:
+class RequestHandlers:
     """All that the server knows, and an answer to each kind of request."""
 
-    offer: Offer
-    caps: Caps
-    neighbours: Neighbours
-    meters: Meters
-    shelf: Shelf
+    offer: ModelRouter
+    caps: RequestLimits
+    neighbours: AccessRules
+    meters: Metrics
+    shelf: FileStore
     log_text: bool = False  # what is translated goes into the log
 
     # --- LibreTranslate's API
@@ -70,21 +87,23 @@ class Answers:
     async def detect(self, request: "Request") -> Any:
         """The languages that a text may be in."""
         asked = await self.asked(request, DETECT)
-        return await asyncio.to_thread(detected, asked["q"], self.offer.codes)
+        return await asyncio.to_thread(detect_languages, asked["q"], self.offer.codes)
 
     async def translate_file(self, request: "Request") -> Any:
         """A file, which is then kept for some time under an address of its own."""
         asked = await self.asked(request, FILE)
         name = asked["file"].filename or ""
         if not name:
-            raise Refused(400, "Invalid request: empty file")
+            raise RequestError(400, "Invalid request: empty file")
         languages = ("" if asked["source"] == "auto" else asked["source"], asked["target"])
         content = await asked["file"].read()
-        document = await asyncio.to_thread(document_of, name, content, languages, self.caps.body)
-        text = "\n".join(words(unit.source) for unit in document.units)
+        document = await asyncio.to_thread(parse_upload, name, content, languages, self.caps.body)
+        text = "\n".join(without_inline_codes(unit.source) for unit in document.units)
         source = self.sources(asked["source"], [text])[0]["language"]
         model = self.offer.find(source, asked["target"])
-        (written,), found = await self.in_time(request, filled(model, document, Wish(source, asked["target"])))
+        (written,), found = await self.in_time(
+            request, translate_document(model, document, SentenceOptions(source, asked["target"]))
+        )
         self.seen(found)
         key = self.shelf.put(name, written)
         return {"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{key}"}
@@ -107,8 +126,8 @@ class Answers:
             "frontendTimeout": 500,
             "keyRequired": bool(self.neighbours.keys),
             "language": {
-                "source": {"code": source, "name": name_of(source)},
-                "target": {"code": target, "name": name_of(target)},
+                "source": {"code": source, "name": language_name(source)},
+                "target": {"code": target, "name": language_name(target)},
             },
             "suggestions": False,
             "supportedFilesFormat": list(ENDINGS),
@@ -125,19 +144,19 @@ class Answers:
         asked = await self.asked(request, NATIVE)
         texts = asked["text"] if isinstance(asked["text"], list) else [asked["text"]]
         source = self.sources(asked["source"], ["\n".join(texts)])[0]["language"]
-        n_best, terms = max(asked["n_best"], 1), terms_of(asked)
-        wish = Wish(source, asked["target"], asked["prefix"], n_best, asked["alignment"], terms)
+        n_best, terms = max(asked["n_best"], 1), glossary_terms(asked)
+        wish = SentenceOptions(source, asked["target"], asked["prefix"], n_best, asked["alignment"], terms)
         if asked["stream"]:
             return await self.events(texts, wish)
-        found = await self.in_time(request, translated(self.offer, texts, wish))
+        found = await self.in_time(request, translate_texts(self.offer, texts, wish))
         self.seen(chain.from_iterable(one.sentences for one in found))
-        return {"source": source, "target": wish.target, "translations": [as_json(one) for one in found]}
+        return {"source": source, "target": wish.target, "translations": [text_json(one) for one in found]}
 
-    async def events(self, texts: list[str], wish: Wish) -> Any:
+    async def events(self, texts: list[str], wish: SentenceOptions) -> Any:
         """A stream of events. What would refuse the request does so before the stream begins."""
         from starlette.responses import StreamingResponse
 
-        stream = streamed(self.offer, texts, wish)
+        stream = stream_texts(self.offer, texts, wish)
         first = await anext(stream)
 
         async def lines() -> AsyncIterator[str]:
@@ -153,10 +172,10 @@ class Answers:
 
         return StreamingResponse(lines(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
-    def event(self, part: tuple[int, Rendering | WholeText]) -> str:
+    def event(self, part: tuple[int, SentenceTranslation | TextTranslation]) -> str:
         """A sentence, or a text when all its sentences are there; `text` is its number in the request."""
         number, found = part
-        if isinstance(found, Rendering):
+        if isinstance(found, SentenceTranslation):
             self.meters.translated([found])
             return f"event: sentence\ndata: {json.dumps({'number': number, **sentence_json(found)})}\n\n"
         whole = {"number": number, "text": found.text, "score": found.score}
@@ -174,13 +193,13 @@ class Answers:
         from starlette.responses import HTMLResponse
 
         asyncio.get_running_loop().run_in_executor(None, load_alignment)
-        return HTMLResponse(translating_page(self.offer.languages(), bool(self.neighbours.keys)))
+        return HTMLResponse(translation_page(self.offer.languages(), bool(self.neighbours.keys)))
 
     async def description(self, request: "Request") -> Any:
         """The OpenAPI document for people."""
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(description_page(self.described()))
+        return HTMLResponse(api_page(self.described()))
 
     async def openapi(self, request: "Request") -> Any:
         """The OpenAPI document."""
@@ -190,11 +209,11 @@ class Answers:
 
     def described(self) -> dict[str, Any]:
         """The OpenAPI document of this server."""
-        return described(self.caps, self.offer.sources, self.offer.targets)
+        return openapi_document(self.caps, self.offer.sources, self.offer.targets)
 
     async def asked(self, request: "Request", parameters: tuple[Parameter, ...]) -> dict[str, Any]:
         """What a request says, if its key is known."""
-        values = await values_of(request)
+        values = await request_values(request)
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         key = values.get("api_key") or (bearer.strip() if scheme.lower() == "bearer" else "")
         self.neighbours.check_key(key if isinstance(key, str) else "")
@@ -204,41 +223,43 @@ class Answers:
         """The language of each text as LibreTranslate tells it: as it was said, or detected."""
         if said != "auto":
             return [{"confidence": 100.0, "language": said}] * len(texts)
-        overall = likeliest("\n".join(texts), self.offer.sources)
-        return [likeliest(text, self.offer.sources) if len(text) > 40 else overall for text in texts]
+        overall = most_likely_language("\n".join(texts), self.offer.sources)
+        return [most_likely_language(text, self.offer.sources) if len(text) > 40 else overall for text in texts]
 
     async def from_each(
         self, sources: list[dict[str, Any]], texts: list[str], target: str, n_best: int, is_html: bool
-    ) -> list[WholeText]:
+    ) -> list[TextTranslation]:
         """Texts of perhaps several languages, each language's together."""
         by_source: dict[str, list[int]] = {}
         for number, source in enumerate(sources):
             by_source.setdefault(source["language"], []).append(number)
         parts = [
-            translated(self.offer, [texts[i] for i in numbers], Wish(source, target, n_best=n_best), is_html)
+            translate_texts(
+                self.offer, [texts[i] for i in numbers], SentenceOptions(source, target, n_best=n_best), is_html
+            )
             for source, numbers in by_source.items()
         ]
-        wholes = chain.from_iterable(await gathered(parts))
+        wholes = chain.from_iterable(await gather_or_cancel(parts))
         found = dict(zip(chain.from_iterable(by_source.values()), wholes, strict=True))
         self.seen(chain.from_iterable(one.sentences for one in found.values()))
         return [found[number] for number in range(len(texts))]
 
-    def seen(self, found: Iterable[Rendering]) -> None:
+    def seen(self, found: Iterable[SentenceTranslation]) -> None:
         """Count sentences, and write them down if that is wanted."""
         found = list(found)
         self.meters.translated(found)
         for sentence in found if self.log_text else ():
-            log(event="translated", source=sentence.source, text=sentence.text)
+            log_event(event="translated", source=sentence.source, text=sentence.text)
 
     async def in_time(self, request: "Request", work: Any) -> Any:
         """What `work` gives, if that does not take too long and the client stays."""
         try:
             async with asyncio.timeout(self.caps.seconds):
-                found = await unless_gone(work, gone(request))
+                found = await cancel_when(work, client_disconnected(request))
         except TimeoutError:
-            raise Refused(504, f"not done within {self.caps.seconds:g} s; send less at once") from None
+            raise RequestError(504, f"not done within {self.caps.seconds:g} s; send less at once") from None
         if found is None:
-            raise Refused(499, "the client went away")
+            raise RequestError(499, "the client went away")
         return found
 
     def guarded(self, handler: Handler) -> Handler:
@@ -248,60 +269,62 @@ class Answers:
 
         async def answer(request: "Request") -> "Response":
             try:
-                return responded(await handler(request))
-            except Busy as error:
-                return failed(429, str(error), {"retry-after": str(error.seconds)})
-            except Refused as error:
-                return failed(error.status, str(error), error.headers)
-            except Unavailable as error:
-                log(event="unavailable", error=str(error))
-                return failed(400, "the model for these languages is not available at present")
+                return to_response(await handler(request))
+            except QueueFull as error:
+                return error_response(429, str(error), {"retry-after": str(error.seconds)})
+            except RequestError as error:
+                return error_response(error.status, str(error), error.headers)
+            except ModelUnavailable as error:
+                log_event(event="unavailable", error=str(error))
+                return error_response(400, "the model for these languages is not available at present")
             except UserError as error:
-                return failed(400, str(error))
+                return error_response(400, str(error))
             except HTTPException as error:
-                return failed(error.status_code, f"Invalid request: {error.detail}")
+                return error_response(error.status_code, f"Invalid request: {error.detail}")
             except ClientDisconnect:
-                return failed(499, "the client went away")
+                return error_response(499, "the client went away")
             except Exception as error:  # a fault of ours; its message may hold what was to be translated
                 where = traceback.format_tb(error.__traceback__)
-                log(event="fault", error=type(error).__name__, where=where)
-                return failed(500, f"Cannot translate text: {type(error).__name__}; the server's log says where")
+                log_event(event="fault", error=type(error).__name__, where=where)
+                return error_response(
+                    500, f"Cannot translate text: {type(error).__name__}; the server's log says where"
+                )
 
         return answer
 
 
-async def gone(request: "Request") -> None:
+async def client_disconnected(request: "Request") -> None:
     """Until the client goes away; its request has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def values_of(request: "Request") -> dict[str, Any]:
+async def request_values(request: "Request") -> dict[str, Any]:
     """What a request says: its address, its form or its JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind.endswith(JSON_LIKE):
-        return json_object(await request.body())
+        return parse_json_object(await request.body())
     form = await request.form(max_files=1, max_fields=50, max_part_size=64 * 1024 * 1024)
     return {**request.query_params, **form}
 
 
-def json_object(body: bytes) -> dict[str, Any]:
-    """`Refused` for what is none."""
+def parse_json_object(body: bytes) -> dict[str, Any]:
+    """`RequestError` for what is none."""
     try:
         values = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise Refused(400, "Invalid request: the body is not JSON in UTF-8") from None
+        raise RequestError(400, "Invalid request: the body is not JSON in UTF-8") from None
     if not isinstance(values, dict):
-        raise Refused(400, "Invalid request: the body must be a JSON object")
+        raise RequestError(400, "Invalid request: the body must be a JSON object")
     return values
 
 
-def as_json(whole: WholeText) -> dict[str, Any]:
+def text_json(whole: TextTranslation) -> dict[str, Any]:
     """A text of /v1/translate."""
     return {"text": whole.text, "score": whole.score, "sentences": [sentence_json(one) for one in whole.sentences]}
 
 
-def sentence_json(one: Rendering) -> dict[str, Any]:
+def sentence_json(one: SentenceTranslation) -> dict[str, Any]:
     """A sentence of it; `alignment` is null where it was not asked for, or the sentence was translated in parts."""
     return {
         "source": one.source,
@@ -313,14 +336,14 @@ def sentence_json(one: Rendering) -> dict[str, Any]:
     }
 
 
-def responded(value: Any) -> "Response":
+def to_response(value: Any) -> "Response":
     """A value as JSON; a response as it is."""
     from starlette.responses import JSONResponse, Response
 
     return value if isinstance(value, Response) else JSONResponse(value)
 
 
-def failed(status: int, message: str, headers: dict[str, str] | None = None) -> "Response":
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> "Response":
     """In LibreTranslate's form."""
     from starlette.responses import JSONResponse
 

@@ -16,7 +16,7 @@ from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.device import usable_cores
 from sightline.errors import UserError
-from sightline.localisation.memory import as_tsv
+from sightline.localisation.memory import memories_as_tsv
 from sightline.tasks.job import (
     TrainRequest,
     file_names,
@@ -99,7 +99,7 @@ def with_memories(request: TrainRequest) -> TrainRequest:
     files = {}
     for name in ("train", "valid"):
         paths = getattr(request, name)
-        files[name], report = as_tsv(paths, request.languages)
+        files[name], report = memories_as_tsv(paths, request.languages)
         if report.units:
             notify(request, f"--{name} {' '.join(paths)}: {report}")
     return replace(request, **files)

@@ -11,7 +11,7 @@ from sightline.data.corpus import read_pairs
 from sightline.data.first_look import parse_pairs
 from sightline.data.prepared import spool
 from sightline.errors import UserError
-from sightline.localisation.memory import as_tsv
+from sightline.localisation.memory import memories_as_tsv
 
 PAIRS = [("A dog runs.", "Ein Hund rennt."), ("Two cats.", "Zwei Katzen."), ("%d files", "%d Dateien")]
 TMX = """<tmx version="1.4"><header srclang="en"/><body>{}</body></tmx>"""
@@ -40,7 +40,7 @@ def write(folder: Path, name: str, text: str | None = None) -> str:
 @pytest.mark.parametrize("name", CONTENT)
 def test_pairs_are_those_that_training_reads(name: str, tmp_path: Path) -> None:
     path = write(tmp_path, name)
-    trained_on = list(read_pairs(spool(parse_pairs("--train", as_tsv([path])[0]))))
+    trained_on = list(read_pairs(spool(parse_pairs("--train", memories_as_tsv([path])[0]))))
     assert trained_on[:1] == PAIRS[:1] and len(trained_on) == (1 if name.startswith("folder") else 3)
     assert list(zip(*parallel_texts(texts_to_score(path, [])), strict=True)) == trained_on
     sources, targets = (write(tmp_path, f"lines.{i}", "".join(f"{pair[i]}\n" for pair in trained_on)) for i in range(2))

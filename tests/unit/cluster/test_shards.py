@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sightline.cluster.shards import Shards
+from sightline.cluster.shards import ResultShards
 from sightline.errors import UserError
 
 
@@ -20,7 +20,7 @@ class Row:
 ROWS = [Row("ä\u2028b", 0.1 + 0.2), Row("", float("-inf"))]
 
 
-def asked(shards: Shards, number: int, of: Any, rows: list[Row] | Exception = ROWS) -> tuple[list[Row], int]:
+def asked(shards: ResultShards, number: int, of: Any, rows: list[Row] | Exception = ROWS) -> tuple[list[Row], int]:
     """The rows, and how often they were computed."""
     computed: list[int] = []
 
@@ -34,9 +34,9 @@ def asked(shards: Shards, number: int, of: Any, rows: list[Row] | Exception = RO
 
 
 def test_what_was_done_is_not_done_again(tmp_path: Path) -> None:
-    shards = Shards(tmp_path / "out.parts")
+    shards = ResultShards(tmp_path / "out.parts")
     assert asked(shards, 0, ["a", {"beam": 4}]) == (ROWS, 1)
-    assert asked(Shards(tmp_path / "out.parts"), 0, ["a", {"beam": 4}]) == (ROWS, 0)
+    assert asked(ResultShards(tmp_path / "out.parts"), 0, ["a", {"beam": 4}]) == (ROWS, 0)
     for number, of in ((0, ["b", {"beam": 4}]), (0, ["a", {"beam": 5}]), (1, ["a", {"beam": 4}])):
         assert asked(shards, number, of)[1] == 1
     shards.remove()
@@ -44,14 +44,14 @@ def test_what_was_done_is_not_done_again(tmp_path: Path) -> None:
 
 
 def test_a_fault_leaves_no_shard(tmp_path: Path) -> None:
-    shards = Shards(tmp_path / "out.parts")
+    shards = ResultShards(tmp_path / "out.parts")
     with pytest.raises(UserError, match="too long"):
         asked(shards, 0, "a", UserError("too long"))
     assert not (tmp_path / "out.parts").exists()
     (tmp_path / "full.parts").write_text("a file where the folder should be")
     with pytest.raises(UserError, match=r"full\.parts"):
-        asked(Shards(tmp_path / "full.parts"), 0, "a")
+        asked(ResultShards(tmp_path / "full.parts"), 0, "a")
 
 
 def test_without_a_file_to_write_nothing_is_kept(tmp_path: Path) -> None:
-    assert asked(Shards(None), 0, "a") == asked(Shards(None), 0, "a") == (ROWS, 1)
+    assert asked(ResultShards(None), 0, "a") == asked(ResultShards(None), 0, "a") == (ROWS, 1)

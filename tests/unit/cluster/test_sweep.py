@@ -2,12 +2,12 @@
 
 import pytest
 
-from sightline.cluster.sweep import trials_of
+from sightline.cluster.sweep import trials_from
 from sightline.errors import UserError
 
 
 def test_every_combination_is_a_trial() -> None:
-    found = trials_of(["train.seed=1,2", "train.learning_rate=1e-3, 3e-3", "train.betas=[0.9, 0.98]", "data.x='a/b'"])
+    found = trials_from(["train.seed=1,2", "train.learning_rate=1e-3, 3e-3", "train.betas=[0.9, 0.98]", "data.x='a/b'"])
     assert len(found) == 4
     assert found["learning_rate-3e-3_seed-1"] == [
         "train.learning_rate=3e-3",
@@ -23,4 +23,4 @@ def test_every_combination_is_a_trial() -> None:
 )
 def test_what_is_no_sweep(settings: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
-        trials_of(settings)
+        trials_from(settings)

@@ -21,7 +21,7 @@ from sightline.data.documents import cutter_of, prepare_documents
 from sightline.data.prepared import learn_tokenizer, prepare
 from sightline.data.split import split
 from sightline.errors import UserError
-from sightline.localisation.memory import as_tsv
+from sightline.localisation.memory import memories_as_tsv
 
 CONFIG = DataConfig(vocab_size=280)
 OTHER = DataConfig(vocab_size=270)
@@ -72,7 +72,7 @@ def everything(folder: Path) -> list[str]:
     parts = split(files, amount, cache_dir=cache)
     keys = [prepare(corpora, tokenizer, CONFIG, cache, progress=False).key for corpora in (files, parts.train)]
     keys.append(prepare_documents([str(folder / "a.tsv")], cutter_of(tokenizer), cache, progress=False).key)
-    return [*keys, *as_tsv([str(folder / "a.po")])[0]]
+    return [*keys, *memories_as_tsv([str(folder / "a.po")])[0]]
 
 
 @pytest.fixture

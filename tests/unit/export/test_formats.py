@@ -20,7 +20,7 @@ from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.steps import pad_sources
 from sightline.export import ctranslate2, hf, onnx
-from sightline.export.exported import LENGTH, Exported, exported_of, sample_texts
+from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, sample_texts
 from sightline.export.run import export_model
 
 MakeModel = Callable[..., Path]
@@ -34,7 +34,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def teacher_forced(exported: Exported) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def teacher_forced(exported: ExportedModel) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sources, their mask, targets, and our logits."""
     src, src_mask = pad_sources(exported.tokenizer.encode_batch(TEXTS), SpecialIds())
     tgt_in = torch.randint(4, exported.tokenizer.vocab_size, (len(TEXTS), 7))
@@ -55,7 +55,7 @@ def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     path = make_model(**SHAPES[name])
     export_model(path, "hf", tmp_path / "out", texts=TEXTS)
-    exported = exported_of(read_folder(path))
+    exported = exported_model(read_folder(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
     assert type(model).__name__ == ("PegasusForConditionalGeneration" if name == "pre" else "MarianMTModel")
@@ -64,8 +64,8 @@ def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     torch.testing.assert_close(theirs, logits, atol=2e-4, rtol=1e-4)
     again = sightline.load(tmp_path / "out", "cpu")
     torch.testing.assert_close(again.network(src, tgt_in, src_mask), logits, atol=2e-4, rtol=1e-4)
-    written = again.generate(TEXTS, beam_size=1, max_new_tokens=LENGTH)
-    assert [output.tokens for output in written] == hf.greedy(exported, tmp_path / "out", TEXTS)
+    written = again.generate(TEXTS, beam_size=1, max_new_tokens=MAX_NEW_TOKENS)
+    assert [output.tokens for output in written] == hf.greedy_by_transformers(exported, tmp_path / "out", TEXTS)
 
 
 def test_hf_tokenizer_is_ours(make_model: MakeModel, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     library = pytest.importorskip("ctranslate2")
     path = make_model(**(SHAPES | MORE)[name])
     export_model(path, "ctranslate2", tmp_path / "out")
-    exported = exported_of(read_folder(path))
+    exported = exported_model(read_folder(path))
     folder = tmp_path / "unsuppressed"
     folder.mkdir()
     ctranslate2.write_model(exported, folder, exported.pieces, "float32")
@@ -141,11 +141,11 @@ def test_ctranslate2_in_int8(make_model: MakeModel, tmp_path: Path) -> None:
 def test_ctranslate2_never_writes_what_our_search_never_writes(make_model: MakeModel, tmp_path: Path) -> None:
     """Whatever is suppressed is not written, even if it were everything but one piece."""
     pytest.importorskip("ctranslate2")
-    exported = exported_of(read_folder(make_model()))
+    exported = exported_model(read_folder(make_model()))
     only = exported.tokenizer.encode("dog")[-1]
     others = [i for i in range(exported.tokenizer.vocab_size) if i != only]
     ctranslate2.write_model(exported, tmp_path, exported.pieces, "float32", others)
-    found = ctranslate2.greedy(exported, tmp_path, ["A dog"])
+    found = ctranslate2.greedy_by_ctranslate2(exported, tmp_path, ["A dog"])
     assert set(found[0]) == {only}
 
 
@@ -166,7 +166,7 @@ def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
     path = make_model(n_encoder_layers=1, norm_position="pre", d_k=4)
     report = export_model(path, "onnx", tmp_path / "out", texts=TEXTS)
     assert report == "greedy translations of 3 texts are the same"
-    exported = exported_of(read_folder(path))
+    exported = exported_model(read_folder(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     graphs = onnx.GreedyTranslator(exported, tmp_path / "out")
     start = graphs.source(src.numpy(), src_mask.numpy())
@@ -186,6 +186,6 @@ def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
 
 def test_texts_of_the_check_are_translated_to_different_lengths(make_model: MakeModel) -> None:
     """Or equality would say little."""
-    exported = exported_of(read_folder(make_model(norm_position="pre")))
+    exported = exported_model(read_folder(make_model(norm_position="pre")))
     found = exported.greedy(sample_texts(exported.tokenizer))
     assert len({tuple(tokens) for tokens in found}) > 6

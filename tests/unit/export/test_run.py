@@ -19,7 +19,7 @@ from sightline.checkpoint.read import read_folder
 from sightline.config.settings import ModelConfig, RunConfig
 from sightline.errors import UserError
 from sightline.export import hf, run
-from sightline.export.exported import LENGTH, Exported, exported_of, has_uneven_heads, sample_texts
+from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, has_uneven_heads, sample_texts
 from sightline.export.run import export_model
 from sightline.families.sightline import axes, stack
 
@@ -38,7 +38,7 @@ class Copy:
     def write(self, exported: object, folder: Path, int8: bool, example: str) -> None:
         (folder / "file").write_text(f"{int8} {example}")
 
-    def greedy(self, exported: Exported, folder: Path, texts: list[str]) -> list[list[int]]:
+    def greedy(self, exported: ExportedModel, folder: Path, texts: list[str]) -> list[list[int]]:
         found = exported.greedy(texts)
         wrong = self.mistakes if "True" in (folder / "file").read_text() else max(self.mistakes - 10, 0)
         return [[9]] * wrong + found[wrong:]
@@ -146,7 +146,7 @@ def test_a_missing_library_is_named_with_its_extra(
 def test_other_models_are_refused(changes: dict[str, Any], complaint: str) -> None:
     config = RunConfig(model=ModelConfig(**changes))
     with pytest.raises(UserError, match=complaint):
-        exported_of(Folder(Path("m"), config, {}, "cpu", SimpleNamespace(network=None), lambda: None))
+        exported_model(Folder(Path("m"), config, {}, "cpu", SimpleNamespace(network=None), lambda: None))
 
 
 def test_heads_are_uneven_when_they_have_a_width_or_number_of_their_own() -> None:
@@ -157,16 +157,16 @@ def test_heads_are_uneven_when_they_have_a_width_or_number_of_their_own() -> Non
 
 
 def test_texts_are_words_and_always_the_same(make_model: MakeModel) -> None:
-    exported = exported_of(read_folder(make_model()))
+    exported = exported_model(read_folder(make_model()))
     texts = sample_texts(exported.tokenizer)
     assert len(texts) == 8 and texts == sample_texts(exported.tokenizer)
     assert all(word.isalpha() for text in texts for word in text.split())
-    assert all(len(found) <= LENGTH for found in exported.greedy(texts))
+    assert all(len(found) <= MAX_NEW_TOKENS for found in exported.greedy(texts))
 
 
 def test_last_piece_is_not_compared() -> None:
-    long = list(range(LENGTH))
-    assert run.agreeing([[*long[:-1], 99], [*long[:-2], 99, 98]], [long, long]) == 1
+    long = list(range(MAX_NEW_TOKENS))
+    assert run.count_equal([[*long[:-1], 99], [*long[:-2], 99, 98]], [long, long]) == 1
 
 
 def test_hf_refuses_axes_that_its_family_cannot_say(

@@ -19,8 +19,8 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.export.run import export_model
 from sightline.export.web import page, wasm
-from sightline.export.web.memory import Image, layout
-from sightline.export.web.tokens import foreign_part, tokens_for_page
+from sightline.export.web.memory import Image, structure_layout
+from sightline.export.web.tokens import page_tokenizer, unsupported_part
 from sightline.native import library as c
 from sightline.network.compiled import packed
 
@@ -58,7 +58,7 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
     network = packed(read_folder(make_model(**shape)).network, "int8")
     image = Image(network, 20)
     words = np.frombuffer(image.bytes, "<i4")
-    names = [name for name, _ in layout(c.Transformer)]
+    names = [name for name, _ in structure_layout(c.Transformer)]
     at = {name: words[image.model // 4 + i] for i, name in enumerate(names)}
     assert (at["d_model"], at["n_encoder_layers"], at["n_decoder_layers"]) == (network.d_model, 2, 1)
     linear = c.Linear.from_address(network.structure.output)
@@ -80,7 +80,7 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
 
 def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compiler: None) -> None:
     path = make_model(positions="learned", max_len=40)
-    about, parts = unpacked(page.pack(read_folder(path)))
+    about, parts = unpacked(page.pack_page(read_folder(path)))
     default = SearchSettings()
     assert about["options"]["beam_size"] == default.beam_size and about["options"]["pool"] == 1
     assert about["lists"]["ends"] == [2] and about["lists"]["suppressed"] == [0, 1, 3]
@@ -94,8 +94,8 @@ def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compi
 
 
 def test_positions_reach_as_far_as_an_output_may() -> None:
-    assert page.lengths_of(SearchSettings(max_source_length=30), 0)["positions"] == 2 * 30 + 50
-    assert page.lengths_of(SearchSettings(max_length_factor=0.5, max_length_extra=1), 0)["positions"] == 256
+    assert page.page_lengths(SearchSettings(max_source_length=30), 0)["positions"] == 2 * 30 + 50
+    assert page.page_lengths(SearchSettings(max_length_factor=0.5, max_length_extra=1), 0)["positions"] == 256
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_positions_reach_as_far_as_an_output_may() -> None:
 def test_a_tokenizer_of_another_model_is_refused(config: DataConfig, why: str) -> None:
     learned = Tokenizer.learn(["A dog runs."] * 3, DataConfig(**{**vars(config), "vocab_size": 300}), ["<2de>"])
     if not why:
-        content = tokens_for_page(learned, "here")
+        content = page_tokenizer(learned, "here")
         assert (
             content["declared"] == {str(learned.vocab_size - 1): "<2de>"} and content["lowercase"] == config.lowercase
         )
         assert content["forms"] == ([] if config.normalization == "none" else [config.normalization.upper()])
         return
     with pytest.raises(UserError, match=why):
-        tokens_for_page(learned, "here")
+        page_tokenizer(learned, "here")
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_a_tokenizer_of_another_model_is_refused(config: DataConfig, why: str) -
 )
 def test_a_part_that_the_page_does_not_know_is_named(change: dict[str, Any], why: str) -> None:
     content = json.loads(Tokenizer.learn(["A dog."] * 3, DataConfig(vocab_size=300)).backend.to_str())
-    assert foreign_part(content) == ""
+    assert unsupported_part(content) == ""
     for name, value in change.items():
         if name == "added_tokens":
             content[name][0] |= value[0]
         else:
             content[name] = content[name] | value if name == "model" else value
-    assert foreign_part(content).startswith(why)
+    assert unsupported_part(content).startswith(why)
 
 
 def test_what_a_page_cannot_hold_is_refused_in_a_line(make_model: MakeModel, tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_without_a_compiler_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
     with pytest.raises(UserError, match=r"needs a compiler: pip install 'sightline\[web\]'"):
-        wasm.binaries()
+        wasm.wasm_builds()
 
 
 def test_a_build_of_other_sources_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path))
     (tmp_path / "library_simd_00000001.wasm").write_bytes(b"old")
-    wasm.path_of("relaxed").write_bytes(b"new")
-    assert wasm.binary("relaxed") == b"new"
-    assert not wasm.path_of("simd").is_file()
+    wasm.wasm_path("relaxed").write_bytes(b"new")
+    assert wasm.wasm_build("relaxed") == b"new"
+    assert not wasm.wasm_path("simd").is_file()

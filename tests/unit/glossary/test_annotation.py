@@ -8,7 +8,7 @@ import pytest
 from sightline.cli import main
 from sightline.config.settings import DataConfig
 from sightline.data.tokenizer import Tokenizer
-from sightline.glossary.annotation import annotate, knows_annotations
+from sightline.glossary.annotation import annotate_pairs, supports_annotations
 from sightline.glossary.terms import Term
 
 DOG, HOT_DOG = Term("dog", "Hund"), Term("hot dog", "Hotdog")
@@ -29,15 +29,15 @@ DOG, HOT_DOG = Term("dog", "Hund"), Term("hot dog", "Hotdog")
 )
 def test_terms_whose_translation_is_there_are_annotated(source: str, target: str, expected: str) -> None:
     terms = [DOG, HOT_DOG, Term("dog", "Köter"), Term("cat", "Katze")]
-    assert list(annotate([(source, target)], terms, 1.0)) == [(expected, target)]
+    assert list(annotate_pairs([(source, target)], terms, 1.0)) == [(expected, target)]
 
 
 def test_a_share_of_the_pairs_is_drawn_by_the_seed() -> None:
     pairs = [("A dog", "Ein Hund")] * 1000
-    drawn = [["⟦" in source for source, _ in annotate(pairs, [DOG], 0.3, seed)] for seed in (1, 1, 2)]
+    drawn = [["⟦" in source for source, _ in annotate_pairs(pairs, [DOG], 0.3, seed)] for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert 250 < sum(drawn[0]) < 350
-    assert list(annotate(pairs, [DOG], 0.0)) == pairs
+    assert list(annotate_pairs(pairs, [DOG], 0.0)) == pairs
 
 
 def test_the_command_writes_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,4 +60,4 @@ def test_whoever_has_learnt_from_annotated_sources_knows_the_marks() -> None:
     lines = ["A dog runs across the field .", "Two men are talking ."]
     told = [*lines, "A ⟦ dog ⇒ Hund ⟧ runs ."]
     learnt = [Tokenizer.learn(some * 20, DataConfig(vocab_size=400, normalization="none")) for some in (lines, told)]
-    assert [knows_annotations(tokenizer) for tokenizer in learnt] == [False, True]
+    assert [supports_annotations(tokenizer) for tokenizer in learnt] == [False, True]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.errors import UserError
-from sightline.glossary.terms import Glossary, Term, holds
+from sightline.glossary.terms import Glossary, Term, contains_term
 
 
 def found(text: str, *terms: tuple[str, str]) -> list[tuple[str, str]]:
@@ -44,7 +44,7 @@ def test_two_translations_of_a_term_are_refused_and_the_same_line_twice_is_not()
     Glossary([Term("dog", "Hund", "a"), Term("dog", "Hund", "b")])
     with pytest.raises(UserError, match=r"^g.tsv: line 2: 'dog' has two translations, 'Hund' and 'Köter'"):
         Glossary([Term("dog", "Hund"), Term("dog", "Köter", "g.tsv: line 2")])
-    with pytest.raises(UserError, match="a term needs a word on either side"):
+    with pytest.raises(UserError, match="source and target need words"):
         Glossary([Term(" ", "Hund")])
 
 
@@ -60,7 +60,7 @@ def test_two_translations_of_a_term_are_refused_and_the_same_line_twice_is_not()
     ],
 )
 def test_what_holds_a_term(text: str, target: str, expected: bool) -> None:
-    assert holds(text, target) is expected
+    assert contains_term(text, target) is expected
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "ab", "A"]), max_size=12))

@@ -4,15 +4,21 @@ from collections.abc import Mapping
 
 import pytest
 
-from sightline.localisation.fill import LEFT, PLACED, Filled, SentenceAnswer, filling
+from sightline.localisation.fill import (
+    CODES_CHANGED,
+    PLACED_BY_ALIGNMENT,
+    SentenceOutput,
+    TranslatedUnit,
+    translation_steps,
+)
 from sightline.localisation.po import read_po
 from sightline.localisation.unit import plain
 
 
-def filled(source: str, answers: Mapping[str, str], marks: bool = True) -> Filled:
+def filled(source: str, answers: Mapping[str, str], marks: bool = True) -> TranslatedUnit:
     """The only unit of a catalogue, by a model that gives these answers."""
     document = read_po("a.po", f'msgid "{source}"\nmsgstr ""\n'.encode(), ("", ""))
-    steps = filling(document, "en", marks)
+    steps = translation_steps(document, "en", marks)
     try:
         wanted = next(steps)
         while True:
@@ -21,27 +27,29 @@ def filled(source: str, answers: Mapping[str, str], marks: bool = True) -> Fille
         return end.value[0]
 
 
-def _answer(text: str, aligned: bool) -> SentenceAnswer:
-    return SentenceAnswer(text, -0.1, 3, frozenset([(0, 0), (1, 1)]) if aligned else None)
+def _answer(text: str, aligned: bool) -> SentenceOutput:
+    return SentenceOutput(text, -0.1, 3, frozenset([(0, 0), (1, 1)]) if aligned else None)
 
 
 @pytest.mark.parametrize("added", ["``", "``x``", "`x", ":func:`f`", "%s", "<b>", "https://a.org"])
 def test_a_way_that_adds_codes_has_failed_as_one_that_loses_them(added: str) -> None:
     source, marked, bare = "see ``a`` now", "see ⓵ now", "see now"
     good = filled(source, {marked: "siehe ⓵ jetzt"})
-    assert (plain(good.target), good.doubts) == ("siehe ``a`` jetzt", ())
+    assert (plain(good.target), good.warnings) == ("siehe ``a`` jetzt", ())
     answers = {marked: f"siehe {added} ⓵ jetzt", source: f"siehe ``a`` {added} jetzt"}
     third = filled(source, {**answers, bare: "siehe jetzt"})
-    assert (plain(third.target), third.doubts) == ("siehe ``a`` jetzt", (PLACED,))
+    assert (plain(third.target), third.warnings) == ("siehe ``a`` jetzt", (PLACED_BY_ALIGNMENT,))
     for lost in ("siehe jetzt", "siehe ⓵ ⓵ jetzt"):
-        assert filled(source, {marked: lost, source: "siehe jetzt", bare: "siehe jetzt"}).doubts == (PLACED,)
+        assert filled(source, {marked: lost, source: "siehe jetzt", bare: "siehe jetzt"}).warnings == (
+            PLACED_BY_ALIGNMENT,
+        )
     none = filled(source, {**answers, bare: f"siehe {added} jetzt"})
-    assert (none.target, none.doubts) == ((), (LEFT,))
+    assert (none.target, none.warnings) == ((), (CODES_CHANGED,))
 
 
 def test_a_sentence_without_codes_gets_none() -> None:
     for marks in (True, False):
-        assert filled("100 files", {"100 files": "100%s"}, marks).doubts == (LEFT,)
+        assert filled("100 files", {"100 files": "100%s"}, marks).warnings == (CODES_CHANGED,)
         assert plain(filled("100% of us", {"100% of us": "100 % von uns"}, marks).target) == "100 % von uns"
 
 
@@ -55,7 +63,7 @@ def test_between_sentences_stands_what_the_language_has_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "doubts"),
+    ("source", "target", "warnings"),
     [
         ("The file could not be opened for writing.", "无法打开文件写入。", ()),
         ("The file could not be opened for writing.", "ファイルを書き込み用に開けませんでした。", ()),
@@ -67,5 +75,5 @@ def test_between_sentences_stands_what_the_language_has_there() -> None:
         ("哈哈哈哈", "Hahaha", ()),
     ],
 )
-def test_doubts_of_text_without_blanks(source: str, target: str, doubts: tuple[str, ...]) -> None:
-    assert filled(source, {source: target}).doubts == doubts
+def test_warnings_for_text_without_blanks(source: str, target: str, warnings: tuple[str, ...]) -> None:
+    assert filled(source, {source: target}).warnings == warnings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from sightline.errors import UserError
-from sightline.localisation.carrying import codes_of, uncoded
+from sightline.localisation.code_transfer import codes_of, without_codes
 from sightline.localisation.placeholders import with_codes
 from sightline.localisation.reading import parse_document
 from sightline.localisation.unit import Code, Parts, Unit, UnitState, plain
@@ -265,14 +265,14 @@ def test_lines_of_a_cue_in_japanese_are_one_text_without_a_blank() -> None:
 @pytest.mark.parametrize(
     "name,text,said",
     [
-        ("a.json", '{"a":\n "b",}', r"a.json: line 2, column \d+: is no JSON"),
-        ("a.json", "[" * 200_000, "a.json: is no JSON that anybody"),
-        ("a.json", "", "a.json: line 1, column 1: is no JSON"),
-        ("a.properties", "a=b\nc=\\u00g0\n", r"a.properties: line 2: has \\u without four"),
-        ("a.srt", "Hello\n", "a.srt: line 1: a cue begins with"),
-        ("a.srt", SUBTITLES + "\n3\n00:00 --> 1\nx\n", "a.srt: line 13: a cue begins with"),
-        ("a.vtt", SUBTITLES, "a.vtt: line 1: is no WebVTT file"),
-        ("a.pdf", "", "a.pdf: its ending is none of .po"),
+        ("a.json", '{"a":\n "b",}', r"a.json: line 2, column \d+: invalid JSON"),
+        ("a.json", "[" * 200_000, "a.json: JSON beyond the limits"),
+        ("a.json", "", "a.json: line 1, column 1: invalid JSON"),
+        ("a.properties", "a=b\nc=\\u00g0\n", r"a.properties: line 2: \\u without four"),
+        ("a.srt", "Hello\n", "a.srt: line 1: a cue must start with"),
+        ("a.srt", SUBTITLES + "\n3\n00:00 --> 1\nx\n", "a.srt: line 13: a cue must start with"),
+        ("a.vtt", SUBTITLES, "a.vtt: line 1: not a WebVTT file"),
+        ("a.pdf", "", "a.pdf: unsupported file type; supported are .po"),
     ],
 )
 def test_what_is_no_such_file_is_refused_in_a_line(name: str, text: str, said: str) -> None:
@@ -283,7 +283,7 @@ def test_what_is_no_such_file_is_refused_in_a_line(name: str, text: str, said: s
 
 @pytest.mark.parametrize("name", ["a.json", "a.srt", "a.vtt", "a.txt", "a.md"])
 def test_bytes_of_another_encoding_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match=f"{name}: line 2: is not in UTF-8"):
+    with pytest.raises(UserError, match=f"{name}: line 2: not valid UTF-8"):
         parse_document(name, b"x\ny\xe4\n")
 
 
@@ -439,7 +439,7 @@ def test_any_markdown_comes_back_and_can_be_filled(text: str) -> None:
     assert parse_document("a.md", text.encode()).filled({}) == text.encode()
     again = changed("a.md", text, lambda unit: unit.source)
     before, after = (
-        re.sub(r"\W", "", "".join(uncoded(u.source) for u in open_units("a.md", t))) for t in (text, again)
+        re.sub(r"\W", "", "".join(without_codes(u.source) for u in open_units("a.md", t))) for t in (text, again)
     )
     assert before == after
     page = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -125,7 +125,7 @@ def test_what_is_no_catalogue_is_refused_in_a_line(text: str, said: str) -> None
 
 
 def test_bytes_of_another_encoding_are_refused() -> None:
-    with pytest.raises(UserError, match="not in the encoding that its header names, UTF-8"):
+    with pytest.raises(UserError, match="not valid in the encoding of its header, UTF-8"):
         read_po("a.po", ENTRIES.replace("Fertig", "Zurück").encode("latin-1"), ("", ""))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sightline.errors import UserError
-from sightline.serve.batching import Batcher, Busy, Pace
+from sightline.serve.batching import Batcher, BatchSettings, QueueFull
 
 
 class Echo:
@@ -28,7 +28,7 @@ class Echo:
         return [(text, options) for text in texts]
 
 
-def run(work: Callable[[Batcher, Echo], Awaitable[None]], echo: Echo, pace: Pace, **more: Any) -> None:
+def run(work: Callable[[Batcher, Echo], Awaitable[None]], echo: Echo, pace: BatchSettings, **more: Any) -> None:
     async def main() -> None:
         batcher = Batcher(echo, pace, **more)
         try:
@@ -53,7 +53,7 @@ def test_every_answer_finds_its_question() -> None:
         assert found == [[(text, number % 3) for text in texts] for number, texts in enumerate(asked)]
         assert batcher.waiting == 0 and len(echo.batches) < 100, "they were computed together"
 
-    run(work, Echo(), Pace(batch_tokens=100))
+    run(work, Echo(), BatchSettings(batch_tokens=100))
 
 
 def test_a_short_request_does_not_wait_for_a_long_document() -> None:
@@ -67,7 +67,7 @@ def test_a_short_request_does_not_wait_for_a_long_document() -> None:
         assert [any("short" in batch for batch in echo.batches[:n]) for n in (1, 2)] == [False, True]
         assert not long.done() and len(await long) == 500
 
-    run(work, Echo(is_let=False), Pace(batch_tokens=20))
+    run(work, Echo(is_let=False), BatchSettings(batch_tokens=20))
 
 
 def test_what_nobody_waits_for_any_more_is_not_computed() -> None:
@@ -84,7 +84,7 @@ def test_what_nobody_waits_for_any_more_is_not_computed() -> None:
         assert sum(text.startswith("leaving") for text in computed) < 10
         assert sum(text.startswith("staying") for text in computed) == 40
 
-    run(work, Echo(is_let=False), Pace(batch_tokens=20))
+    run(work, Echo(is_let=False), BatchSettings(batch_tokens=20))
 
 
 def test_a_reader_who_leaves_a_stream_leaves_the_line() -> None:
@@ -93,21 +93,21 @@ def test_a_reader_who_leaves_a_stream_leaves_the_line() -> None:
             assert (await anext(answers))[0] == "0"
         assert batcher.waiting == 0
 
-    run(work, Echo(), Pace(batch_tokens=4))
+    run(work, Echo(), BatchSettings(batch_tokens=4))
 
 
 def test_who_comes_too_late_is_told_so_but_one_long_request_is_taken() -> None:
     async def work(batcher: Batcher, echo: Echo) -> None:
         first = asyncio.create_task(batcher.ask([str(i) for i in range(100)], None))
         await begun(echo, 1)
-        with pytest.raises(Busy) as raised:
+        with pytest.raises(QueueFull) as raised:
             await batcher.ask(["late"], None)
         assert raised.value.seconds >= 1
         echo.go.set()
         assert len(await first) == 100
         assert len(await batcher.ask(["later"], None)) == 1
 
-    run(work, Echo(is_let=False), Pace(batch_tokens=20, most_waiting=10))
+    run(work, Echo(is_let=False), BatchSettings(batch_tokens=20, most_waiting=10))
 
 
 def test_a_fault_is_its_own_requests_alone() -> None:
@@ -117,7 +117,7 @@ def test_a_fault_is_its_own_requests_alone() -> None:
         assert (right, fine) == ([("right", None)], [("fine", None)])
         assert isinstance(wrong, UserError)
 
-    run(work, Echo(), Pace(wait=0.05))
+    run(work, Echo(), BatchSettings(wait=0.05))
 
 
 def test_one_who_asks_otherwise_has_the_next_turn() -> None:
@@ -131,7 +131,7 @@ def test_one_who_asks_otherwise_has_the_next_turn() -> None:
         await asyncio.gather(many, other)
         assert ["other"] in echo.batches[:4], "not behind all of the first"
 
-    run(work, Echo(), Pace(batch_tokens=20))
+    run(work, Echo(), BatchSettings(batch_tokens=20))
 
 
 def test_the_first_waits_for_others_only_so_long() -> None:
@@ -140,7 +140,7 @@ def test_the_first_waits_for_others_only_so_long() -> None:
         assert [len(batch) for batch in echo.batches] == [5]
         await batcher.ask(["alone"], None)
 
-    run(work, Echo(), Pace(wait=0.02))
+    run(work, Echo(), BatchSettings(wait=0.02))
 
 
 def test_it_rests_when_nobody_comes() -> None:
@@ -152,7 +152,7 @@ def test_it_rests_when_nobody_comes() -> None:
             await asyncio.sleep(0.005)
         assert len(await batcher.ask(["b"], None)) == 1
 
-    run(work, Echo(), Pace(idle=0.02), rest=lambda: rested.append(1))
+    run(work, Echo(), BatchSettings(idle=0.02), rest=lambda: rested.append(1))
     assert len(rested) <= 3
 
 
@@ -163,4 +163,4 @@ def test_counts_of_batches() -> None:
         await batcher.ask([str(i) for i in range(50)], None)
         assert (sum(counted), batcher.work.sentences, batcher.work.batches) == (50, 50, len(counted))
 
-    run(work, Echo(), Pace(batch_tokens=10), done=lambda sentences, seconds: counted.append(sentences))
+    run(work, Echo(), BatchSettings(batch_tokens=10), done=lambda sentences, seconds: counted.append(sentences))

@@ -9,15 +9,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from sightline.errors import UserError
-from sightline.serve.asked import NATIVE, TRANSLATE, Caps, Refused, read_values, terms_of
-from sightline.serve.files import Shelf, document_of
-from sightline.serve.gate import Neighbours, read_keys
-from sightline.serve.languages import detected, direction_of
-from sightline.serve.run import Wanted, application
-from sightline.serve.served import Offer, Served, Wish, served
+from sightline.serve.access import AccessRules, read_keys
+from sightline.serve.files import FileStore, parse_upload
+from sightline.serve.languages import detect_languages, language_pair_of
+from sightline.serve.models import ModelRouter, SentenceOptions, ServedModel, load_served_models
+from sightline.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
+from sightline.serve.server import ServerSettings, application
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
-SMALL = Caps(characters=20, texts=3, alternatives=4)
+SMALL = RequestLimits(characters=20, texts=3, alternatives=4)
 
 
 def test_defaults_are_libretranslates() -> None:
@@ -46,13 +46,13 @@ def test_defaults_are_libretranslates() -> None:
     ],
 )
 def test_what_makes_no_sense_is_said_in_one_line(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RequestError) as raised:
         read_values(TRANSLATE, ASKED | change, SMALL)
     assert (raised.value.status, str(raised.value)) == (400, complaint)
 
 
 NATIVELY = {"text": "A dog.", "source": "en", "target": "de"}
-TERMS = Caps(terms=2, term_characters=5)
+TERMS = RequestLimits(terms=2, term_characters=5)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ TERMS = Caps(terms=2, term_characters=5)
     ],
 )
 def test_terms_are_pairs_or_an_object(asked: dict[str, Any], terms: Any) -> None:
-    assert terms_of(read_values(NATIVE, NATIVELY | asked, TERMS)) == terms
+    assert glossary_terms(read_values(NATIVE, NATIVELY | asked, TERMS)) == terms
 
 
 @pytest.mark.parametrize(
@@ -82,22 +82,22 @@ def test_terms_are_pairs_or_an_object(asked: dict[str, Any], terms: Any) -> None
         ({"keep": [["dog", "dog"]]}, "keep must be a list of texts"),
         ({"keep": ["a", "b", "c"]}, "keep has 3 terms, 2 at most"),
         ({"keep": ["123456"]}, "keep has a term of 6 characters, 5 at most"),
-        ({"glossary": {"": "a"}}, "glossary: a term needs a word on either side: '', 'a'"),
-        ({"keep": [" \n"]}, "glossary: a term needs a word on either side: '', ''"),
-        ({"glossary": {"a": "b"}, "keep": ["a"]}, "glossary: 'a' has two translations, 'b' and 'a': leave one of them"),
+        ({"glossary": {"": "a"}}, "glossary: source and target need words: '', 'a'"),
+        ({"keep": [" \n"]}, "glossary: source and target need words: '', ''"),
+        ({"glossary": {"a": "b"}, "keep": ["a"]}, "glossary: 'a' has two translations, 'b' and 'a'; remove one"),
     ],
 )
 def test_terms_that_are_none(asked: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UserError) as raised:
-        terms_of(read_values(NATIVE, NATIVELY | asked, TERMS))
+        glossary_terms(read_values(NATIVE, NATIVELY | asked, TERMS))
     assert str(raised.value).startswith(f"Invalid request: {complaint}")
 
 
 def test_terms_are_not_for_published_models_and_are_searched_for_in_wider_beams() -> None:
-    one = Served(Path("m"), (("en", "de"),), model, {"beam_size": 2})
+    one = ServedModel(Path("m"), (("en", "de"),), model, {"beam_size": 2})
     with pytest.raises(UserError, match="glossary and keep are for models that were trained here"):
-        one.translate(["A dog."], Wish("en", "de", terms=(("dog", "Hund"),)))
-    assert [one.hypotheses(Wish("en", "de", terms=terms)) for terms in ((), (("dog", "Hund"),))] == [2, 8]
+        one.translate(["A dog."], SentenceOptions("en", "de", terms=(("dog", "Hund"),)))
+    assert [one.hypotheses(SentenceOptions("en", "de", terms=terms)) for terms in ((), (("dog", "Hund"),))] == [2, 8]
 
 
 def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> None:
@@ -123,10 +123,10 @@ def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> No
     ],
 )
 def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
-    neighbours = Neighbours(names=("translate.example",), origins=("https://friend.example",))
+    neighbours = AccessRules(names=("translate.example",), origins=("https://friend.example",))
     try:
         neighbours.check(headers)
-    except Refused as error:
+    except RequestError as error:
         assert complaint and complaint in str(error) and error.status == 403
     else:
         assert not complaint
@@ -134,13 +134,13 @@ def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
 
 def test_keys(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("# ours\n0123456789abcdef Ada\n\nfedcba9876543210\n", encoding="utf-8")
-    neighbours = Neighbours(keys=read_keys(str(tmp_path / "keys")))
+    neighbours = AccessRules(keys=read_keys(str(tmp_path / "keys")))
     neighbours.check_key("0123456789abcdef")
     neighbours.check_key("fedcba9876543210")
     for wrong in ("", "0123456789abcde", "Ada", "\u00e9"):
-        with pytest.raises(Refused, match="API key"):
+        with pytest.raises(RequestError, match="API key"):
             neighbours.check_key(wrong)
-    Neighbours().check_key("")
+    AccessRules().check_key("")
 
 
 @pytest.mark.parametrize(("content", "complaint"), [("", "has no key"), ("long-enough-to-be-one\nshort\n", "line 2")])
@@ -168,23 +168,23 @@ def model(path: str = "m", **about: Any) -> Any:
     ],
 )
 def test_which_languages_a_folder_speaks_of(known: Any, expected: Any) -> None:
-    assert direction_of(known) == expected
+    assert language_pair_of(known) == expected
 
 
 def test_models_and_their_languages() -> None:
     load = model
-    assert served(["m"], [("en", "de")], load, {}, True)[0].is_loaded
-    assert not served(["m"], [("en", "de")], load, {}, False)[0].is_loaded
+    assert load_served_models(["m"], [("en", "de")], load, {}, True)[0].is_loaded
+    assert not load_served_models(["m"], [("en", "de")], load, {}, False)[0].is_loaded
     with pytest.raises(UserError, match="say so: --languages"):
-        served(["m"], [], load, {}, True)
+        load_served_models(["m"], [], load, {}, True)
     with pytest.raises(UserError, match="2 pairs for 3 models"):
-        served(["a", "b", "c"], [("en", "de"), ("de", "en")], load, {}, True)
+        load_served_models(["a", "b", "c"], [("en", "de"), ("de", "en")], load, {}, True)
     with pytest.raises(UserError, match="translates en-de already"):
-        served(["a", "b"], [("en", "de"), ("en", "de")], load, {}, True)
+        load_served_models(["a", "b"], [("en", "de"), ("en", "de")], load, {}, True)
 
 
 def test_what_is_not_served_is_said_in_libretranslates_words() -> None:
-    offer = Offer([Served(Path("m"), (("en", "de"), ("en", "fr")), model)])
+    offer = ModelRouter([ServedModel(Path("m"), (("en", "de"), ("en", "fr")), model)])
     assert offer.languages()[0] == {"code": "en", "name": "English", "targets": ["de", "fr"]}
     for direction, complaint in {
         ("en", "xx"): "xx is not supported",
@@ -195,7 +195,7 @@ def test_what_is_not_served_is_said_in_libretranslates_words() -> None:
 
 
 def test_a_language_is_detected_among_those_that_are_served() -> None:
-    found = detected("Ein brauner Hund läuft durch das hohe Gras.", ("en", "de"))
+    found = detect_languages("Ein brauner Hund läuft durch das hohe Gras.", ("en", "de"))
     assert found[0]["language"] == "de" and found[0]["confidence"] > 90 and len(found) == 2
 
 
@@ -204,7 +204,7 @@ def test_who_opens_the_page_need_not_wait_for_the_first_alignment(
 ) -> None:
     loaded = Event()
     monkeypatch.setattr("sightline.serve.routes.load_alignment", loaded.set)
-    app = application([Served(Path("m"), (("en", "de"),), model)], Wanted(), tmp_path)
+    app = application([ServedModel(Path("m"), (("en", "de"),), model)], ServerSettings(), tmp_path)
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert client.get("/languages").is_success and not loaded.is_set()
         assert client.get("/").is_success and loaded.wait(20)
@@ -213,13 +213,13 @@ def test_who_opens_the_page_need_not_wait_for_the_first_alignment(
 def test_translated_files_are_found_by_their_names_alone(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "shelf").mkdir()
-    shelf = Shelf(tmp_path / "shelf", most=3)
+    shelf = FileStore(tmp_path / "shelf", most=3)
     key = shelf.put("../../e vil\n.txt", b"1")
     assert shelf.take(key) == ("e_vil_.txt", b"1")
     for wrong in ("../secret", key[:-1], "", "a" * 32 + "."):
-        with pytest.raises(Refused):
+        with pytest.raises(RequestError):
             shelf.take(wrong)
     keys = [shelf.put(f"{i}.txt", b"") for i in range(5)]
     assert len(list((tmp_path / "shelf").iterdir())) <= 3 and shelf.take(keys[-1])
-    with pytest.raises(Refused, match="file format not supported"):
-        document_of("a.exe", b"", ("en", "de"), 99)
+    with pytest.raises(RequestError, match="file format not supported"):
+        parse_upload("a.exe", b"", ("en", "de"), 99)

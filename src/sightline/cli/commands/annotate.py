@@ -10,8 +10,8 @@ from sightline.cli.corpus_files import corpus_output_option, pair_format, write_
 from sightline.cli.options import corpus_option, document_languages, file_option, seed_option
 from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.data.rows import Pair
-from sightline.glossary.annotation import BEGIN, annotate
-from sightline.glossary.reading import read_glossary
+from sightline.glossary.annotation import BEGIN, annotate_pairs
+from sightline.glossary.files import read_glossary
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
             yield pair
 
     terms = read_glossary(options.glossary, options.languages)
-    pairs = annotate(read_pairs(parse_corpora(options.train)), terms, options.share, options.seed)
+    pairs = annotate_pairs(read_pairs(parse_corpora(options.train)), terms, options.share, options.seed)
     written = write_corpus(options.output, as_line, counted(pairs))
     counts = f"{options.output}: {written:,} pairs, {found['terms']:,} terms annotated in {found['sources']:,} sources"
     print(f"{counts}\ntrain on them with: sightline train --train {shlex.quote(options.output)} ...", file=sys.stderr)

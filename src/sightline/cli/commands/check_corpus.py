@@ -18,7 +18,7 @@ from sightline.data.prepared import spool
 from sightline.data.split import split
 from sightline.errors import UserError
 from sightline.localisation import is_memory
-from sightline.localisation.memory import as_tsv
+from sightline.localisation.memory import memories_as_tsv
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     sets: dict[str, list[Corpus]] = {}
     for name, paths in named.items():
         if any(map(is_memory, paths)):
-            paths, read = as_tsv(paths)
+            paths, read = memories_as_tsv(paths)
             print(f"{name}: {read}", file=sys.stderr)
         if paths:
             check_files({flags.get(name, "--test"): paths})

@@ -16,11 +16,11 @@ from sightline.cli.options import (
 from sightline.cli.rules import FlagRule
 from sightline.cluster.serving import serve_replicas
 from sightline.models.load import load_translator
-from sightline.serve.asked import Caps
-from sightline.serve.batching import Pace
-from sightline.serve.gate import Neighbours, read_keys
-from sightline.serve.run import Wanted, serve
-from sightline.serve.served import served
+from sightline.serve.access import AccessRules, read_keys
+from sightline.serve.batching import BatchSettings
+from sightline.serve.models import load_served_models
+from sightline.serve.parameters import RequestLimits
+from sightline.serve.server import ServerSettings, serve
 
 UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_length", "batch_tokens")
 RULES = (FlagRule(("replicas",), lambda o: o.ray is None, "is for --ray: one process has one server"),)
@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> None:
     settings = decode_overrides(options)
     settings.pop("batch_tokens", None)
     load = partial(load_translator, device=options.device)
-    models = served(options.models, options.languages, load, settings, not options.idle)
-    caps = Caps(
+    models = load_served_models(options.models, options.languages, load, settings, not options.idle)
+    caps = RequestLimits(
         body=options.max_body,
         characters=options.max_characters,
         texts=options.max_texts,
@@ -89,9 +89,9 @@ def run(options: argparse.Namespace) -> None:
         seconds=float(options.max_seconds),
         body_seconds=float(options.arrival_seconds),
     )
-    pace = Pace(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
-    neighbours = Neighbours(options.host, tuple(options.hosts), tuple(options.origins), keys)
-    wanted = Wanted(options.port, neighbours, caps, pace, options.log_text, options.drain)
+    pace = BatchSettings(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
+    neighbours = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys)
+    wanted = ServerSettings(options.port, neighbours, caps, pace, options.log_text, options.drain)
     if options.ray is None:
         return serve(models, wanted)
     serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sightline.checkpoint.hub import folder_of
 from sightline.cli.files import output
 from sightline.cli.options import device_option
-from sightline.cluster.sweep import Sweep, sweep, trials_of
+from sightline.cluster.sweep import Sweep, sweep, trials_from
 from sightline.config.tasks import TASKS
 from sightline.errors import UserError
 from sightline.report.figures import render_figure
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train all combinations and compare them."""
-    out, trials = Path(options.out).absolute(), trials_of(options.set)
+    out, trials = Path(options.out).absolute(), trials_from(options.set)
     if out.exists() and any(out.iterdir()) and not options.resume:
         raise UserError(f"--out {options.out}: is not empty; add --resume to go on with its sweep, or name another")
     init = str(folder_of(options.init)) if options.init else ""

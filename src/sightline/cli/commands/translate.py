@@ -37,7 +37,7 @@ from sightline.data.links import format_links
 from sightline.decode.request import TooLarge
 from sightline.decode.translator import Translation
 from sightline.localisation import MEMORIES, is_document
-from sightline.localisation.other_types import HEAD, refuse_by_content, refuse_by_name
+from sightline.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
 
 CHUNK_LINES = 1000  # translated together, if as many are available
 ONE_PROCESS = "does not go with --ray: terms are counted in one process"
@@ -109,8 +109,8 @@ def run(options: argparse.Namespace) -> None:
     if _is_document(options):
         return fill_document(options)
     if not options.lines and os.path.isfile(options.input):
-        refuse_by_name(options.input)
-        refuse_by_content(options.input, read_head(options.input, HEAD))
+        check_file_name(options.input)
+        check_content(options.input, read_head(options.input, HEAD_BYTES))
     model = ensemble_of(options, languages_required=bool(options.alignment))
     overrides = decode_overrides(options, model.decode_config)
     apart = options.alignment not in ("", "-")

@@ -96,22 +96,22 @@ class Image:
         return start
 
 
-def layout(record: type[Structure], name: str = "") -> list[tuple[str, str]]:
+def structure_layout(record: type[Structure], name: str = "") -> list[tuple[str, str]]:
     """The words of a structure in order: names, those of nested ones with a dot, and "i", "f" or "p" for an address.
 
-    >>> layout(c.Ids)
+    >>> structure_layout(c.Ids)
     [('ids', 'p'), ('count', 'i')]
     """
     words: list[tuple[str, str]] = []
     for field, kind in record._fields_:  # pyright: ignore[reportAssignmentType]
         if isinstance(kind, type) and issubclass(kind, Structure):
-            words += layout(kind, f"{name}{field}.")
+            words += structure_layout(kind, f"{name}{field}.")
         else:
             words.append((name + field, WORDS.get(kind, "p")))
     return words
 
 
-def values(record: Structure) -> dict[str, int | float]:
+def structure_values(record: Structure) -> dict[str, int | float]:
     """The numbers of a structure by their names; addresses are left out."""
     found = {}
     for field, kind in record._fields_:  # pyright: ignore[reportAssignmentType]

@@ -19,10 +19,10 @@ from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.request import search_options
 from sightline.errors import UserError
-from sightline.export.exported import exported_of
-from sightline.export.web.memory import Image, layout, values
-from sightline.export.web.tokens import tokens_for_page
-from sightline.export.web.wasm import binaries
+from sightline.export.exported import exported_model
+from sightline.export.web.memory import Image, structure_layout, structure_values
+from sightline.export.web.tokens import page_tokenizer
+from sightline.export.web.wasm import wasm_builds
 from sightline.inspect.alignment import AlignmentHead, usual_head
 from sightline.native import library as c
 from sightline.native.settings import options_of
@@ -31,37 +31,37 @@ from sightline.network.transformer import Transformer
 from sightline.report.document import asset, document, filled, script_text
 
 STYLES = ("paper.css", "columns.css")
-PACKED = 6  # level of gzip
+GZIP_LEVEL = 6  # level of gzip
 
 
-def write(folder: Folder, out: Path, title: str) -> str:
+def write_page(folder: Folder, out: Path, title: str) -> str:
     """Write the page of a translation model; says how large it is."""
-    check(folder)
-    text = page(pack(folder), title)
+    check_page(folder)
+    text = page_html(pack_page(folder), title)
     out.write_text(text, encoding="utf-8")
     return f"{len(text) / 1e6:.1f} MB; open it in a browser, or send it to somebody"
 
 
-def check(folder: Folder) -> None:
+def check_page(folder: Folder) -> None:
     """`UserError` for a model that the library does not compute, or whose tokenizer the page does not know."""
     if not isinstance(folder.config, RunConfig):
         known = "--to web is for models that were trained here"
         raise UserError(f"{folder.path}: a page does not know its tokenizer: {known}")
-    lacks = foreign(exported_of(folder).network)
+    lacks = foreign(exported_model(folder).network)
     if lacks:
         raise UserError(f"{folder.path}: a page cannot hold it, for the compiled library lacks a part of it ({lacks})")
     if c.library() is None:
         raise UserError(f"--to web packs the model with the compiled library, which {c.absence()}")
-    tokens_for_page(folder.tokenizer, str(folder.path))
+    page_tokenizer(folder.tokenizer, str(folder.path))
 
 
-def pack(folder: Folder) -> bytes:
+def pack_page(folder: Folder) -> bytes:
     """What `unpacked` of assets/worker.js reads: a length, a description in JSON, and its parts."""
     config, tokenizer = folder.config.decode, folder.tokenizer
     max_len = folder.config.model.max_len if folder.config.model.positions == "learned" else 0
-    lengths = lengths_of(config, max_len)
+    lengths = page_lengths(config, max_len)
     image = Image(packed(folder.network, "int8"), int(lengths["positions"]))
-    parts, places, end = {**binaries(), "image": bytes(image.bytes)}, {}, 0
+    parts, places, end = {**wasm_builds(), "image": bytes(image.bytes)}, {}, 0
     for name, content in parts.items():
         places[name] = (end, len(content))
         end += len(content)
@@ -70,17 +70,19 @@ def pack(folder: Folder) -> bytes:
         "pointers": image.pointers,
         "parts": places,
         "lengths": lengths,
-        "layouts": {kind.__name__: layout(kind) for kind in (c.Transformer, c.Options, c.Limits, c.Members, c.Found)},
-        "aligns": aligns(folder.network, folder.path),
-        "tokenizer": tokens_for_page(tokenizer, str(folder.path)),
-        **settings(config, tokenizer),
+        "layouts": {
+            kind.__name__: structure_layout(kind) for kind in (c.Transformer, c.Options, c.Limits, c.Members, c.Found)
+        },
+        "aligns": page_alignment(folder.network, folder.path),
+        "tokenizer": page_tokenizer(tokenizer, str(folder.path)),
+        **page_settings(config, tokenizer),
     }
     head = json.dumps(about, separators=(",", ":")).encode()
     whole = len(head).to_bytes(4, "little") + head + b"".join(parts.values())
-    return gzip.compress(whole, PACKED, mtime=0)
+    return gzip.compress(whole, GZIP_LEVEL, mtime=0)
 
 
-def lengths_of(config: SearchSettings, max_len: int) -> dict[str, int | float]:
+def page_lengths(config: SearchSettings, max_len: int) -> dict[str, int | float]:
     """How long sources and outputs may be, and of how many positions the codes are needed."""
     longest = min(config.max_source_length, max_len or config.max_source_length)
     written = int(config.max_length_factor * longest) + config.max_length_extra
@@ -94,35 +96,38 @@ def lengths_of(config: SearchSettings, max_len: int) -> dict[str, int | float]:
     }
 
 
-def settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any]:
+def page_settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any]:
     """How to search: as `sightline translate` does with the model's own settings, for one translation."""
     special = SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id)
     options, ids = options_of(search_options(config, special), False)
     options.pool = 1
     names = ("ends", "suppressed", "suppressed_first")
-    return {"options": values(options), "lists": {name: list.tolist() for name, list in zip(names, ids, strict=True)}}
+    return {
+        "options": structure_values(options),
+        "lists": {name: list.tolist() for name, list in zip(names, ids, strict=True)},
+    }
 
 
-def aligns(network: Transformer, path: Path) -> dict[str, int]:
+def page_alignment(network: Transformer, path: Path) -> dict[str, int]:
     """The attention that shows which words came from where: what was found best for this model, else the usual one."""
     known = read_alignment(path)
     head = AlignmentHead(**known) if known else usual_head(network)
     return {"layer": head.layer, "head": -1 if head.head is None else head.head, "later": int(head.row == "reads")}
 
 
-def page(model: bytes, title: str) -> str:
+def page_html(model: bytes, title: str) -> str:
     """The HTML."""
     parts = {
         "title": html.escape(title),
         "model": base64.b64encode(model).decode("ascii"),
-        "worker": script_text("worker.js", read),
+        "worker": script_text("worker.js", read_asset),
     }
-    style = "".join(map(asset, STYLES)) + read("page.css")
+    style = "".join(map(asset, STYLES)) + read_asset("page.css")
     allowed = ("script-src 'wasm-unsafe-eval'", "worker-src blob:")
-    return document(title, style, filled(read("page.html"), parts), script_text("main.js", read), allowed)
+    return document(title, style, filled(read_asset("page.html"), parts), script_text("main.js", read_asset), allowed)
 
 
-def read(name: str) -> str:
+def read_asset(name: str) -> str:
     """A file of `assets/`, or of those of the page of `inspect`."""
     own = resources.files("sightline.export.web").joinpath("assets", name)
     return own.read_text(encoding="utf-8") if own.is_file() else asset(name)

@@ -17,10 +17,10 @@ PLAIN_BPE = {
 }  # fmt: skip
 
 
-def tokens_for_page(tokenizer: Tokenizer, origin: str) -> dict[str, Any]:
+def page_tokenizer(tokenizer: Tokenizer, origin: str) -> dict[str, Any]:
     """What `Content` of assets/tokenizer.js says; `UserError` naming the first part that it does not know."""
     content = json.loads(tokenizer.backend.to_str())
-    foreign = foreign_part(content)
+    foreign = unsupported_part(content)
     if foreign:
         raise UserError(f"{origin}: a page cannot hold this tokenizer, whose {foreign}")
     steps = [step["type"] for step in content["normalizer"]["normalizers"]]
@@ -35,7 +35,7 @@ def tokens_for_page(tokenizer: Tokenizer, origin: str) -> dict[str, Any]:
     }
 
 
-def foreign_part(content: dict[str, Any]) -> str:
+def unsupported_part(content: dict[str, Any]) -> str:
     """What of a `tokenizer.json` the page does not know, as the end of a sentence; nothing if it knows everything."""
     ours = tokenizers.Tokenizer(tokenizers.models.BPE())
     ours.pre_tokenizer = pre_tokenizer()

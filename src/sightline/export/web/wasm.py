@@ -15,40 +15,40 @@ from sightline.native.build import FLAGS, FOLDER, ZIG, version
 SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "search.c", "web.c")
 BUILDS = {"simd": ("-msimd128",), "relaxed": ("-msimd128", "-mrelaxed-simd")}
 TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library that asks its host for nothing
-LEFT_OUT = ("-fPIC", "-pthread")  # of the flags of every build
-CALLED = ("search", "start", "end", "look", "exact")  # by assets/engine.js
-EXPORTED = ("malloc", "free", "aligned_alloc", *(f"sightline_{name}" for name in CALLED))
+EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # of the flags of every build
+C_FUNCTIONS = ("search", "start", "end", "look", "exact")  # by assets/engine.js
+EXPORTED_SYMBOLS = ("malloc", "free", "aligned_alloc", *(f"sightline_{name}" for name in C_FUNCTIONS))
 INSTALL = "pip install 'sightline[web]'"
 
 
-def binaries() -> dict[str, bytes]:
+def wasm_builds() -> dict[str, bytes]:
     """Both builds; a `UserError` where they are not there and cannot be made."""
-    return {build: binary(build) for build in BUILDS}
+    return {build: wasm_build(build) for build in BUILDS}
 
 
-def binary(build: str) -> bytes:
+def wasm_build(build: str) -> bytes:
     """A build, compiled if it is not there yet."""
-    path = path_of(build)
+    path = wasm_path(build)
     if not path.is_file():
         with cache(None):
-            compile_to(path, BUILDS[build])
+            compile_wasm(path, BUILDS[build])
     return path.read_bytes()
 
 
-def path_of(build: str) -> Path:
+def wasm_path(build: str) -> Path:
     """Where a build of these sources is."""
     return cache_folder(None) / f"library_{build}_{version():08x}.wasm"
 
 
-def compile_to(path: Path, instructions: tuple[str, ...]) -> None:
+def compile_wasm(path: Path, instructions: tuple[str, ...]) -> None:
     """Compile the library."""
     try:
         import ziglang  # noqa: F401  # pyright: ignore
     except ImportError:
         raise UserError(f"--to web compiles the library for browsers, which needs a compiler: {INSTALL}") from None
     draft = path.with_suffix(".draft")
-    flags = [flag for flag in FLAGS if flag not in LEFT_OUT]
-    exports = [f"-Wl,--export={name}" for name in EXPORTED]
+    flags = [flag for flag in FLAGS if flag not in EXCLUDED_FLAGS]
+    exports = [f"-Wl,--export={name}" for name in EXPORTED_SYMBOLS]
     sources = [str(FOLDER / name) for name in SOURCES]
     call = [*TARGET, *flags, *instructions, f"-DSIGHTLINE_VERSION={version()}", *sources, *exports, "-lm"]
     done = subprocess.run([*ZIG, *call, "-o", str(draft)], capture_output=True, text=True)

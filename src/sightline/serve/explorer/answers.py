@@ -18,16 +18,16 @@ from sightline.inspect.heads import all_heads
 from sightline.inspect.page.contents import about, page_contents, walk_contents
 from sightline.inspect.recording import attentions
 from sightline.models.looking import LookVerbs
-from sightline.serve.explorer.requests import Ask
+from sightline.serve.explorer.requests import ExplorerRequest
 
-MOST_WAITING = 8
+MAX_WAITING = 8
 
 
 class Superseded(Exception):
     """A newer request of the same page is waiting, or too many are."""
 
 
-class Turns:
+class RequestQueue:
     """One at a time, the newest of each page."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class Turns:
     def turn(self, page: str) -> Iterator[None]:
         """Wait for the model, and have it inside; `Superseded` where waiting has become pointless."""
         with self._counting:
-            if self.waiting >= MOST_WAITING:
-                raise Superseded(f"{MOST_WAITING} requests are waiting for this model")
+            if self.waiting >= MAX_WAITING:
+                raise Superseded(f"{MAX_WAITING} requests are waiting for this model")
             self._count, self.waiting = self._count + 1, self.waiting + 1
             mine = self._newest[page] = self._count
         with self._busy:
@@ -55,7 +55,7 @@ class Turns:
 
 
 @contextmanager
-def _as_file(ask: Ask) -> Iterator[Path]:
+def _as_file(ask: ExplorerRequest) -> Iterator[Path]:
     """Inside, what was sent is a file; it is deleted afterwards."""
     if not ask.file:
         raise UserError("this model reads files: choose one")
@@ -68,13 +68,13 @@ def _as_file(ask: Ask) -> Iterator[Path]:
             raise UserError(str(error).replace(str(path), ask.text)) from None
 
 
-class ShownModel:
+class ExplorerModel:
     """A model on the page, under a name."""
 
     reads_files = False  # whether what it looks at comes in files
 
     def __init__(self, name: str, model: Any) -> None:
-        self.name, self.model, self.turns = name, model, Turns()
+        self.name, self.model, self.turns = name, model, RequestQueue()
         self.reads_files = isinstance(model, LookVerbs) and model.reads != "text"
 
     def described(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class ShownModel:
         except UserError:  # another architecture
             return []
 
-    def translated(self, ask: Ask) -> dict[str, Any]:
+    def translated(self, ask: ExplorerRequest) -> dict[str, Any]:
         """The translation as the page shows it, and without silenced heads for comparison."""
         if isinstance(self.model, LookVerbs):
             return self.read(ask)
@@ -117,7 +117,7 @@ class ShownModel:
         contents = page_contents(record, trace, self.name, self.model.known_alignment_head)
         return {"inspection": contents, "unmasked": plain}
 
-    def read(self, ask: Ask) -> dict[str, Any]:
+    def read(self, ask: ExplorerRequest) -> dict[str, Any]:
         """The same of a text, picture or sound."""
         with self.turns.turn(f"translate {ask.page}"), self.model.mask_heads(ask.masks):
             given = _as_file(ask) if self.reads_files else nullcontext(ask.text)
@@ -126,7 +126,7 @@ class ShownModel:
         contents = page_contents(replace(record, text=ask.text), trace, self.name)
         return {"inspection": contents, "unmasked": None}
 
-    def walked(self, ask: Ask) -> dict[str, Any]:
+    def walked(self, ask: ExplorerRequest) -> dict[str, Any]:
         """The stops of a walk."""
         with self.turns.turn(f"walk {ask.page}"), self.model.mask_heads(ask.masks) if ask.masks else nullcontext():
             settings: dict[str, Any] = {"prefix": ask.prefix, "beam_size": ask.beam_size, "n_best": 1}

@@ -8,14 +8,14 @@ from typing import Any
 
 from sightline.errors import UserError
 
-LONGEST_TEXT = 4000  # characters
-LARGEST_BEAM = 16
-LARGEST_NUMBER = 10**6
+MAX_CHARACTERS = 4000  # characters
+MAX_BEAM_SIZE = 16
+MAX_NUMBER = 10**6
 PARTS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
-class Ask:
+class ExplorerRequest:
     """What a page asks about one sentence."""
 
     model: int  # which of those that are shown
@@ -30,10 +30,10 @@ class Ask:
     file: bytes = b""  # of a picture or a sound, whose name is the text
 
 
-def read_ask(body: bytes) -> Ask:
+def parse_request(body: bytes) -> ExplorerRequest:
     """The request in a JSON object; what it leaves out has the values of an empty page.
 
-    >>> read_ask(b'{"text": "A dog.", "beam_size": 2}').beam_size
+    >>> parse_request(b'{"text": "A dog.", "beam_size": 2}').beam_size
     2
     """
     try:
@@ -42,17 +42,17 @@ def read_ask(body: bytes) -> Ask:
         raise UserError("the request is not JSON") from None
     if not isinstance(given, dict):
         raise UserError("the request is not a JSON object")
-    return Ask(
+    return ExplorerRequest(
         model=_number(given, "model", 0, 0, 9),
-        text=_text(given, "text", LONGEST_TEXT),
+        text=_text(given, "text", MAX_CHARACTERS),
         file=_file(given),
-        prefix=_text(given, "prefix", LONGEST_TEXT),
-        beam_size=_number(given, "beam_size", 4, 1, LARGEST_BEAM),
+        prefix=_text(given, "prefix", MAX_CHARACTERS),
+        beam_size=_number(given, "beam_size", 4, 1, MAX_BEAM_SIZE),
         masks=_masks(given.get("masks", {})),
         page=_text(given, "page", 80),
         stack=_text(given, "stack", 10),
-        layer=_number(given, "layer", 0, 0, LARGEST_NUMBER),
-        head=_number(given, "head", 0, 0, LARGEST_NUMBER),
+        layer=_number(given, "layer", 0, 0, MAX_NUMBER),
+        head=_number(given, "head", 0, 0, MAX_NUMBER),
     )
 
 

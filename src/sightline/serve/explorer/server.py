@@ -17,13 +17,13 @@ from typing import Any
 
 from sightline.errors import UserError
 from sightline.report.document import inspection_page
-from sightline.serve.explorer.answers import ShownModel, Superseded
-from sightline.serve.explorer.requests import read_ask
-from sightline.serve.hosts import names_us
+from sightline.serve.explorer.answers import ExplorerModel, Superseded
+from sightline.serve.explorer.requests import parse_request
+from sightline.serve.hosts import is_own_host
 
-LARGEST_BODY = 64 * 1024  # bytes
-LARGEST_WITH_FILE = 24 * 1024 * 1024  # a file of 16 MB in base64, where a model reads files
-WORK = {"/api/translate": ShownModel.translated, "/api/walk": ShownModel.walked}
+MAX_BODY = 64 * 1024  # bytes
+MAX_BODY_WITH_FILE = 24 * 1024 * 1024  # a file of 16 MB in base64, where a model reads files
+HANDLERS = {"/api/translate": ExplorerModel.translated, "/api/walk": ExplorerModel.walked}
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -37,7 +37,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, models: Sequence[ShownModel], host: str = "127.0.0.1", port: int = 8000) -> None:
+    def __init__(self, models: Sequence[ExplorerModel], host: str = "127.0.0.1", port: int = 8000) -> None:
         """Bind to an address; port 0 is any that is free.
 
         Raises:
@@ -68,9 +68,9 @@ class ExplorerServer(ThreadingHTTPServer):
     @property
     def largest_body(self) -> int:
         """Bytes of a request; files are only read where a model reads them."""
-        return LARGEST_WITH_FILE if any(shown.reads_files for shown in self.models) else LARGEST_BODY
+        return MAX_BODY_WITH_FILE if any(shown.reads_files for shown in self.models) else MAX_BODY
 
-    def shown(self, number: int) -> ShownModel:
+    def shown(self, number: int) -> ExplorerModel:
         """The model of that number on the page."""
         if number >= len(self.models):
             raise UserError(f"model {number}: this page shows {len(self.models)}, counted from 0")
@@ -92,7 +92,7 @@ class ExplorerHandler(BaseHTTPRequestHandler):
     timeout = 60  # seconds to wait for a slow client
 
     def do_GET(self) -> None:
-        if not names_us(self.headers.get("Host", ""), self.server.host):
+        if not is_own_host(self.headers.get("Host", ""), self.server.host):
             self.refuse(HTTPStatus.FORBIDDEN, "this server answers to its own address only")
         elif self.path.partition("?")[0] == "/":
             self.reply(HTTPStatus.OK, self.server.page, "text/html; charset=utf-8")
@@ -101,9 +101,9 @@ class ExplorerHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         host, length = self.headers.get("Host", ""), self.headers.get("Content-Length", "")
-        if not names_us(host, self.server.host) or self.headers.get("Origin", f"http://{host}") != f"http://{host}":
+        if not is_own_host(host, self.server.host) or self.headers.get("Origin", f"http://{host}") != f"http://{host}":
             return self.refuse(HTTPStatus.FORBIDDEN, "only this server's own page may ask")
-        if self.path not in WORK:
+        if self.path not in HANDLERS:
             return self.refuse(HTTPStatus.NOT_FOUND, f"nothing answers at {self.path}")
         if self.headers.get_content_type() != "application/json":
             return self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be application/json")
@@ -115,8 +115,8 @@ class ExplorerHandler(BaseHTTPRequestHandler):
     def work(self, body: bytes) -> None:
         """Ask the model."""
         try:
-            ask = read_ask(body)
-            found = WORK[self.path](self.server.shown(ask.model), ask)
+            ask = parse_request(body)
+            found = HANDLERS[self.path](self.server.shown(ask.model), ask)
         except UserError as error:
             self.refuse(HTTPStatus.BAD_REQUEST, str(error))
         except Superseded as error:

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from sightline.errors import UserError
-from sightline.serve.explorer.requests import LONGEST_TEXT, Ask, read_ask
+from sightline.serve.explorer.requests import MAX_CHARACTERS, ExplorerRequest, parse_request
 
 
 def test_what_is_left_out_is_as_on_an_empty_page() -> None:
-    assert read_ask(b"{}") == Ask(0, "", "", 4, {}, "", "", 0, 0)
+    assert parse_request(b"{}") == ExplorerRequest(0, "", "", 4, {}, "", "", 0, 0)
 
 
 def test_all_that_a_page_sends() -> None:
     masks = {"cross": {"2": [0, 3]}, "encoder": {}}
     given = {"model": 1, "text": "a", "prefix": "b", "beam_size": 2, "masks": masks, "page": "p"}
     walk = {"stack": "decoder", "layer": 3, "head": 1}
-    expected = Ask(1, "a", "b", 2, {"cross": {2: [0, 3]}, "encoder": {}}, "p", "decoder", 3, 1)
-    assert read_ask(json.dumps(given | walk).encode()) == expected
+    expected = ExplorerRequest(1, "a", "b", 2, {"cross": {2: [0, 3]}, "encoder": {}}, "p", "decoder", 3, 1)
+    assert parse_request(json.dumps(given | walk).encode()) == expected
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_all_that_a_page_sends() -> None:
         (b"[" * 100_000, "not JSON"),
         (b"[1]", "not a JSON object"),
         ({"text": 3}, "text must be a string"),
-        ({"text": "x" * (LONGEST_TEXT + 1)}, "4,001 characters; at most 4,000"),
+        ({"text": "x" * (MAX_CHARACTERS + 1)}, "4,001 characters; at most 4,000"),
         ({"prefix": None}, "prefix must be a string"),
         ({"beam_size": 0}, "beam_size must be a whole number from 1 to 16"),
         ({"beam_size": 17}, "from 1 to 16"),
@@ -45,4 +45,4 @@ def test_all_that_a_page_sends() -> None:
 )
 def test_anything_else_is_refused(body: Any, complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
-        read_ask(body if isinstance(body, bytes) else json.dumps(body).encode())
+        parse_request(body if isinstance(body, bytes) else json.dumps(body).encode())

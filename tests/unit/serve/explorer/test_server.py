@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from sightline.errors import UserError
-from sightline.serve.explorer.answers import ShownModel, Superseded, Turns
-from sightline.serve.explorer.requests import Ask
+from sightline.serve.explorer.answers import ExplorerModel, RequestQueue, Superseded
+from sightline.serve.explorer.requests import ExplorerRequest
 from sightline.serve.explorer.server import ExplorerServer
 
 JSON = {"Content-Type": "application/json"}
 
 
-class Slow(ShownModel):
+class Slow(ExplorerModel):
     """Answers with its text, after `go`."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.turns = name, Turns()
+        self.name, self.turns = name, RequestQueue()
         self.go, self.begun = Event(), Event()
         self.go.set()
 
@@ -31,7 +31,7 @@ class Slow(ShownModel):
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> list[Slow]:
-    def translated(model: Slow, ask: Ask) -> dict[str, Any]:
+    def translated(model: Slow, ask: ExplorerRequest) -> dict[str, Any]:
         with model.turns.turn(ask.page):
             model.begun.set()
             model.go.wait(10)
@@ -41,7 +41,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> list[Slow]:
                 raise KeyError("bug")
             return {"text": ask.text}
 
-    monkeypatch.setattr("sightline.serve.explorer.server.WORK", {"/api/translate": translated})
+    monkeypatch.setattr("sightline.serve.explorer.server.HANDLERS", {"/api/translate": translated})
     return [Slow("one"), Slow("other")]
 
 
@@ -154,7 +154,7 @@ def test_a_port_that_is_taken_is_one_line(server: ExplorerServer) -> None:
 
 
 def test_of_waiting_requests_of_a_page_only_the_newest_is_answered() -> None:
-    turns, done = Turns(), []
+    turns, done = RequestQueue(), []
 
     def work(page: str, name: str) -> None:
         try:
@@ -176,7 +176,7 @@ def test_of_waiting_requests_of_a_page_only_the_newest_is_answered() -> None:
 
 
 def test_only_so_many_wait() -> None:
-    turns = Turns()
+    turns = RequestQueue()
     turns.waiting = 8
     with pytest.raises(Superseded, match="8 requests are waiting"), turns.turn("page"):
         pass

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sightline.cluster.actors import Actors, Unusable
-from sightline.cluster.shards import Read, Shards
+from sightline.cluster.actors import ClusterExecutor, MachineUnusable
+from sightline.cluster.shards import ReadRow, ResultShards
 from sightline.data.processes import in_order
 from sightline.decode.translator import Translation
 from sightline.errors import UserError
@@ -22,12 +22,12 @@ from sightline.evaluate.score import SCORED_TOGETHER, PairScore
 from sightline.models.load import load
 from sightline.version import __version__
 
-PER_PROCESS = 4  # chunks on their way, done and not asked for yet among them
-SAY_EVERY = 30.0  # seconds
+CHUNKS_PER_PROCESS = 4  # chunks on their way, done and not asked for yet among them
+REPORT_SECONDS = 30.0  # seconds
 
 
 @dataclass(frozen=True)
-class Loading:
+class ModelLocation:
     """What a process must know to load the model."""
 
     paths: tuple[str, ...]  # of one model, or of an ensemble
@@ -41,10 +41,10 @@ class Loading:
         return [asdict(self), [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]]
 
 
-class SharedModel:
+class ClusterModel:
     """What `sightline.load` has made, with its verbs for many lines spread over a cluster."""
 
-    def __init__(self, model: Any, loading: Loading, actors: Actors, shards: Shards) -> None:
+    def __init__(self, model: Any, loading: ModelLocation, actors: ClusterExecutor, shards: ResultShards) -> None:
         self._model, self._loading, self._actors, self._shards = model, loading, actors, shards
         self._stamp = [__version__, *loading.stamp()]
 
@@ -61,7 +61,7 @@ class SharedModel:
         """As of the model; the number of `workers` is the cluster's."""
         stream = iter(lines)
         chunks = ((chunk,) for chunk in iter(lambda: list(islice(stream, chunk_lines)), []))
-        return self._spread("translate", chunks, {"prefix": prefix, **settings}, _translation)
+        return self._spread("translate", chunks, {"prefix": prefix, **settings}, _read_translation)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
         """As of the model."""
@@ -70,29 +70,31 @@ class SharedModel:
         return list(self._spread("score", chunks, {}, lambda row: PairScore(**row)))
 
     def _spread(
-        self, verb: str, chunks: Iterable[tuple[Any, ...]], settings: Mapping[str, Any], read: Read
+        self, verb: str, chunks: Iterable[tuple[Any, ...]], settings: Mapping[str, Any], read: ReadRow
     ) -> Iterator[Any]:
         def submit(numbered: tuple[int, tuple[Any, ...]]) -> Any:
             number, columns = numbered
             of = [self._stamp, verb, columns, settings]
             return self._shards.kept(
-                number, of, read, lambda: self._actors.submit(computed, self._loading, verb, columns, settings)
+                number, of, read, lambda: self._actors.submit(run_on_worker, self._loading, verb, columns, settings)
             )
 
-        return told(in_order(enumerate(chunks), submit, lambda: PER_PROCESS * max(self._actors.size, 1)), self._actors)
+        return with_progress(
+            in_order(enumerate(chunks), submit, lambda: CHUNKS_PER_PROCESS * max(self._actors.size, 1)), self._actors
+        )
 
 
-def computed(loading: Loading, verb: str, columns: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
-    """In a process of the cluster; `Unusable` if the model cannot be loaded there."""
+def run_on_worker(loading: ModelLocation, verb: str, columns: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
+    """In a process of the cluster; `MachineUnusable` if the model cannot be loaded there."""
     try:
-        model = _loaded(loading)
+        model = _load(loading)
     except (UserError, OSError) as error:
-        raise Unusable(str(error)) from error
+        raise MachineUnusable(str(error)) from error
     return list(getattr(model, verb)(*columns, **settings))
 
 
 @cache
-def _loaded(loading: Loading) -> Any:
+def _load(loading: ModelLocation) -> Any:
     first, *others = loading.paths
     model: Any = load([first, *others] if others else first, loading.device, loading.dtype)
     if loading.languages:
@@ -101,15 +103,15 @@ def _loaded(loading: Loading) -> Any:
     return model
 
 
-def _translation(row: Mapping[str, Any]) -> Translation:
-    return Translation(**{**row, "alternatives": tuple(map(_translation, row["alternatives"]))})
+def _read_translation(row: Mapping[str, Any]) -> Translation:
+    return Translation(**{**row, "alternatives": tuple(map(_read_translation, row["alternatives"]))})
 
 
-def told(results: Iterator[Any], actors: Actors) -> Iterator[Any]:
+def with_progress(results: Iterator[Any], actors: ClusterExecutor) -> Iterator[Any]:
     """The same; where no bar shows how far it is, a line on standard error says so from time to time."""
     said = time.monotonic()
     for count, result in enumerate(results, 1):
         yield result
-        if time.monotonic() - said > SAY_EVERY and not sys.stderr.isatty():
+        if time.monotonic() - said > REPORT_SECONDS and not sys.stderr.isatty():
             said = time.monotonic()
             print(f"sightline: {count:,} lines by {actors.size} processes of the cluster", file=sys.stderr)

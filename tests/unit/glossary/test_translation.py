@@ -9,7 +9,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.glossary.terms import Glossary, Term
-from sightline.glossary.translating import GlossaryTranslator, keeping_to
+from sightline.glossary.translation import GlossaryTranslator, with_glossary
 from sightline.network.cache import DecoderCache
 
 
@@ -58,7 +58,7 @@ TERMS = [("dog", "men"), ("across the field", "talking"), ("Two", "Two")]
 
 def test_every_term_is_in_its_translation_and_other_texts_are_as_before(translator: Translator) -> None:
     texts = ["A dog runs .", "", "Two men", "A dog runs across the field", "the men are talking ."]
-    plain, kept = translator.translate(texts), keeping_to(translator, TERMS).translate(texts)
+    plain, kept = translator.translate(texts), with_glossary(translator, TERMS).translate(texts)
     assert [t.text for t in plain] == texts
     assert "men" in kept[0].text and "men" in kept[3].text and "talking" in kept[3].text
     assert kept[1] == plain[1] and kept[4] == plain[4], "no terms, no difference"
@@ -69,33 +69,33 @@ def test_every_term_is_in_its_translation_and_other_texts_are_as_before(translat
 @pytest.mark.parametrize("beam_size", [1, 2, 8])
 def test_a_text_without_room_is_translated_without_its_terms(translator: Translator, beam_size: int) -> None:
     short = {"max_length_factor": 0.0, "max_length_extra": 4, "beam_size": beam_size}
-    long = keeping_to(translator, [("dog", "Two men are talking across the field")])
+    long = with_glossary(translator, [("dog", "Two men are talking across the field")])
     assert long.translate(["A dog", "dog"], **short) == translator.translate(["A dog", "dog"], **short)
 
 
 def test_pieces_that_nobody_can_write_are_left_out(translator: Translator) -> None:
     glossary = [("dog", "Ψ"), ("runs", "men")]
-    assert "men" in keeping_to(translator, glossary).translate(["A dog runs ."])[0].text
+    assert "men" in with_glossary(translator, glossary).translate(["A dog runs ."])[0].text
 
 
 def test_a_long_text_keeps_to_its_terms_in_the_part_where_they_stand(translator: Translator) -> None:
     text = "Two men are talking . A dog runs ."
-    [found] = keeping_to(translator, [("dog", "field")]).translate([text], max_source_length=8)
+    [found] = with_glossary(translator, [("dog", "field")]).translate([text], max_source_length=8)
     assert found.parts == 2
     assert found.text.startswith("Two men are talking .") and "field" in found.text
 
 
 def test_a_prefix_goes_with_a_glossary_and_drawing_does_not(translator: Translator) -> None:
-    keeping = keeping_to(translator, TERMS)
+    keeping = with_glossary(translator, TERMS)
     [found] = keeping.translate(["A dog runs ."], prefix="Two")
     assert found.text.startswith("Two") and "men" in found.text
-    with pytest.raises(UserError, match="leave out sample, and drafts"):
+    with pytest.raises(UserError, match="remove sample and drafts"):
         keeping.translate(["A dog runs ."], sample=True)
 
 
 def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
     tokenizer = tokenizer_of([*LINES, "⓵ sees ⓶ .", "⓶ sees ⓵ ."])
-    keeping = keeping_to(
+    keeping = with_glossary(
         Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2)),
         [("Ψωμί", "Ψωμί"), ("A dog", "A dog"), ("men", "field")],
     )
@@ -108,7 +108,7 @@ def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
 def test_a_model_of_annotated_sources_is_told_by_them_and_what_stays_is_searched_for() -> None:
     tokenizer = tokenizer_of([*LINES, "A ⟦ dog ⇒ men ⟧ runs ."], 400)
     translator = Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
-    keeping = keeping_to(translator, [("dog", "field"), ("men", "men"), ("Two", "talking")])
+    keeping = with_glossary(translator, [("dog", "field"), ("men", "men"), ("Two", "talking")])
     found = keeping.translate(["A dog runs .", "Two men", "are talking ."])
     assert found[0].text == "A ⟦ dog ⇒ field ⟧ runs ."
     assert found[1].text == "⟦ Two ⇒ talking ⟧ men"
@@ -124,6 +124,6 @@ def test_whoever_counts_is_told_of_every_text(translator: Translator) -> None:
         def note(self, source: str, translation: str) -> None:
             seen.append((source, translation))
 
-    keeping_to(translator, Counting([Term("dog", "men")])).translate(["Two men", "A dog"])
+    with_glossary(translator, Counting([Term("dog", "men")])).translate(["Two men", "A dog"])
     assert seen[0] == ("Two men", "Two men")
     assert seen[1][0] == "A dog" and "men" in seen[1][1]

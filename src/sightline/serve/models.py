@@ -13,14 +13,14 @@ from typing import Any
 from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.generation.languages import CODED
-from sightline.glossary.translating import LEAST_BEAM
-from sightline.localisation.fill import knows_marks
-from sightline.serve.batching import Batcher, Pace
-from sightline.serve.languages import Direction, direction_of, name_of
+from sightline.glossary.translation import MIN_BEAM_SIZE
+from sightline.localisation.fill import supports_markers
+from sightline.serve.batching import Batcher, BatchSettings
+from sightline.serve.languages import LanguagePair, language_name, language_pair_of
 
 
 @dataclass(frozen=True)
-class Wish:
+class SentenceOptions:
     """What is asked of a sentence beside its translation; sentences of one batch agree in it."""
 
     source: str
@@ -32,7 +32,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Rendering:
+class SentenceTranslation:
     """One sentence, translated."""
 
     source: str
@@ -45,11 +45,11 @@ class Rendering:
 
 
 @dataclass
-class Served:
+class ServedModel:
     """One model and its line."""
 
     path: Path
-    directions: tuple[Direction, ...]
+    directions: tuple[LanguagePair, ...]
     load: Callable[[str], Any]  # a model from its path
     settings: Mapping[str, Any] = field(default_factory=dict)  # of decoding
     model: Any = None
@@ -63,9 +63,9 @@ class Served:
     @property
     def knows_marks(self) -> bool:
         """Whether it has learnt the marks that stand for placeholders; not while it is not in memory."""
-        return self.model is not None and knows_marks(self.model.tokenizer)
+        return self.model is not None and supports_markers(self.model.tokenizer)
 
-    def open(self, pace: Pace, done: Callable[[int, float], None]) -> None:
+    def open(self, pace: BatchSettings, done: Callable[[int, float], None]) -> None:
         """Begin to take sentences; to be called on the event loop, and `close` in the end."""
         self.line = Batcher(self.translate, pace, done, self.give_up)
 
@@ -79,22 +79,22 @@ class Served:
         self.model = None
         gc.collect()
 
-    def hypotheses(self, wish: Wish) -> int:
+    def hypotheses(self, wish: SentenceOptions) -> int:
         """How many are searched at once for a sentence, as far as that is known before the model is loaded."""
         usual = getattr(getattr(self.model, "decode_config", None), "beam_size", 1)
-        return max(wish.n_best, int(self.settings.get("beam_size", usual)), LEAST_BEAM if wish.terms else 1)
+        return max(wish.n_best, int(self.settings.get("beam_size", usual)), MIN_BEAM_SIZE if wish.terms else 1)
 
-    def translate(self, sentences: list[str], wish: Wish) -> list[Rendering]:
+    def translate(self, sentences: list[str], wish: SentenceOptions) -> list[SentenceTranslation]:
         """In the model's thread."""
         model = self.model = self.model or self._load()
-        said, mark = how_to_say(model, wish.source, wish.target)
+        said, mark = language_arguments(model, wish.source, wish.target)
         settings = {**self.settings, **({"n_best": wish.n_best} if wish.n_best > 1 else {}), **said}
         if wish.terms:
-            settings["glossary"] = _searched_with(model, wish.terms)
+            settings["glossary"] = _check_glossary_support(model, wish.terms)
         found = model.translate([mark + text for text in sentences], prefix=wish.prefix, **settings)
         links = self._links(model, sentences, found, said) if wish.aligned else [None] * len(found)
         return [
-            Rendering(
+            SentenceTranslation(
                 source=text,
                 text=one.text,
                 score=one.score,
@@ -122,21 +122,21 @@ class Served:
         try:
             return self.load(str(self.path))
         except UserError as error:
-            raise Unavailable(f"{self.path}: {error}") from error
+            raise ModelUnavailable(f"{self.path}: {error}") from error
 
 
-def _searched_with(model: Any, terms: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+def _check_glossary_support(model: Any, terms: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """Terms, if the model can keep to them."""
     if not isinstance(model.decode_config, SearchSettings):
         raise UserError("glossary and keep are for models that were trained here, and this is a published one")
     return terms
 
 
-class Unavailable(UserError):
+class ModelUnavailable(UserError):
     """A model can no longer be loaded; the message is for the operator."""
 
 
-def how_to_say(model: Any, source: str, target: str) -> tuple[dict[str, str], str]:
+def language_arguments(model: Any, source: str, target: str) -> tuple[dict[str, str], str]:
     """How a model of many languages is told which: arguments of its verbs, and what stands before a text.
 
     A model of one pair is told nothing. One of ours that was trained with tokens such as `<2de>` gets that one.
@@ -154,9 +154,13 @@ def how_to_say(model: Any, source: str, target: str) -> tuple[dict[str, str], st
     return {}, f"{tag} " if tag in getattr(model.tokenizer, "declared", {}).values() else ""
 
 
-def served(
-    paths: Sequence[str], said: Sequence[Direction], load: Callable[[str], Any], settings: Mapping[str, Any], keep: bool
-) -> list[Served]:
+def load_served_models(
+    paths: Sequence[str],
+    said: Sequence[LanguagePair],
+    load: Callable[[str], Any],
+    settings: Mapping[str, Any],
+    keep: bool,
+) -> list[ServedModel]:
     """Models with their directions; each is loaded once to see that it can be, and stays so to `keep`.
 
     Args:
@@ -170,54 +174,58 @@ def served(
     """
     if said and len(paths) > 1 and len(said) != len(paths):
         raise UserError(f"--languages has {len(said)} pairs for {len(paths)} models: give one for each, in their order")
-    found: list[Served] = []
+    found: list[ServedModel] = []
     for number, path in enumerate(paths):
         model = load(path)
-        known = _directions(model, said if len(paths) == 1 else said[number : number + 1], path)
+        known = _language_pairs(model, said if len(paths) == 1 else said[number : number + 1], path)
         for source, target in known:
-            if how_to_say(model, source, target)[0]:
+            if language_arguments(model, source, target)[0]:
                 model.between(source, target)  # which refuses a language that it does not know
-            _refuse_double(found, source, target, path)
-        found.append(Served(Path(path), known, load, settings, model if keep else None))
+            _check_duplicate(found, source, target, path)
+        found.append(ServedModel(Path(path), known, load, settings, model if keep else None))
     return found
 
 
-def _directions(model: Any, said: Sequence[Direction], path: str) -> tuple[Direction, ...]:
-    own = direction_of(model) if not said else None
+def _language_pairs(model: Any, said: Sequence[LanguagePair], path: str) -> tuple[LanguagePair, ...]:
+    own = language_pair_of(model) if not said else None
     if not (said or own):
         raise UserError(f"{path}: does not say which languages it translates; say so: --languages en-de")
     return (own,) if own else tuple(said)
 
 
-def _refuse_double(found: Sequence[Served], source: str, target: str, path: str) -> None:
+def _check_duplicate(found: Sequence[ServedModel], source: str, target: str, path: str) -> None:
     for other in found:
         if (source, target) in other.directions:
             raise UserError(f"{path}: {other.path} translates {source}-{target} already; serve one of them")
 
 
-class Offer:
+class ModelRouter:
     """All that is served, by languages."""
 
-    def __init__(self, models: Sequence[Served]) -> None:
+    def __init__(self, models: Sequence[ServedModel]) -> None:
         self.models = tuple(models)
         self.by_direction = {direction: model for model in models for direction in model.directions}
         self.sources = tuple(dict.fromkeys(source for source, _ in self.by_direction))
         self.targets = tuple(dict.fromkeys(target for _, target in self.by_direction))
         self.codes = tuple(dict.fromkeys(code for direction in self.by_direction for code in direction))
 
-    def find(self, source: str, target: str) -> Served:
+    def find(self, source: str, target: str) -> ServedModel:
         """The model for a direction; `UserError` in LibreTranslate's words where there is none."""
         if (source, target) in self.by_direction:
             return self.by_direction[source, target]
         for code in (source, target):
             if code not in self.codes:
                 raise UserError(f"{code} is not supported")
-        named = f"{name_of(target)} ({target}) is not available as a target language"
-        raise UserError(f"{named} from {name_of(source)} ({source})")
+        named = f"{language_name(target)} ({target}) is not available as a target language"
+        raise UserError(f"{named} from {language_name(source)} ({source})")
 
     def languages(self) -> list[dict[str, object]]:
         """As LibreTranslate lists them: every language, and what can be written of a text in it."""
         return [
-            {"code": code, "name": name_of(code), "targets": [to for from_, to in self.by_direction if from_ == code]}
+            {
+                "code": code,
+                "name": language_name(code),
+                "targets": [to for from_, to in self.by_direction if from_ == code],
+            }
             for code in self.codes
         ]

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.localisation.carrying import (
-    MARKS,
+from sightline.localisation.code_transfer import (
+    MARKERS,
     codes_of,
-    copied,
-    marked,
-    marked_pair,
-    placed,
-    uncoded,
-    unmarked,
+    pair_with_markers,
+    place_codes,
+    restore_copies,
+    restore_markers,
+    with_markers,
+    without_codes,
 )
 from sightline.localisation.placeholders import with_codes
-from sightline.localisation.sentences import sentences
-from sightline.localisation.unit import Code, joined, plain
+from sightline.localisation.sentences import split_into_sentences
+from sightline.localisation.unit import Code, join_parts, plain
 
 TEXTS = st.lists(
     st.text(st.sampled_from("ab .\n"), min_size=1, max_size=8)
@@ -50,37 +50,37 @@ def test_what_must_survive_is_found(text: str, markup: str, codes: list[str]) ->
 
 def test_marks_come_back_wherever_they_went_and_are_missed_where_one_is_lost() -> None:
     parts = with_codes(("Delete %d of {n} files",))
-    assert marked(parts) == "Delete ⓵ of ⓶ files"
-    found = unmarked("Von ⓶ Dateien ⓵ löschen", codes_of(parts))
+    assert with_markers(parts) == "Delete ⓵ of ⓶ files"
+    found = restore_markers("Von ⓶ Dateien ⓵ löschen", codes_of(parts))
     assert found is not None
     assert plain(found) == "Von {n} Dateien %d löschen"
     assert Counter(codes_of(parts)) == Counter(codes_of(found))
     for text in ("Von ⓶ Dateien", "⓵ ⓶ ⓶", "⓵ ⓶ ⓷", ""):
-        assert unmarked(text, codes_of(parts)) is None
+        assert restore_markers(text, codes_of(parts)) is None
 
 
 def test_a_text_with_marks_of_its_own_or_too_many_codes_is_left_alone() -> None:
-    assert marked(("step ⓵", Code("{n}"))) is None
-    assert marked(tuple(Code("{n}") for _ in range(len(MARKS) + 1))) is None
+    assert with_markers(("step ⓵", Code("{n}"))) is None
+    assert with_markers(tuple(Code("{n}") for _ in range(len(MARKERS) + 1))) is None
 
 
 def test_a_pair_shares_marks_for_what_both_have() -> None:
     source, target = with_codes(("%s: {a} {b}",)), with_codes(("{b} %s {c}",))
-    assert marked_pair(source, target) == ("⓵: {a} ⓶", "⓶ ⓵ {c}")
+    assert pair_with_markers(source, target) == ("⓵: {a} ⓶", "⓶ ⓵ {c}")
     tag = Code("<b>", inline=True)
-    assert marked_pair((tag, "x"), ("y",)) == ("x", "y")
+    assert pair_with_markers((tag, "x"), ("y",)) == ("x", "y")
     twice = with_codes(("%s and %s",))
-    assert marked_pair(twice, twice) == ("⓵ and ⓶", "⓵ and ⓶")
+    assert pair_with_markers(twice, twice) == ("⓵ and ⓶", "⓵ and ⓶")
 
 
 def test_what_a_model_has_copied_is_taken_and_anything_else_is_not() -> None:
     codes = codes_of(with_codes(("{a} {a} %s",)))
-    found = copied("%s {a}: {a}", codes)
+    found = restore_copies("%s {a}: {a}", codes)
     assert found is not None
     assert codes_of(found) == [Code("%s"), Code("{a}"), Code("{a}")]
-    assert copied("%s {a}", codes) is None
-    assert copied("{a} {a} {a} %s", codes) is None
-    assert copied("<b>", [Code("<b>", inline=True)]) is None
+    assert restore_copies("%s {a}", codes) is None
+    assert restore_copies("{a} {a} {a} %s", codes) is None
+    assert restore_copies("<b>", [Code("<b>", inline=True)]) is None
 
 
 @pytest.mark.parametrize(
@@ -97,27 +97,27 @@ def test_what_a_model_has_copied_is_taken_and_anything_else_is_not() -> None:
 def test_codes_go_where_the_words_beside_them_went(
     source: str, text: str, links: list[tuple[int, int]], expected: str
 ) -> None:
-    assert plain(placed(with_codes((source,)), text, links)) == expected
+    assert plain(place_codes(with_codes((source,)), text, links)) == expected
 
 
 @given(TEXTS, st.text("xy .", max_size=12), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5))))
 def test_no_code_is_lost_whatever_the_links(drawn: list[str | Code], text: str, links: list[tuple[int, int]]) -> None:
-    source = joined(drawn)
-    found = placed(source, text, links)
+    source = join_parts(drawn)
+    found = place_codes(source, text, links)
     assert Counter(codes_of(source)) == Counter(codes_of(found))
-    assert uncoded(found).replace(" ", "") == text.replace(" ", "")
+    assert without_codes(found).replace(" ", "") == text.replace(" ", "")
 
 
 @given(TEXTS)
 def test_sentences_put_together_are_the_text(drawn: list[str | Code]) -> None:
-    parts = joined(drawn)
-    before, cut = sentences(parts, "en")
-    assert plain(joined([before, *(p for one in cut for p in (*one.parts, one.behind))])) == plain(parts)
+    parts = join_parts(drawn)
+    before, cut = split_into_sentences(parts, "en")
+    assert plain(join_parts([before, *(p for one in cut for p in (*one.parts, one.behind))])) == plain(parts)
     assert codes_of(tuple(part for one in cut for part in one.parts)) == codes_of(parts)
 
 
 def test_sentences_end_where_they_do_and_lines_stay() -> None:
-    before, cut = sentences(with_codes(("  Ask Dr. {name}. Then go!\n\n- Stop.  ",)), "en")
+    before, cut = split_into_sentences(with_codes(("  Ask Dr. {name}. Then go!\n\n- Stop.  ",)), "en")
     assert before == "  "
     assert [(plain(one.parts), one.behind) for one in cut] == [
         ("Ask Dr. {name}.", " "),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.localisation.doubts import (
+from sightline.localisation.placeholders import with_codes
+from sightline.localisation.quality_checks import (
     COPIED,
     EMPTY,
     LONG,
@@ -16,15 +17,14 @@ from sightline.localisation.doubts import (
     SHORT,
     STRANGE,
     UNPAIRED,
-    doubts,
+    quality_warnings,
 )
-from sightline.localisation.placeholders import with_codes
 
 UNITS = Path(__file__).resolve().parents[3] / "benchmarks" / "flagged_units.tsv"
 
 
 def flags(source: str, target: str) -> tuple[str, ...]:
-    return doubts(with_codes((source,)), with_codes((target,)), -0.1)
+    return quality_warnings(with_codes((source,)), with_codes((target,)), -0.1)
 
 
 @pytest.mark.parametrize(

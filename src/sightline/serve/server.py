@@ -13,31 +13,31 @@ from pathlib import Path
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.serve.asked import Caps
-from sightline.serve.batching import Pace
-from sightline.serve.connections import timely
-from sightline.serve.files import Shelf
-from sightline.serve.gate import Gate, Neighbours, log, log_request
-from sightline.serve.metrics import Meters
-from sightline.serve.routes import Answers, failed
-from sightline.serve.served import Offer, Served
+from sightline.serve.access import AccessMiddleware, AccessRules, log_event, log_request
+from sightline.serve.batching import BatchSettings
+from sightline.serve.connections import protocol_with_timeout
+from sightline.serve.files import FileStore
+from sightline.serve.metrics import Metrics
+from sightline.serve.models import ModelRouter, ServedModel
+from sightline.serve.parameters import RequestLimits
+from sightline.serve.routes import RequestHandlers, error_response
 
 INSTALL = "pip install 'sightline[serve]'"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ServerSettings:
     """How to serve."""
 
     port: int = 5000
-    neighbours: Neighbours = field(default_factory=Neighbours)
-    caps: Caps = field(default_factory=Caps)
-    pace: Pace = field(default_factory=Pace)
+    neighbours: AccessRules = field(default_factory=AccessRules)
+    caps: RequestLimits = field(default_factory=RequestLimits)
+    pace: BatchSettings = field(default_factory=BatchSettings)
     log_text: bool = False
     drain: int = 30  # seconds that requests may go on for after SIGTERM
 
 
-def application(models: Sequence[Served], wanted: Wanted, folder: Path) -> Any:
+def application(models: Sequence[ServedModel], wanted: ServerSettings, folder: Path) -> Any:
     """The ASGI application; `folder` keeps translated files.
 
     Raises:
@@ -49,11 +49,13 @@ def application(models: Sequence[Served], wanted: Wanted, folder: Path) -> Any:
         from starlette.routing import Route
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
-    meters = Meters(models, ADDRESSES)
-    answers = Answers(Offer(models), wanted.caps, wanted.neighbours, meters, Shelf(folder), wanted.log_text)
+    meters = Metrics(models, ROUTES)
+    answers = RequestHandlers(
+        ModelRouter(models), wanted.caps, wanted.neighbours, meters, FileStore(folder), wanted.log_text
+    )
     routes = [
-        Route(path + "{name}" * (path == FILES), answers.guarded(getattr(answers, name)), methods=[method])
-        for path, (method, name) in ADDRESSES.items()
+        Route(path + "{name}" * (path == DOWNLOADS), answers.guarded(getattr(answers, name)), methods=[method])
+        for path, (method, name) in ROUTES.items()
     ]
 
     @asynccontextmanager
@@ -65,18 +67,18 @@ def application(models: Sequence[Served], wanted: Wanted, folder: Path) -> Any:
             await model.close()
 
     async def nothing_here(request: Any, error: Any) -> Any:
-        return failed(error.status_code, error.detail, error.headers)
+        return error_response(error.status_code, error.detail, error.headers)
 
     def ended(method: str, path: str, status: int, seconds: float) -> None:
         meters.ended(path, status, seconds)
         log_request(method, path, status, seconds)
 
     app = Starlette(routes=routes, lifespan=working, exception_handlers={HTTPException: nothing_here})
-    return Gate(app, wanted.neighbours, wanted.caps, ended)
+    return AccessMiddleware(app, wanted.neighbours, wanted.caps, ended)
 
 
-FILES = "/download_file/"  # with a name behind it
-ADDRESSES = {  # with the method of HTTP, and that of `Answers`
+DOWNLOADS = "/download_file/"  # with a name behind it
+ROUTES = {  # with the method of HTTP, and that of `RequestHandlers`
     "/": ("GET", "page"),
     "/docs": ("GET", "description"),
     "/openapi.json": ("GET", "openapi"),
@@ -84,7 +86,7 @@ ADDRESSES = {  # with the method of HTTP, and that of `Answers`
     "/translate": ("POST", "translate"),
     "/detect": ("POST", "detect"),
     "/translate_file": ("POST", "translate_file"),
-    FILES: ("GET", "download_file"),
+    DOWNLOADS: ("GET", "download_file"),
     "/languages": ("GET", "languages"),
     "/frontend/settings": ("GET", "settings"),
     "/health": ("GET", "health"),
@@ -92,7 +94,7 @@ ADDRESSES = {  # with the method of HTTP, and that of `Answers`
 }
 
 
-def serve(models: Sequence[Served], wanted: Wanted) -> None:
+def serve(models: Sequence[ServedModel], wanted: ServerSettings) -> None:
     """Answer until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
 
     Raises:
@@ -109,7 +111,7 @@ def serve(models: Sequence[Served], wanted: Wanted) -> None:
             app,
             host=host,
             port=wanted.port,
-            http=timely(wanted.caps.body_seconds),
+            http=protocol_with_timeout(wanted.caps.body_seconds),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -117,20 +119,20 @@ def serve(models: Sequence[Served], wanted: Wanted) -> None:
             loop="asyncio",  # whatever else is installed
             timeout_graceful_shutdown=wanted.drain,
         )
-        socket = _bound(config, host, wanted.port)
+        socket = _bind(config, host, wanted.port)
         # uvicorn raises a signal that it has obeyed once more, for whoever handled it before; SIGTERM has done its work
         before = signal.signal(signal.SIGTERM, lambda number, frame: None)
         try:
             address = f"[{host}]" if ":" in host else host
             pairs = ["-".join(direction) for model in models for direction in model.directions]
-            log(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
+            log_event(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
             uvicorn.Server(config).run(sockets=[socket])
-            log(event="ended")
+            log_event(event="ended")
         finally:
             signal.signal(signal.SIGTERM, before)
 
 
-def _bound(config: Any, host: str, port: int) -> Any:
+def _bind(config: Any, host: str, port: int) -> Any:
     import socket
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -10,21 +10,28 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sightline.localisation.fill import Filled, FillingSteps, SentenceAnswer, ToTranslate, filling, targets_of
-from sightline.localisation.html_page import page
+from sightline.localisation.fill import (
+    SentenceOutput,
+    SentenceRequest,
+    TranslatedUnit,
+    TranslationSteps,
+    targets_of,
+    translation_steps,
+)
+from sightline.localisation.html_page import parse_html
 from sightline.localisation.passages import Characters
-from sightline.localisation.sentences import CutSentence, sentences
+from sightline.localisation.sentences import SentenceSpan, split_into_sentences
 from sightline.localisation.unit import Document, plain
-from sightline.serve.languages import base
-from sightline.serve.served import Offer, Rendering, Served, Wish
+from sightline.serve.languages import base_language
+from sightline.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
 
 
 @dataclass(frozen=True)
-class WholeText:
+class TextTranslation:
     """A text, translated: number n of `texts` has the n-th best of every sentence, or the last that there is."""
 
     texts: tuple[str, ...]
-    sentences: tuple[Rendering, ...]
+    sentences: tuple[SentenceTranslation, ...]
 
     @property
     def text(self) -> str:
@@ -43,21 +50,21 @@ class WholeText:
 
 
 @dataclass(frozen=True)
-class Taken:
+class SegmentedText:
     """A text taken apart."""
 
     before: str  # blanks
-    cut: Sequence[CutSentence]
+    cut: Sequence[SentenceSpan]
 
     @property
     def sentences(self) -> list[str]:
         """Those to translate."""
         return [plain(one.parts) for one in self.cut if one.parts]
 
-    def joined(self, found: Sequence[Rendering], n_best: int) -> WholeText:
+    def joined(self, found: Sequence[SentenceTranslation], n_best: int) -> TextTranslation:
         """The text with translations in the places of its sentences."""
-        texts = [self._with(iter([ranked(one, rank) for one in found])) for rank in range(n_best)]
-        return WholeText(tuple(texts), tuple(found))
+        texts = [self._with(iter([nth_best(one, rank) for one in found])) for rank in range(n_best)]
+        return TextTranslation(tuple(texts), tuple(found))
 
     def _with(self, texts: Iterable[str]) -> str:
         written = iter(texts)
@@ -65,22 +72,24 @@ class Taken:
         return self.before + "".join(text + one.behind_translation(text) for one, text in pairs)
 
 
-def take_apart(text: str, language: str) -> Taken:
+def segment_text(text: str, language: str) -> SegmentedText:
     """The sentences of a text in this language, and what stands before, between and behind them.
 
-    >>> take_apart("A dog. A cat.\\n\\n  Dr. Smith left. ", "en").sentences
+    >>> segment_text("A dog. A cat.\\n\\n  Dr. Smith left. ", "en").sentences
     ['A dog.', 'A cat.', 'Dr. Smith left.']
     """
-    return Taken(*sentences((text,), base(language)))
+    return SegmentedText(*split_into_sentences((text,), base_language(language)))
 
 
-def ranked(one: Rendering, rank: int) -> str:
+def nth_best(one: SentenceTranslation, rank: int) -> str:
     """The translation of a sentence that has this rank, from 0, or the last that there is."""
     texts = (one.text, *(text for text, _ in one.alternatives))
     return texts[min(rank, len(texts) - 1)]
 
 
-async def translated(offer: Offer, texts: Sequence[str], wish: Wish, is_html: bool = False) -> list[WholeText]:
+async def translate_texts(
+    offer: ModelRouter, texts: Sequence[str], wish: SentenceOptions, is_html: bool = False
+) -> list[TextTranslation]:
     """Each text translated; all their sentences stand in line together.
 
     Raises:
@@ -89,17 +98,17 @@ async def translated(offer: Offer, texts: Sequence[str], wish: Wish, is_html: bo
     """
     model = offer.find(wish.source, wish.target)
     if is_html:
-        return await gathered([_page(model, text, wish) for text in texts])
-    taken = [take_apart(text, wish.source) for text in texts]
-    found = iter(await _asked(model, [sentence for one in taken for sentence in one.sentences], wish))
+        return await gather_or_cancel([_translate_html(model, text, wish) for text in texts])
+    taken = [segment_text(text, wish.source) for text in texts]
+    found = iter(await _submit(model, [sentence for one in taken for sentence in one.sentences], wish))
     return [one.joined([next(found) for _ in one.sentences], wish.n_best) for one in taken]
 
 
-async def streamed(
-    offer: Offer, texts: Sequence[str], wish: Wish
-) -> AsyncGenerator[tuple[int, Rendering | WholeText], None]:
+async def stream_texts(
+    offer: ModelRouter, texts: Sequence[str], wish: SentenceOptions
+) -> AsyncGenerator[tuple[int, SentenceTranslation | TextTranslation], None]:
     """Every sentence as soon as it and those before it are there, and every text when it is whole, with its number."""
-    model, taken = offer.find(wish.source, wish.target), [take_apart(text, wish.source) for text in texts]
+    model, taken = offer.find(wish.source, wish.target), [segment_text(text, wish.source) for text in texts]
     assert model.line, "it takes sentences from when the server starts"
     waiting = [sentence for one in taken for sentence in one.sentences]
     async with aclosing(model.line.answers(waiting, wish, model.hypotheses(wish))) as answers:
@@ -111,36 +120,40 @@ async def streamed(
             yield number, one.joined(found, wish.n_best)
 
 
-async def _page(model: Served, text: str, wish: Wish) -> WholeText:
-    written, found = await filled(model, page(Characters("q", text.encode())), wish)
-    return WholeText(tuple(one.decode() for one in written), found)
+async def _translate_html(model: ServedModel, text: str, wish: SentenceOptions) -> TextTranslation:
+    written, found = await translate_document(model, parse_html(Characters("q", text.encode())), wish)
+    return TextTranslation(tuple(one.decode() for one in written), found)
 
 
-async def filled(model: Served, document: Document, wish: Wish) -> tuple[list[bytes], tuple[Rendering, ...]]:
+async def translate_document(
+    model: ServedModel, document: Document, wish: SentenceOptions
+) -> tuple[list[bytes], tuple[SentenceTranslation, ...]]:
     """A document with a translation of each of its texts that has none, as often as there are ranks; its sentences.
 
     Raises:
         UserError: a setting makes no sense.
         Busy: too many sentences are in line.
     """
-    known: dict[tuple[str, bool], Rendering] = {}
+    known: dict[tuple[str, bool], SentenceTranslation] = {}
     if not model.is_loaded:
-        await _asked(model, [""], wish)  # which loads it: what marks it knows, its pieces say
+        await _submit(model, [""], wish)  # which loads it: what marks it knows, its pieces say
     written: list[bytes] = []
     for rank in range(wish.n_best):
-        steps = filling(document, base(wish.source), model.knows_marks)
-        wanted, done = await asyncio.to_thread(_step, steps, None)
+        steps = translation_steps(document, base_language(wish.source), model.knows_marks)
+        wanted, done = await asyncio.to_thread(_next_step, steps, None)
         while wanted:
             new = [text for text in dict.fromkeys(wanted.texts) if (text, wanted.aligned) not in known]
-            found = await _asked(model, new, replace(wish, aligned=wanted.aligned))
+            found = await _submit(model, new, replace(wish, aligned=wanted.aligned))
             known |= {(text, wanted.aligned): one for text, one in zip(new, found, strict=True)}
-            answers = [_answer(known[text, wanted.aligned], rank) for text in wanted.texts]
-            wanted, done = await asyncio.to_thread(_step, steps, answers)
+            answers = [_sentence_output(known[text, wanted.aligned], rank) for text in wanted.texts]
+            wanted, done = await asyncio.to_thread(_next_step, steps, answers)
         written.append(await asyncio.to_thread(document.filled, targets_of(done)))
     return written, tuple(known.values())
 
 
-def _step(steps: FillingSteps, answers: list[SentenceAnswer] | None) -> tuple[ToTranslate | None, list[Filled]]:
+def _next_step(
+    steps: TranslationSteps, answers: list[SentenceOutput] | None
+) -> tuple[SentenceRequest | None, list[TranslatedUnit]]:
     """What is wanted next; or, where nothing is, what has become of the units."""
     try:
         return next(steps) if answers is None else steps.send(answers), []
@@ -148,18 +161,18 @@ def _step(steps: FillingSteps, answers: list[SentenceAnswer] | None) -> tuple[To
         return None, end.value
 
 
-def _answer(one: Rendering, rank: int) -> SentenceAnswer:
+def _sentence_output(one: SentenceTranslation, rank: int) -> SentenceOutput:
     """An alternative has the links of the best, most of whose words it shares."""
     links = None if one.alignment is None else frozenset(one.alignment)
-    return SentenceAnswer(ranked(one, rank), one.log_prob, one.n_pieces[1] + 1, links)
+    return SentenceOutput(nth_best(one, rank), one.log_prob, one.n_pieces[1] + 1, links)
 
 
-async def _asked(model: Served, texts: Sequence[str], wish: Wish) -> list[Rendering]:
+async def _submit(model: ServedModel, texts: Sequence[str], wish: SentenceOptions) -> list[SentenceTranslation]:
     assert model.line, "it takes sentences from when the server starts"
     return await model.line.ask(texts, wish, model.hypotheses(wish))
 
 
-async def gathered(parts: Sequence[Any]) -> list[Any]:
+async def gather_or_cancel(parts: Sequence[Any]) -> list[Any]:
     """All results; where one fails, the others are given up."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
@@ -169,7 +182,7 @@ async def gathered(parts: Sequence[Any]) -> list[Any]:
             task.cancel()
 
 
-async def unless_gone(work: Any, gone: Any) -> Any:
+async def cancel_when(work: Any, gone: Any) -> Any:
     """What `work` gives, unless `gone` ends first: then the work is cancelled, and the answer is None."""
     tasks = [asyncio.ensure_future(work), asyncio.ensure_future(gone)]
     try:

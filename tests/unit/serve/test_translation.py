@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.serve.answering import WholeText, filled, take_apart, translated
-from sightline.serve.asked import Refused
-from sightline.serve.batching import Pace
-from sightline.serve.files import document_of
-from sightline.serve.served import Offer, Rendering, Served, Wish
+from sightline.serve.batching import BatchSettings
+from sightline.serve.files import parse_upload
+from sightline.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
+from sightline.serve.parameters import RequestError
+from sightline.serve.translation import TextTranslation, segment_text, translate_document, translate_texts
 
 PLAIN = st.text(st.sampled_from("aB .!?\n\r\t\u00a0\u3002\u2028,Dr"), max_size=80) | st.text(max_size=40)
 
 
-class Speaker(Served):
+class Speaker(ServedModel):
     """A model that answers with what a function makes of a sentence, and alternatives to it."""
 
     say: Callable[[str], str]
@@ -32,32 +32,36 @@ class Speaker(Served):
         """Of those in small letters alone."""
         return self.is_loaded and self.say("x") == "x"
 
-    def translate(self, sentences: list[str], wish: Wish) -> list[Rendering]:
+    def translate(self, sentences: list[str], wish: SentenceOptions) -> list[SentenceTranslation]:
         """Word n comes from word n."""
         self.model = self
         texts = [self.say(text) for text in sentences]
         links = tuple((n, n) for n in range(20)) if wish.aligned else None
         return [
-            Rendering(source, text, -1.0, -2.0, (3, 3), tuple((text + "!" * n, -2.0) for n in range(1, 3)), links)
+            SentenceTranslation(
+                source, text, -1.0, -2.0, (3, 3), tuple((text + "!" * n, -2.0) for n in range(1, 3)), links
+            )
             for source, text in zip(sentences, texts, strict=True)
         ]
 
 
-def told(say: Callable[[str], str], work: Callable[[Offer, Served], Any]) -> Any:
+def told(say: Callable[[str], str], work: Callable[[ModelRouter, ServedModel], Any]) -> Any:
     async def run() -> Any:
         model = Speaker(Path("m"), (("en", "de"),), lambda path: None)
         model.say = say
-        model.open(Pace(wait=0.0), lambda sentences, seconds: None)
+        model.open(BatchSettings(wait=0.0), lambda sentences, seconds: None)
         try:
-            return await work(Offer([model]), model)
+            return await work(ModelRouter([model]), model)
         finally:
             await model.close()
 
     return asyncio.run(run())
 
 
-def page(text: str, say: Callable[[str], str], n_best: int = 1) -> WholeText:
-    return told(say, lambda offer, _: translated(offer, [text], Wish("en", "de", n_best=n_best), True))[0]
+def page(text: str, say: Callable[[str], str], n_best: int = 1) -> TextTranslation:
+    return told(say, lambda offer, _: translate_texts(offer, [text], SentenceOptions("en", "de", n_best=n_best), True))[
+        0
+    ]
 
 
 def test_tags_of_a_page_stay_at_their_words_whatever_the_model_does_with_them() -> None:
@@ -76,32 +80,32 @@ def test_alternatives_of_a_page_are_of_every_sentence() -> None:
 
 
 def test_a_sentence_that_stands_often_in_a_file_is_translated_once() -> None:
-    document = document_of("a.txt", b"A dog.\nA dog. A cat.\r\n", ("en", "de"), 99)
+    document = parse_upload("a.txt", b"A dog.\nA dog. A cat.\r\n", ("en", "de"), 99)
     heard: list[str] = []
 
     def say(text: str) -> str:
         heard.append(text)
         return text.upper()
 
-    written, found = told(say, lambda _, model: filled(model, document, Wish("en", "de")))
+    written, found = told(say, lambda _, model: translate_document(model, document, SentenceOptions("en", "de")))
     assert written == [b"A DOG.\nA DOG. A CAT.\r\n"]
     assert [one.source for one in found] == ["A dog.", "A cat."] and heard.count("A dog.") == 1
 
 
 def test_files_too_large_to_translate_are_refused_before_they_are_unpacked() -> None:
-    with pytest.raises(Refused, match=r"request \(12\) exceeds text limit \(11\)"):
-        document_of("a.txt", b"A dog. A cat", ("en", "de"), 11)
+    with pytest.raises(RequestError, match=r"request \(12\) exceeds text limit \(11\)"):
+        parse_upload("a.txt", b"A dog. A cat", ("en", "de"), 11)
     packed = BytesIO()
     with ZipFile(packed, "w", ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b" " * 2_000_000)
-    with pytest.raises(Refused, match="exceeds text limit"):
-        document_of("a.docx", packed.getvalue(), ("en", "de"), 100_000)
+    with pytest.raises(RequestError, match="exceeds text limit"):
+        parse_upload("a.docx", packed.getvalue(), ("en", "de"), 100_000)
 
 
 @given(PLAIN)
 def test_a_text_that_nothing_is_done_to_is_the_same(text: str) -> None:
-    taken = take_apart(text, "en")
-    same = [Rendering(one, one, 0.0, 0.0, (1, 1)) for one in taken.sentences]
+    taken = segment_text(text, "en")
+    same = [SentenceTranslation(one, one, 0.0, 0.0, (1, 1)) for one in taken.sentences]
     assert taken.joined(same, 1).texts == (text,)
     assert all(sentence == sentence.strip() and "\n" not in sentence for sentence in taken.sentences)
 
@@ -120,7 +124,7 @@ def test_a_text_that_nothing_is_done_to_is_the_same(text: str) -> None:
     ],
 )
 def test_sentences(text: str, language: str, sentences: list[str]) -> None:
-    assert take_apart(text, language).sentences == sentences
+    assert segment_text(text, language).sentences == sentences
 
 
 @pytest.mark.parametrize(
@@ -133,11 +137,14 @@ def test_sentences(text: str, language: str, sentences: list[str]) -> None:
     ],
 )
 def test_between_sentences_stands_what_the_language_has_there(text: str, said: dict[str, str], whole: str) -> None:
-    assert told(said.__getitem__, lambda offer, _: translated(offer, [text], Wish("en", "de")))[0].text == whole
+    assert (
+        told(said.__getitem__, lambda offer, _: translate_texts(offer, [text], SentenceOptions("en", "de")))[0].text
+        == whole
+    )
 
 
 @pytest.mark.parametrize("part", ["<", "A. ", "a.\n", "。", "\"'", "\r", " \n"])
 def test_no_text_takes_long(part: str) -> None:
     started = time.process_time()
-    take_apart(part * (40_000 // len(part)), "en")
+    segment_text(part * (40_000 // len(part)), "en")
     assert time.process_time() - started < 2

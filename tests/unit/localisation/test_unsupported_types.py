@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sightline.errors import UserError
-from sightline.localisation.other_types import HEAD, refuse_by_content, refuse_by_name
 from sightline.localisation.reading import parse_document
+from sightline.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
 
 NAMES = (
     "strings.xml", "a.yml", "a.YAML", "a.resx", "a.csv", "Localizable.strings", "a.ftl", "a.tex", "a.rst", "a.sdlxliff",
@@ -57,33 +57,31 @@ PLAIN = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_of_another_type_is_refused_with_what_is_supported(name: str) -> None:
-    with pytest.raises(UserError, match=r"is not supported: .*Supported are lines of text and \.po.*--lines"):
-        refuse_by_name(name)
+    with pytest.raises(UserError, match=r"is not supported: .*Supported are plain text and \.po.*--lines"):
+        check_file_name(name)
 
 
 def test_a_compressed_document_is_to_be_unpacked() -> None:
-    with pytest.raises(UserError, match=r"^x/a\.po\.gz: is a compressed document; unpack it and translate a\.po$"):
-        refuse_by_name("x/a.po.gz")
+    with pytest.raises(UserError, match=r"^x/a\.po\.gz: is a compressed document; unpack it, then translate a\.po$"):
+        check_file_name("x/a.po.gz")
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_names_of_texts_are_no_types(name: str) -> None:
-    refuse_by_name(name)
+    check_file_name(name)
 
 
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_a_file_that_begins_as_another_type_is_refused_whatever_its_name(kind: str) -> None:
-    with pytest.raises(UserError, match=r"^a\.txt: is .* is not supported"):
-        refuse_by_content("a.txt", CONTENTS[kind])
-    with pytest.raises(
-        UserError, match=r"^a\.txt: is .* is not supported"
-    ):  # the server's way, and that of --sentences
+    with pytest.raises(UserError, match=r"^a\.txt: .* is not supported"):
+        check_content("a.txt", CONTENTS[kind])
+    with pytest.raises(UserError, match=r"^a\.txt: .* is not supported"):  # the server's way, and that of --sentences
         parse_document("a.txt", CONTENTS[kind].replace(b"\n", b"\r\n"))
 
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_lines_of_text_are_not_refused(text: str) -> None:
-    refuse_by_content("a.txt", text.encode())
+    check_content("a.txt", text.encode())
 
 
 def test_no_corpus_is_taken_for_another_type(shared_data: Path) -> None:
@@ -91,13 +89,13 @@ def test_no_corpus_is_taken_for_another_type(shared_data: Path) -> None:
     files = [file for name in names for file in (shared_data / name).rglob("*") if file.is_file()]
     for file in files:
         with (gzip.open if file.suffix == ".gz" else open)(file, "rb") as opened:
-            head = opened.read(HEAD)
+            head = opened.read(HEAD_BYTES)
         if file.suffix not in (".json", ".jsonl"):
-            refuse_by_content(str(file), head)
+            check_content(str(file), head)
 
 
 def test_catalogues_are_told_from_lines(shared_data: Path) -> None:
     with tarfile.open(shared_data / "pydocs" / "po-fr.tar.gz") as archive:
         for member in [member for member in archive if member.name.endswith(".po")][::20]:
             with pytest.raises(UserError, match="catalogue of gettext"):
-                refuse_by_content("a.txt", archive.extractfile(member).read(HEAD))  # type: ignore[union-attr]
+                check_content("a.txt", archive.extractfile(member).read(HEAD_BYTES))  # type: ignore[union-attr]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sightline.errors import UserError
-from sightline.glossary.reading import glossary_of, read_glossary
+from sightline.glossary.files import load_glossary, read_glossary
 
 OLD = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE martif SYSTEM "TBXBasiccoreStructV02.dtd">
@@ -67,20 +67,20 @@ def test_what_stays_as_it_is_has_one_column(tmp_path: Path) -> None:
 
 
 def test_glossaries_are_taken_as_they_come(tmp_path: Path) -> None:
-    given = glossary_of([("dog", "Hund")])
-    assert glossary_of(given) is given
-    assert glossary_of(str(write(tmp_path, "a.tsv", "dog\tHund\n"))).terms[0].target == "Hund"
+    given = load_glossary([("dog", "Hund")])
+    assert load_glossary(given) is given
+    assert load_glossary(str(write(tmp_path, "a.tsv", "dog\tHund\n"))).terms[0].target == "Hund"
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.tsv", "dog\t\n", "line 1 has a tab and one side only"),
-        ("a.tsv", "# nothing\n", "has no terms"),
-        ("a.csv", "dog\n", "line 1 is to name two columns"),
-        ("a.csv", "source,target\ndog,\n", "line 2 has one side only"),
-        ("a.tbx", "<martif>", "is no XML"),
-        ("a.tbx", OLD.replace('SYSTEM "TBXBasiccoreStructV02.dtd"', "[<!ENTITY x 'y'>]"), "declares the entity 'x'"),
+        ("a.tsv", "dog\t\n", "line 1: source or target is empty"),
+        ("a.tsv", "# nothing\n", "no terms found"),
+        ("a.csv", "dog\n", "line 1: expected a header with two columns"),
+        ("a.csv", "source,target\ndog,\n", "line 2: source or target is empty"),
+        ("a.tbx", "<martif>", "invalid XML"),
+        ("a.tbx", OLD.replace('SYSTEM "TBXBasiccoreStructV02.dtd"', "[<!ENTITY x 'y'>]"), "replace 'x' by its text"),
         ("a.tbx", OLD.replace('<langSet xml:lang="en">', '<langSet xml:lang="fr">'), "which languages\\?"),
     ],
 )
@@ -91,10 +91,10 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, name: str, text: str, m
 
 
 def test_a_language_that_is_not_there_and_bytes_that_are_no_text(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no terms in 'fr'; its languages are: en-US, de"):
+    with pytest.raises(UserError, match="no terms in 'fr'; its languages are: en-US, de"):
         read_glossary(write(tmp_path, "a.tbx", OLD), ("en", "fr"))
     (tmp_path / "b.tsv").write_bytes(b"dog\tHund\nk\xf6ter\tx\n")
-    with pytest.raises(UserError, match=r"b\.tsv: line 2 is not UTF-8"):
+    with pytest.raises(UserError, match=r"b\.tsv: line 2: not UTF-8"):
         read_glossary(tmp_path / "b.tsv")
     with pytest.raises(UserError, match=r"none\.tsv"):
         read_glossary(tmp_path / "none.tsv")

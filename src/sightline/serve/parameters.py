@@ -11,10 +11,10 @@ from typing import Any
 from sightline.errors import UserError
 from sightline.glossary.terms import Glossary, Term
 
-GivenTerms = tuple[tuple[str, str], ...]  # sources and targets
+TermPairs = tuple[tuple[str, str], ...]  # sources and targets
 
 
-class Refused(UserError):
+class RequestError(UserError):
     """A request that is not answered; `status` is that of HTTP."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -23,7 +23,7 @@ class Refused(UserError):
 
 
 @dataclass(frozen=True)
-class Caps:
+class RequestLimits:
     """How much one request may ask for."""
 
     body: int = 4 * 1024 * 1024  # bytes
@@ -48,71 +48,73 @@ class Parameter:
     choices: tuple[str, ...] = ()
     example: Any = None
 
-    def read(self, values: Mapping[str, Any], caps: Caps) -> Any:
-        """The value of this name, or the default; `Refused` for what it may not be."""
+    def read(self, values: Mapping[str, Any], caps: RequestLimits) -> Any:
+        """The value of this name, or the default; `RequestError` for what it may not be."""
         value = values.get(self.name)
         if value is None or (value == "" and not self.needed):
             if self.needed:
-                raise missing(self.name)
+                raise missing_parameter(self.name)
             return self.default
         return getattr(self, f"_{self.kind}")(value, caps)
 
-    def _text(self, value: Any, caps: Caps) -> str:
+    def _text(self, value: Any, caps: RequestLimits) -> str:
         if not isinstance(value, str):
-            raise Refused(400, f"Invalid request: {self.name} must be a text")
+            raise RequestError(400, f"Invalid request: {self.name} must be a text")
         if not value and self.needed:
-            raise missing(self.name)
+            raise missing_parameter(self.name)
         if self.choices and value not in self.choices:
-            raise Refused(400, f"{encodable(value)} {self.name} is not supported")
-        return within(encodable(value), len(value), caps.characters)
+            raise RequestError(400, f"{replace_surrogates(value)} {self.name} is not supported")
+        return check_limit(replace_surrogates(value), len(value), caps.characters)
 
-    def _texts(self, value: Any, caps: Caps) -> str | list[str]:
+    def _texts(self, value: Any, caps: RequestLimits) -> str | list[str]:
         if not isinstance(value, list):
             return self._text(value, caps)
         if not value:
-            raise missing(self.name)
-        within(value, len(value), caps.texts)
+            raise missing_parameter(self.name)
+        check_limit(value, len(value), caps.texts)
         if not all(isinstance(text, str) for text in value):
-            raise Refused(400, f"Invalid request: {self.name} must be a text or a list of texts")
-        return within([encodable(text) for text in value], sum(map(len, value)), caps.characters)
+            raise RequestError(400, f"Invalid request: {self.name} must be a text or a list of texts")
+        return check_limit([replace_surrogates(text) for text in value], sum(map(len, value)), caps.characters)
 
-    def _terms(self, value: Any, caps: Caps) -> GivenTerms:
+    def _terms(self, value: Any, caps: RequestLimits) -> TermPairs:
         pairs = list(value.items()) if isinstance(value, dict) else value
-        if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
-            raise Refused(400, f"Invalid request: {self.name} must be a list of pairs of texts, or an object of texts")
+        if not isinstance(pairs, list) or not all(map(_is_text_pair, pairs)):
+            raise RequestError(
+                400, f"Invalid request: {self.name} must be a list of pairs of texts, or an object of texts"
+            )
         if len(pairs) > caps.terms:
-            raise Refused(400, f"Invalid request: {self.name} has {len(pairs)} terms, {caps.terms} at most")
+            raise RequestError(400, f"Invalid request: {self.name} has {len(pairs)} terms, {caps.terms} at most")
         longest = max((len(text) for pair in pairs for text in pair), default=0)
         if longest > caps.term_characters:
             said = f"{self.name} has a term of {longest} characters, {caps.term_characters} at most"
-            raise Refused(400, f"Invalid request: {said}")
-        one_line = (encodable(" ".join(text.split())) for pair in pairs for text in pair)
+            raise RequestError(400, f"Invalid request: {said}")
+        one_line = (replace_surrogates(" ".join(text.split())) for pair in pairs for text in pair)
         return tuple(zip(one_line, one_line, strict=True))
 
-    def _kept(self, value: Any, caps: Caps) -> GivenTerms:
+    def _kept(self, value: Any, caps: RequestLimits) -> TermPairs:
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise Refused(400, f"Invalid request: {self.name} must be a list of texts")
+            raise RequestError(400, f"Invalid request: {self.name} must be a list of texts")
         return self._terms([(text, text) for text in value], caps)
 
-    def _number(self, value: Any, caps: Caps) -> int:
+    def _number(self, value: Any, caps: RequestLimits) -> int:
         digits = value if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdigit() else None
         if isinstance(value, bool) or not (isinstance(value, int) or digits):
-            raise Refused(400, f"Invalid request: {self.name} parameter is not a number")
+            raise RequestError(400, f"Invalid request: {self.name} parameter is not a number")
         number = int(value)
         if not 0 <= number <= caps.alternatives:
-            raise Refused(400, f"Invalid request: {self.name} must be from 0 to {caps.alternatives}")
+            raise RequestError(400, f"Invalid request: {self.name} must be from 0 to {caps.alternatives}")
         return number
 
-    def _flag(self, value: Any, caps: Caps) -> bool:
+    def _flag(self, value: Any, caps: RequestLimits) -> bool:
         if isinstance(value, bool):
             return value
         if value in ("true", "false"):
             return value == "true"
-        raise Refused(400, f"Invalid request: {self.name} must be true or false")
+        raise RequestError(400, f"Invalid request: {self.name} must be true or false")
 
-    def _file(self, value: Any, caps: Caps) -> Any:
+    def _file(self, value: Any, caps: RequestLimits) -> Any:
         if isinstance(value, str):
-            raise Refused(400, f"Invalid request: {self.name} must be a file")
+            raise RequestError(400, f"Invalid request: {self.name} must be a file")
         return value
 
 
@@ -143,38 +145,38 @@ NATIVE = (
 )
 
 
-def read_values(parameters: tuple[Parameter, ...], values: Mapping[str, Any], caps: Caps) -> dict[str, Any]:
-    """Every parameter's value; `Refused` for the first that is missing or makes no sense."""
+def read_values(parameters: tuple[Parameter, ...], values: Mapping[str, Any], caps: RequestLimits) -> dict[str, Any]:
+    """Every parameter's value; `RequestError` for the first that is missing or makes no sense."""
     return {parameter.name: parameter.read(values, caps) for parameter in parameters}
 
 
-def terms_of(values: Mapping[str, Any]) -> GivenTerms:
+def glossary_terms(values: Mapping[str, Any]) -> TermPairs:
     """The terms of a request's `glossary` and `keep`; `UserError` where a term has no word, or two translations."""
     terms = (*values["glossary"], *values["keep"])
     Glossary(Term(source, target, "Invalid request: glossary") for source, target in terms)
     return terms
 
 
-def missing(name: str) -> Refused:
+def missing_parameter(name: str) -> RequestError:
     """In LibreTranslate's words."""
-    return Refused(400, f"Invalid request: missing {name} parameter")
+    return RequestError(400, f"Invalid request: missing {name} parameter")
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """JSON may hold half a character, which no answer can repeat: a question mark instead.
 
-    >>> encodable("a\\ud800b")
+    >>> replace_surrogates("a\\ud800b")
     'a?b'
     """
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
-def _is_pair(value: Any) -> bool:
+def _is_text_pair(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
-def within(value: Any, size: int, limit: int) -> Any:
-    """The value; `Refused` in LibreTranslate's words where it is larger than that."""
+def check_limit(value: Any, size: int, limit: int) -> Any:
+    """The value; `RequestError` in LibreTranslate's words where it is larger than that."""
     if size > limit:
-        raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        raise RequestError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
     return value

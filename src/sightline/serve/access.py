@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.serve.asked import Caps, Refused
-from sightline.serve.hosts import names_us
+from sightline.serve.hosts import is_own_host
+from sightline.serve.parameters import RequestError, RequestLimits
 
 HEADERS = {
     "cache-control": "no-store",
@@ -26,15 +26,15 @@ HEADERS = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
 }
-FOR_OTHERS = {
+CORS_HEADERS = {
     "access-control-allow-methods": "GET, POST",
     "access-control-allow-headers": "authorization, content-type",
 }
-Ended = Callable[[str, str, int, float], None]  # method, path, status, seconds
+OnRequestEnd = Callable[[str, str, int, float], None]  # method, path, status, seconds
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class AccessRules:
     """Who may ask."""
 
     host: str = "127.0.0.1"  # that the server is bound to
@@ -43,23 +43,23 @@ class Neighbours:
     keys: tuple[str, ...] = ()  # that are asked for; none: no key is needed
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """`Refused` for a request that is not for us, or from another site's page."""
+        """`RequestError` for a request that is not for us, or from another site's page."""
         host, origin = headers.get("host", ""), headers.get("origin", "")
         is_open = self.host in ("0.0.0.0", "::")  # anybody's name for this machine may lead here
-        if not (is_open or host in self.names or host.rpartition(":")[0] in self.names or names_us(host, self.host)):
-            raise Refused(403, "this server answers to its own address only; --hosts names others")
+        if not (is_open or host in self.names or host.rpartition(":")[0] in self.names or is_own_host(host, self.host)):
+            raise RequestError(403, "this server answers to its own address only; --hosts names others")
         from_page = origin.startswith(("http://", "https://"))
         if from_page and origin not in self.origins and origin.partition("://")[2] != host:
-            raise Refused(403, "pages of other sites may not ask; --origins names those that may")
+            raise RequestError(403, "pages of other sites may not ask; --origins names those that may")
 
     def check_key(self, given: str) -> None:
-        """`Refused` without a key that is known; every one is compared, in constant time."""
+        """`RequestError` without a key that is known; every one is compared, in constant time."""
         if self.keys:
             matches = [hmac.compare_digest(given.encode(), key.encode()) for key in self.keys]
             if not given:
-                raise Refused(403, "Please contact the server operator to get an API key")
+                raise RequestError(403, "Please contact the server operator to get an API key")
             if not any(matches):
-                raise Refused(403, "Invalid API key")
+                raise RequestError(403, "Invalid API key")
 
 
 def read_keys(path: str) -> tuple[str, ...]:
@@ -81,34 +81,34 @@ def read_keys(path: str) -> tuple[str, ...]:
     return keys
 
 
-class Gate:
+class AccessMiddleware:
     """An ASGI application around another."""
 
-    def __init__(self, app: Any, neighbours: Neighbours, caps: Caps, ended: Ended) -> None:
+    def __init__(self, app: Any, neighbours: AccessRules, caps: RequestLimits, ended: OnRequestEnd) -> None:
         self.app, self.neighbours, self.caps, self.ended = app, neighbours, caps, ended
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        started, answer = time.monotonic(), Answered(send, self.neighbours.origins, origin_of(scope))
+        started, answer = time.monotonic(), ResponseSender(send, self.neighbours.origins, origin_of(scope))
         try:
             self.neighbours.check(headers := headers_of(scope))
             length = headers.get("content-length", "")
             if length.isdecimal() and int(length[:18]) > self.caps.body:
-                raise too_large(self.caps)
+                raise body_too_large(self.caps)
             if scope["method"] == "OPTIONS" and headers.get("origin", "-") in self.neighbours.origins:
                 return await answer.empty()
-            await self.app(scope, Arriving(receive, self.caps), answer)
-        except Refused as error:
+            await self.app(scope, LimitedBody(receive, self.caps), answer)
+        except RequestError as error:
             await answer.refuse(error)
         finally:
             self.ended(scope["method"], scope["path"], answer.status, time.monotonic() - started)
 
 
-class Arriving:
+class LimitedBody:
     """A body that is counted while it arrives, and must arrive in time."""
 
-    def __init__(self, receive: Any, caps: Caps) -> None:
+    def __init__(self, receive: Any, caps: RequestLimits) -> None:
         self.receive, self.caps = receive, caps
         self.size, self.is_whole, self.deadline = 0, False, time.monotonic() + caps.body_seconds
 
@@ -119,22 +119,22 @@ class Arriving:
             async with asyncio.timeout(self.deadline - time.monotonic()):
                 message = await self.receive()
         except TimeoutError:
-            raise Refused(408, f"the request did not arrive within {self.caps.body_seconds:g} s", CLOSE) from None
+            raise RequestError(408, f"the request did not arrive within {self.caps.body_seconds:g} s", CLOSE) from None
         self.size += len(message.get("body", b""))
         self.is_whole = not message.get("more_body", False)
         if self.size > self.caps.body:
-            raise too_large(self.caps)
+            raise body_too_large(self.caps)
         return message
 
 
-class Answered:
+class ResponseSender:
     """Where an answer goes, with the headers that every answer has."""
 
     def __init__(self, send: Any, origins: Sequence[str], origin: str) -> None:
         self.send, self.status = send, 0
         self.headers = dict(HEADERS)
         if origin in origins:
-            self.headers |= {"access-control-allow-origin": origin, "vary": "origin", **FOR_OTHERS}
+            self.headers |= {"access-control-allow-origin": origin, "vary": "origin", **CORS_HEADERS}
 
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -151,7 +151,7 @@ class Answered:
         await self({"type": "http.response.start", "status": 204, "headers": []})
         await self.send({"type": "http.response.body"})
 
-    async def refuse(self, error: Refused) -> None:
+    async def refuse(self, error: RequestError) -> None:
         """Say why not, unless an answer has begun."""
         if self.status:
             raise error
@@ -165,9 +165,9 @@ class Answered:
 CLOSE = {"connection": "close"}  # what is still on its way is not read
 
 
-def too_large(caps: Caps) -> Refused:
+def body_too_large(caps: RequestLimits) -> RequestError:
     """For a body."""
-    return Refused(413, f"a request has at most {caps.body:,} bytes", CLOSE)
+    return RequestError(413, f"a request has at most {caps.body:,} bytes", CLOSE)
 
 
 def headers_of(scope: Any) -> dict[str, str]:
@@ -180,7 +180,7 @@ def origin_of(scope: Any) -> str:
     return headers_of(scope).get("origin", "")
 
 
-def log(**values: Any) -> None:
+def log_event(**values: Any) -> None:
     """One line of JSON on standard error, with the time."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     print(json.dumps({"time": f"{now}Z", **values}, ensure_ascii=False), file=sys.stderr, flush=True)
@@ -188,4 +188,4 @@ def log(**values: Any) -> None:
 
 def log_request(method: str, path: str, status: int, seconds: float) -> None:
     """Of a request: never its text, nor what follows the path."""
-    log(event="request", method=method, path=path, status=status, ms=round(1000 * seconds, 1))
+    log_event(event="request", method=method, path=path, status=status, ms=round(1000 * seconds, 1))
