@@ -80,7 +80,7 @@ def export_graphs(folder: Path, compute: str) -> Path:
     """The model in `folder` as graphs for ONNX Runtime and OpenVINO, beside what `export` wrote."""
     there = folder / f"onnx-{compute}"
     there.mkdir()
-    onnx.write_onnx(exported_model(read_folder(folder / "sightline")), there, compute == "int8", example="")
+    onnx.write_onnx(exported_model(read_folder(folder / "sightline")), there, "", compute == "int8")
     return there
 
 

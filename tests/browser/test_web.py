@@ -55,7 +55,7 @@ def page_files(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFa
     folder, binaries = tmp_path_factory.mktemp("web"), wasm.wasm_builds()
     with pytest.MonkeyPatch.context() as patch:
         for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
-            patch.setattr(page, "binaries", lambda relaxed=relaxed: binaries | {"relaxed": relaxed})
+            patch.setattr(page, "wasm_builds", lambda relaxed=relaxed: binaries | {"relaxed": relaxed})
             export_model(model_paths["transformer"], "web", folder / f"{build}.html")
     return {build: folder / f"{build}.html" for build in binaries}
 

@@ -1,5 +1,5 @@
-"""Sightline's translation models for other programs: Hugging Face transformers, CTranslate2, ONNX.
+"""Export of translation models to Hugging Face transformers, CTranslate2, ONNX and the browser.
 
-One module for each format, which writes a folder and can translate with what it wrote; `run` checks one against the
-other before anything stands where it was asked for.
+Each format has a module, which writes a folder and translates with it; `run` compares the two before it puts the folder
+in place.
 """

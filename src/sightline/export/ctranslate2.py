@@ -1,9 +1,8 @@
-"""A folder for CTranslate2, written by its own converter library.
+"""Export to CTranslate2, with its own converter library.
 
-Its Transformer is ours: norms first or last, any table of positions or T5's distances, gated or not, whether we have
-trained it or it is a family's; heads whose number or width differs among layers have no place.
-What it calls a tensor of ours is in a table, in the notation of the families'. Not here: how its search differs (its
-length penalty has another formula than ours).
+It represents our Transformers, trained here or pretrained: post- or pre-norm, any position table or T5's relative
+positions, gated or plain feed-forward layers; not layers with different head counts or sizes. A table maps its tensor
+names to ours, in the notation of the families. Its length penalty has another formula than ours.
 """
 
 from collections.abc import Sequence
@@ -29,8 +28,8 @@ from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.transformer import Transformer
 
 INSTALL = "pip install 'sightline[ctranslate2]'"
-POSITION_PARAMETERS = {"positions", "reach"}  # parameters that the table leaves to `_set_positions`
-SUPPRESSED_BIAS = -1e4  # bias on the logit of a piece that is never written; float16 holds it
+POSITION_PARAMETERS = {"positions", "reach"}  # parameters set by `_set_positions`
+SUPPRESSED_BIAS = -1e4  # bias on the logits of suppressed tokens; fits float16
 
 USE = """\
 A translation model for CTranslate2, made by Sightline.
@@ -47,7 +46,7 @@ print(tokenizer.decode([tokenizer.token_to_id(piece) for piece in found]))
 """
 
 USE_PUBLISHED = """\
-A model for CTranslate2, made by Sightline of a published one, whose tokenizer `transformers` reads.
+A pretrained model for CTranslate2, converted by Sightline; `transformers` reads its tokenizer.
 
 ```python
 import ctranslate2, transformers
@@ -60,7 +59,7 @@ print(tokenizer.decode(tokenizer.convert_tokens_to_ids(found), skip_special_toke
 ```
 """
 
-LINEAR = {  # of a layer: theirs, and ours one behind the other
+LINEAR = {  # of a layer: CTranslate2's name, and ours to concatenate
     "self_attention.linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "self_attention.linear_1": ("self_attn.o_proj",),
     "self_attention.layer_norm": ("self_attn_sublayer.norm",),
@@ -84,7 +83,7 @@ NAMES = {  # in the notation of `families.table`; positions are computed
 }
 NORM = {"weight": "gamma", "bias": "beta"}
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "quick_gelu": "GELUSigmoid", "silu": "SWISH"}
-SUPPORTED = {  # axes of a stack that the format can say, and which values of them
+SUPPORTED = {  # settings of a stack with the supported values
     "activation": tuple(ACTIVATIONS),
     "gated": (False, True),
     "ffn_bias": (True, False),
@@ -96,29 +95,29 @@ SUPPORTED = {  # axes of a stack that the format can say, and which values of th
 }
 SIZES = {"d_model", "n_layers", "n_heads", "d_head", "d_ff", "max_len", "position_offset", "count_from"}
 RELATIVE = {"relative_buckets", "relative_distance", "score_scale"}
-FREE = SIZES | RELATIVE | {"dropout", "embedding_scale", "norm_eps"}  # axes of any value
-EPS = {"layer": 1e-5, "rms": 1e-6}  # what their norms add to a variance unless it is said
+FREE = SIZES | RELATIVE | {"dropout", "embedding_scale", "norm_eps"}  # settings of any value
+EPS = {"layer": 1e-5, "rms": 1e-6}  # default epsilon of CTranslate2's norms
 
 
 def check_ctranslate2(exported: Exportable) -> None:
-    """`UserError` where the format cannot hold the model, or the library is not installed."""
+    """`UserError` if the format cannot represent the model, or the library is missing."""
     if isinstance(exported, ExportedModel):
         c = exported.config
         check_supported(
             exported,
             "CTranslate2",
             (c.positions not in ("sinusoidal", "learned"), f"{c.positions} positions"),
-            (has_uneven_heads(c), "heads of their own width or number"),
+            (has_uneven_heads(c), "head counts or sizes that differ between layers"),
         )
     check_supported(exported, "CTranslate2", *((True, axis) for axis in unsupported_axes(exported.axes)))
     try:
         import ctranslate2  # noqa: F401
     except ImportError:
-        raise UserError(f"--to ctranslate2 needs its library: {INSTALL}") from None
+        raise UserError(f"--to ctranslate2 needs the library: {INSTALL}") from None
 
 
 def unsupported_axes(config: NetworkConfig) -> list[str]:
-    """The axes of a network with encoder and decoder that the format, as it is written here, cannot say."""
+    """The settings of an encoder-decoder that this export does not support."""
     stacks = _stacks(config)
     uneven = ["two different norms"] if len({(stack.norm, stack.norm_eps) for stack in stacks.values()}) > 1 else []
     return uneven + [f"{side}.{axis}" for side, stack in stacks.items() for axis in _unsupported_axes(stack)]
@@ -137,10 +136,10 @@ def _stacks(config: NetworkConfig) -> dict[str, StackConfig]:
     return {"encoder": config.encoder, "decoder": config.decoder}
 
 
-def write_ctranslate2(exported: Exportable, folder: Path, int8: bool, example: str) -> None:
-    """Everything `ctranslate2.Translator` reads, the tokenizer, and a page on how to use them."""
+def write_ctranslate2(exported: Exportable, folder: Path, example: str, int8: bool) -> None:
+    """Everything `ctranslate2.Translator` reads, the tokenizer, and a README with an example."""
     check_ctranslate2(exported)
-    exported.write_tokenizer(folder)  # first: a family's files may have the name of one of theirs
+    exported.write_tokenizer(folder)  # first: a pretrained model may have files of the same names
     write_model(exported, folder, exported.pieces, "int8" if int8 else "float32", exported.suppressed)
     page = USE if isinstance(exported, ExportedModel) else USE_PUBLISHED
     eos = exported.pieces[exported.special.eos_id]
@@ -152,14 +151,14 @@ def write_ctranslate2(exported: Exportable, folder: Path, int8: bool, example: s
 def write_model(
     exported: Exportable, folder: Path, pieces: Sequence[str], compute: str, suppressed: Sequence[int] = ()
 ) -> None:
-    """What `ctranslate2.Translator` reads.
+    """Write what `ctranslate2.Translator` reads.
 
     Args:
-        exported: what to write.
+        exported: the model.
         folder: an existing folder.
-        pieces: the name of every id.
-        compute: numbers the weights are stored in, "float32" or "int8".
-        suppressed: ids that it is never to write.
+        pieces: the token of every id.
+        compute: storage precision of the weights, "float32" or "int8".
+        suppressed: ids that are never generated.
     """
     config, special = exported.axes, exported.special
     spec = empty_spec(config)
@@ -187,7 +186,7 @@ def write_model(
 
 
 def empty_spec(config: NetworkConfig) -> Any:
-    """Their description of a network of those axes, without weights."""
+    """CTranslate2's specification of such a network, without weights."""
     from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
 
     def side(kind: Any, stack: StackConfig) -> Any:
@@ -218,7 +217,7 @@ def empty_spec(config: NetworkConfig) -> Any:
 
 
 def _set_positions(spec: Any, config: NetworkConfig, network: Transformer) -> None:
-    """Those of places, or the biases of distances, which all layers of a stack share; how scores are scaled."""
+    """Position tables or relative attention biases (shared by the layers of a stack), and attention scales."""
     fronts = {"encoder": network.src_embeddings, "decoder": network.tgt_embeddings}
     for side, stack in _stacks(config).items():
         their, own = getattr(spec, side), getattr(network, side)
@@ -234,7 +233,7 @@ def _set_positions(spec: Any, config: NetworkConfig, network: Transformer) -> No
 
 
 def ctranslate2_names(config: NetworkConfig) -> dict[str, str]:
-    """The table of a network: theirs to ours."""
+    """Tensor names of CTranslate2 and ours, for this network."""
     layers = {
         f"{side}.layer_{{i}}.{theirs}": "|".join(f"{side}.layers.{{i}}.{name}" for name in ours)
         for side, stack in _stacks(config).items()
@@ -244,7 +243,7 @@ def ctranslate2_names(config: NetworkConfig) -> dict[str, str]:
 
 
 def _set(spec: Any, key: str, value: NDArray[np.float32]) -> None:
-    """Put one tensor in its place; lists have the numbers of their items behind their name."""
+    """Set one tensor; list indices follow the name of the list."""
     *path, kind = key.split(".")
     for part in path:
         name, _, i = part.rpartition("_")
@@ -253,7 +252,7 @@ def _set(spec: Any, key: str, value: NDArray[np.float32]) -> None:
 
 
 def greedy_by_ctranslate2(exported: Exportable, folder: Path, texts: Sequence[str]) -> list[list[int]]:
-    """Greedy translations by CTranslate2 of what `write_ctranslate2` wrote, in ids without end marks, at most LENGTH steps."""
+    """Greedy translations of the written model by CTranslate2: ids without EOS, at most MAX_NEW_TOKENS."""
     import ctranslate2
 
     pieces, read = exported.pieces, exported.read_pieces

@@ -1,7 +1,7 @@
-"""A family's folder for other programs: back into the layout of transformers, or what CTranslate2 is made of.
+"""Export of pretrained models: back to the layout of transformers, or to CTranslate2.
 
-The way back is tensor by tensor and takes any network; CTranslate2 gets one that reads a text and writes another. Not
-here: models that `sightline train` made (`hf`), and the format of CTranslate2 (`ctranslate2`).
+Writing back works tensor by tensor for any network; CTranslate2 needs an encoder-decoder. Not here: models trained here
+(`hf`), and the format of CTranslate2 (`ctranslate2`).
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ UNKNOWN_TOKENS = ("<unk>", "[UNK]")
 
 
 def write_pretrained(found: Folder, folder: Path) -> str:
-    """Write the layout of transformers into `folder`, read it again and compare; what was compared, one line."""
+    """Write the layout of transformers to `folder`, read it again and compare; returns one line."""
     unread = unread_tensors(found.path)
     write_checkpoint(folder, found.network, found.config, found.about, unread)
     copy_companions(found.path, folder)
@@ -43,13 +43,13 @@ def write_pretrained(found: Folder, folder: Path) -> str:
     kept = dict(again.network.named_parameters())
     own = dict(found.network.named_parameters())
     if again.config != found.config or not all(torch.equal(kept[name], own[name]) for name in own):
-        raise UserError(f"{found.path}: was read back otherwise than it was written. Please report this mistake")
+        raise UserError(f"{found.path}: reading it back gave different tensors; this is a bug: please report it")
     return f"{len(own)} tensors are the same when read back"
 
 
 @dataclass(frozen=True)
 class PretrainedExport:
-    """See `exported.Exportable`. Languages are for whoever translates to say: nothing here depends on which."""
+    """See `exported.Exportable`. Languages do not matter: nothing here depends on them."""
 
     model: RewritingModel
 
@@ -60,72 +60,72 @@ class PretrainedExport:
 
     @property
     def origin(self) -> str:
-        """Its folder."""
+        """The folder."""
         return str(self.model.path)
 
     @property
     def axes(self) -> NetworkConfig:
-        """Of the network."""
+        """The settings of the network."""
         return self.model.config
 
     @cached_property
     def settings(self) -> GenerationSettings:
-        """Greedy, by the rules that the format has, too."""
+        """Greedy search with the rules that the format supports."""
         plain = {"beam_size": 1, "n_best": 1, "sample": False, "no_repeat_ngram": 0, "min_new_tokens": 0}
         return replace(self.model.generation, **plain, max_new_tokens=MAX_NEW_TOKENS, forced_end_id=None, stop=())
 
     @property
     def special(self) -> SpecialIds:
-        """The ids that mean something to a search; CTranslate2 wants an unknown piece even where there is none."""
+        """The special token ids of the search; CTranslate2 needs an unknown token even if there is none."""
         written = self.model.tokenizer.written or self.model.tokenizer
         unknown = next((i for name in UNKNOWN_TOKENS if (i := written.id_of(name)) is not None), self.settings.pad_id)
         return SpecialIds(self.settings.pad_id, beginning_of(self.settings)[0], self.settings.end_ids[0], unknown)
 
     @property
     def forced(self) -> list[int]:
-        """What its generation_config.json has an output begin with."""
+        """The forced tokens of its generation_config.json."""
         return beginning_of(self.settings)[1:]
 
     @property
     def pieces(self) -> list[str]:
-        """The name of every id that is written."""
+        """The token of every target id."""
         config, tokenizer = self.model.config, self.model.tokenizer
         return _names(tokenizer.written or tokenizer, config.tgt_vocab_size or config.vocab_size)
 
     @property
     def read_pieces(self) -> list[str]:
-        """The name of every id that is read."""
+        """The token of every source id."""
         return _names(self.model.tokenizer, self.model.config.vocab_size)
 
     @property
     def suppressed(self) -> tuple[int, ...]:
-        """Ids that our search never writes."""
+        """Ids that our search never generates."""
         return self.settings.suppressed
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts with the marks of the family."""
+        """The ids of texts with special tokens."""
         return [self.model.languages.encode(text, "", "") for text in texts]
 
     def greedy(self, texts: Sequence[str]) -> list[list[int]]:
-        """Our greedy outputs in ids, with what they begin with and without end marks, at most LENGTH steps."""
+        """Our greedy outputs: ids with forced tokens, without EOS, at most MAX_NEW_TOKENS."""
         found = rewrite(self.network, self.sources(texts), self.settings)
         return [[*self.forced, *ranked[0].tokens] for ranked in found]
 
     def parameters(self) -> dict[str, Tensor]:
-        """The parameters under all their names."""
+        """All parameters by name."""
         return all_parameters(self.network)
 
     def texts(self) -> list[str]:
-        """Of the model's own words."""
+        """Sample texts from the vocabulary."""
         return sample_sentences(self.model.tokenizer.decode([i]).strip() for i in range(self.model.config.vocab_size))
 
     def write_tokenizer(self, folder: Path) -> None:
-        """The files of the tokenizer as they are."""
+        """Copy the tokenizer files."""
         copy_companions(self.model.path, folder)
 
 
 def _names(vocabulary: Vocabulary, size: int) -> list[str]:
-    """The name of every id, each different: those that the vocabulary repeats or lacks are numbered."""
+    """The token of every id, made unique: repeated and missing ones are numbered."""
     found = [vocabulary.piece_of(i) or f"<unused {i}>" for i in range(size)]
     often = {name for name, count in Counter(found).items() if count > 1}
     first = {name: found.index(name) for name in often}
@@ -133,16 +133,15 @@ def _names(vocabulary: Vocabulary, size: int) -> list[str]:
 
 
 def pretrained_export(folder: Folder, to: str) -> PretrainedExport:
-    """A family's model; `UserError` for a format it is not written in, or a network that no format holds."""
+    """The pretrained model of a folder; `UserError` for a format or a network that is not supported."""
     model = with_verbs(folder)
     if to != "ctranslate2":
         raise UserError(
-            f"{model.path}: is a checkpoint of a family ({model.config.family}), and this needs a model that "
-            "`sightline train` made; "
-            f"`{CONVERTER}` takes such a folder, where it was imported after `sightline export --to hf`"
+            f"{model.path}: --to {to} is for models trained here, not for a pretrained {model.config.family} model; "
+            f"use `{CONVERTER}` (for an imported model after `sightline export --to hf`)"
         )
     model.network.float()
     found = rewriting(model, folder.path)
     if found.generation.start_id is None or not found.generation.end_ids:
-        raise UserError(f"{folder.path}: its files name no mark that an output begins with, or none that it ends with")
+        raise UserError(f"{folder.path}: its generation_config.json defines no start token or no end token")
     return PretrainedExport(found)

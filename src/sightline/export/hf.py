@@ -1,10 +1,9 @@
-"""A folder for transformers: `MarianMTModel`, or `PegasusForConditionalGeneration` where layers normalise first.
+"""Export to transformers: `MarianMTModel`, or `PegasusForConditionalGeneration` for pre-norm models.
 
-Marian's network is the paper's, and Pegasus' the same with the norms in front, but for one thing: their positions are
-all sines, then all cosines, where the paper's (and ours) alternate. Every other part treats the components of the
-residual stream alike, so they are written in another order here, and the function is the same.
-
-Not here: what their files and tensors are called, which is in the tables they are read with (`families`).
+Marian's network is the paper's, and Pegasus' the pre-norm variant, with one difference: their position encodings are
+all sines, then all cosines, where the paper's (and ours) alternate. All other parts treat the components of the
+residual stream alike, so the export permutes these; the function is the same. Not here: names of files and tensors
+(`families`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +33,7 @@ from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.parameters import parameters_of
 
 INSTALL = "pip install 'sightline[hf]'"
-FAMILY_OF = {"post": "marian", "pre": "pegasus"}  # by where norms are
+FAMILY_OF = {"post": "marian", "pre": "pegasus"}  # by norm_position
 RESIDUAL_INPUTS = (
     "q_proj.weight",
     "k_proj.weight",
@@ -60,25 +59,25 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 
 def check_hf(exported: ExportedModel) -> None:
-    """`UserError` where the layout cannot hold the model, or transformers is not there to try it."""
+    """`UserError` if the layout cannot represent the model, or transformers is missing."""
     c = exported.config
     target = f"the layout of {_architecture(exported)}"
     check_supported(
         exported,
         target,
         (c.positions != "sinusoidal", f"{c.positions} positions"),
-        (has_uneven_heads(c), "heads of their own width or number"),
+        (has_uneven_heads(c), "head counts or sizes that differ between layers"),
         (c.norm_position == "pre" and c.tied_embeddings != "all", f"tied_embeddings = {c.tied_embeddings!r}"),
     )
     check_supported(exported, target, *((True, axis) for axis in config_to_hf(family_config(exported))[1]))
     try:
         import transformers  # noqa: F401
     except ImportError:
-        raise UserError(f"--to hf needs transformers to check what it wrote: {INSTALL}") from None
+        raise UserError(f"--to hf needs transformers to check its output: {INSTALL}") from None
 
 
-def write_hf(exported: ExportedModel, folder: Path, example: str) -> None:
-    """Everything `from_pretrained` reads, and a page on how to use it."""
+def write_hf(exported: ExportedModel, folder: Path, example: str, int8: bool = False) -> None:
+    """Everything `from_pretrained` reads, and a README with an example; transformers has no int8 files."""
     check_hf(exported)
     write_files(folder, hf_tensors(exported), hf_config(exported))
     write_json(folder / "generation_config.json", _generation_config(exported))
@@ -89,11 +88,11 @@ def write_hf(exported: ExportedModel, folder: Path, example: str) -> None:
 
 
 def family_config(exported: ExportedModel) -> NetworkConfig:
-    """The axes of the family that the network belongs to once its residual stream is reordered."""
+    """The settings of the family whose network this is with a permuted residual stream."""
     ours = axes(exported.config)
 
     def reordered(stack: StackConfig) -> StackConfig:
-        d_v = 0 if stack.d_v == stack.d_head else stack.d_v  # 0 says the same
+        d_v = 0 if stack.d_v == stack.d_head else stack.d_v  # 0 means the same
         return replace(stack, d_v=d_v, positions="sinusoidal", max_len=0)
 
     assert ours.encoder and ours.decoder
@@ -106,18 +105,18 @@ def _architecture(exported: ExportedModel) -> str:
 
 
 def hf_tensors(exported: ExportedModel) -> dict[str, Tensor]:
-    """Parameters under their names, with the residual stream in their order; a shared one once."""
+    """Parameters by name, with a permuted residual stream; shared ones once."""
     config, network = family_config(exported), exported.network
     own = {name: _reorder(name, value) for name, value in parameters_of(network).items()}
     found = file_tensors(own, config)
-    if config.family == "pegasus":  # its files have them, Marian's do not
+    if config.family == "pegasus":  # stored in files of Pegasus, not of Marian
         for side, embeddings in (("encoder", network.src_embeddings), ("decoder", network.tgt_embeddings)):
             found[f"model.{side}.embed_positions.weight"] = _halves(position_table(embeddings), 1)
     return found
 
 
 def _reorder(name: str, value: Tensor) -> Tensor:
-    """A parameter with the components of the residual stream in their order: even ones, then odd ones."""
+    """A parameter with the residual stream permuted: even components, then odd ones."""
     if name.endswith(RESIDUAL_INPUTS):
         return _halves(value, 1)
     return _halves(value, 0) if name.endswith(RESIDUAL_OUTPUTS) else value
@@ -129,7 +128,7 @@ def _halves(value: Tensor, axis: int) -> Tensor:
 
 
 def hf_config(exported: ExportedModel) -> dict[str, Any]:
-    """Their config.json."""
+    """The config.json."""
     t = exported.tokenizer
     return {
         **config_to_hf(family_config(exported))[0],
@@ -145,7 +144,7 @@ def hf_config(exported: ExportedModel) -> dict[str, Any]:
 
 
 def _generation_config(exported: ExportedModel) -> dict[str, Any]:
-    """As the model searches. Their length penalty has another formula (length ** alpha), so beams may differ."""
+    """The search settings. Their length penalty has another formula (length ** alpha), so beams may differ."""
     t, decode = exported.tokenizer, exported.decode
     return {
         "pad_token_id": t.pad_id,
@@ -161,7 +160,7 @@ def _generation_config(exported: ExportedModel) -> dict[str, Any]:
 
 
 def _write_tokenizer(exported: ExportedModel, folder: Path) -> None:
-    """Our tokenizer.json, which now also adds the end mark, as their models expect."""
+    """Our tokenizer.json, which now also adds EOS, as their models expect."""
     ours = exported.tokenizer
     backend = tokenizers.Tokenizer.from_str(ours.backend.to_str())
     pad, bos, eos, unk = (backend.id_to_token(i) for i in (ours.pad_id, ours.bos_id, ours.eos_id, ours.unk_id))
@@ -183,18 +182,18 @@ def _write_tokenizer(exported: ExportedModel, folder: Path) -> None:
 
 
 def greedy_by_transformers(exported: ExportedModel, folder: Path, texts: Sequence[str]) -> list[list[int]]:
-    """Greedy translations by transformers of what `write_hf` wrote, in ids without end marks, at most LENGTH steps."""
+    """Greedy translations by transformers of the written model: ids without EOS, up to MAX_NEW_TOKENS."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with _no_progress_bar():
         model, loading = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
     left = {kind: sorted(names) for kind, names in loading.items() if names}
-    assert not left, f"transformers finds {left}"
+    assert not left, f"transformers reports {left}"
     batch = tokenizer(list(texts), return_tensors="pt", padding=True)
     wanted = [[*tokens, exported.tokenizer.eos_id] for tokens in exported.tokenizer.encode_batch(texts)]
     found = [row[mask.bool()].tolist() for row, mask in zip(batch.input_ids, batch.attention_mask, strict=True)]
-    assert found == wanted, "transformers segments otherwise"
+    assert found == wanted, "transformers tokenizes differently"
     with torch.inference_mode():
         plain = {"num_beams": 1, "do_sample": False, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
         options = {**plain, "max_new_tokens": MAX_NEW_TOKENS}
@@ -217,7 +216,7 @@ def _no_progress_bar() -> Iterator[None]:
 
 
 def before_eos(tokens: list[int], eos_id: int) -> list[int]:
-    """What stands before the end mark.
+    """The tokens before EOS.
 
     >>> before_eos([5, 6, 2, 0, 0], 2)
     [5, 6]

@@ -1,13 +1,13 @@
-"""Two graphs for ONNX Runtime and its like: the encoder, and one step of the decoder with its cache.
+"""Export to ONNX as two graphs: the encoder, and one step of the decoder with its KV cache.
 
     encoder.onnx   src, src_mask -> cross_k.{i}, cross_v.{i}
     decoder.onnx   tgt_in, src_mask, cross_k.{i}, cross_v.{i}, self_k.{i}, self_v.{i} -> logits, self_k.{i}, self_v.{i}
 
-src and tgt_in are int64 (batch, length), src_mask is boolean (batch, src_len), True on real pieces, keys and values are
-(batch, heads, length, d_head) of layer i. The decoder takes one or several new pieces; at the start its own keys and
-values have length 0, afterwards they are what came out the last time. All lengths and the batch are free.
+src and tgt_in are int64 (batch, length). src_mask is boolean (batch, src_len), True for real tokens. Keys and values
+are (batch, heads, length, d_head) of layer i. The decoder takes one or more new tokens. Its own keys and values have
+length 0 at the start, and are then the outputs of the last step. All lengths and the batch size are dynamic.
 
-Not here: a search. `GreedyTranslator` is the shortest one, and what checks the export.
+Not here: a search. `GreedyTranslator` is the shortest one; it checks the export.
 """
 
 import logging
@@ -35,7 +35,7 @@ OPSET = 20
 
 USE = """\
 A translation model as two ONNX graphs, made by Sightline: `encoder.onnx` reads a text once, `decoder.onnx` writes one
-piece at a time and returns the keys and values to give it with the next one. `tokenizer.json` is for the `tokenizers`
+token at a time and returns the keys and values for the next step. `tokenizer.json` is for the `tokenizers`
 library.
 
 ```python
@@ -70,8 +70,8 @@ def check_onnx(exported: ExportedModel) -> None:
         raise UserError(f"--to onnx needs {error.name}: {INSTALL}") from None
 
 
-def write_onnx(exported: ExportedModel, folder: Path, int8: bool, example: str) -> None:
-    """Both graphs, the tokenizer, and a page on how to use them."""
+def write_onnx(exported: ExportedModel, folder: Path, example: str, int8: bool) -> None:
+    """Both graphs, the tokenizer, and a README with an example."""
     check_onnx(exported)
     write_graphs(exported.network, folder)
     if int8:
@@ -89,7 +89,7 @@ def write_graphs(network: Transformer, folder: Path) -> None:
     """Both graphs in float32."""
     encoder, decoder = EncoderGraph(network).eval(), DecoderGraph(network).eval()
     n = len(network.decoder.layers)
-    # Any lengths but 0 and 1, which the exporter would take for constants.
+    # Lengths other than 0 and 1, which the exporter would specialise.
     src, src_mask, tgt_in = torch.ones(2, 5, dtype=torch.long), torch.ones(2, 5) > 0, torch.ones(2, 4, dtype=torch.long)
     batch, src_len, new, past = (torch.export.Dim(name) for name in ("batch", "src_len", "new", "past"))
     with torch.no_grad():
@@ -149,7 +149,7 @@ def _export(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the notes of exporter and quantiser on themselves."""
+    """Without log messages of exporter and quantizer."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -176,7 +176,7 @@ class PositionedEmbedding(nn.Module):
 
 
 class EncoderGraph(nn.Module):
-    """A source to the keys and values that every decoder layer has of it."""
+    """From a source to the cross-attention keys and values of all decoder layers."""
 
     def __init__(self, network: Transformer) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class EncoderGraph(nn.Module):
 
 
 class GivenCache(LayerCache):
-    """Keys and values that came in as tensors; `append` makes new ones instead of writing into these."""
+    """Keys and values from input tensors; `append` concatenates instead of writing in place."""
 
     def __init__(self, k: Tensor, v: Tensor, grows: bool) -> None:
         super().__init__(grows)
@@ -210,7 +210,7 @@ class GivenCache(LayerCache):
 
 
 class DecoderGraph(nn.Module):
-    """One step: new pieces, after those whose keys and values are given."""
+    """One step: new tokens, given the keys and values of the preceding ones."""
 
     def __init__(self, network: Transformer) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class DecoderGraph(nn.Module):
         cross: tuple[Float[Tensor, "batch heads src_len d_head"], ...],
         own: tuple[Float[Tensor, "batch heads past d_head"], ...],
     ) -> tuple[Float[Tensor, "..."], ...]:
-        """Logits, (batch, new, vocab), then keys and values with the new ones behind, in the order of `own`."""
+        """Logits, (batch, new, vocab), then the extended keys and values, in the order of `own`."""
         past = own[0].size(2)
         x = self.embed(tgt_in, past)
         at = torch.arange(past, past + tgt_in.size(1), device=x.device)
@@ -239,7 +239,7 @@ class DecoderGraph(nn.Module):
 
 
 def _quantize(path: Path) -> None:
-    """Weights of matrix products in int8; activations as they come, with one scale for a whole batch."""
+    """Quantize the weights of matrix products to int8; activations dynamically, one scale per batch."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     draft = path.with_suffix(".int8")
@@ -249,7 +249,7 @@ def _quantize(path: Path) -> None:
 
 
 class GreedyTranslator:
-    """Greedy search over the two graphs, one text at a time, by ONNX Runtime."""
+    """Greedy search with the two graphs in ONNX Runtime, one text at a time."""
 
     def __init__(self, exported: ExportedModel, folder: Path) -> None:
         import onnxruntime
@@ -265,19 +265,19 @@ class GreedyTranslator:
         self.exported = exported
 
     def source(self, src: NDArray[np.int64], src_mask: NDArray[np.bool_]) -> dict[str, Any]:
-        """What the decoder is to know of sources, and that it has written nothing yet."""
+        """The initial state of the decoder for these sources."""
         found = self.encoder.run(None, {"src": src, "src_mask": src_mask})
         cross = dict(zip((output.name for output in self.encoder.get_outputs()), found, strict=True))
         own = {name.replace("cross", "self"): x[:, :, :0] for name, x in cross.items()}
         return {"src_mask": src_mask, **cross, **own}
 
     def step(self, tgt_in: NDArray[np.int64], state: dict[str, Any]) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Logits after the new pieces, and the state after them."""
+        """Logits after the new tokens, and the next state."""
         logits, *own = self.decoder.run(None, {"tgt_in": tgt_in, **state})
         return logits, {**state, **dict(zip([name for name in state if name.startswith("self")], own, strict=True))}
 
     def translate(self, tokens: list[int]) -> list[int]:
-        """Ids without end marks, at most LENGTH steps."""
+        """Ids without EOS, at most MAX_NEW_TOKENS."""
         t = self.exported.tokenizer
         src = np.array([[*tokens, t.eos_id]])
         state, found = self.source(src, np.ones_like(src, bool)), [t.bos_id]
@@ -291,6 +291,6 @@ class GreedyTranslator:
 
 
 def greedy_by_onnxruntime(exported: ExportedModel, folder: Path, texts: Sequence[str]) -> list[list[int]]:
-    """Greedy translations by ONNX Runtime of what `write_onnx` wrote, in ids without end marks, at most LENGTH steps."""
+    """Greedy translations of the exported model by ONNX Runtime: ids without EOS, up to MAX_NEW_TOKENS."""
     translator = GreedyTranslator(exported, folder)
     return [translator.translate(tokens) for tokens in exported.tokenizer.encode_batch(texts)]

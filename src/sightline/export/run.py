@@ -1,12 +1,13 @@
-"""`sightline export`: write, translate with what was written, compare, and only then put it in its place.
+"""`sightline export`: write a model, translate with the written copy, compare, and only then move it into place.
 
-A page (`web`) is not translated with here, for that takes a browser: tests do it. Not here: the formats (`hf`,
+A page (`web`) is not compared here, because that needs a browser; tests do it. Not here: the formats (`hf`,
 `ctranslate2`, `onnx`, `web`).
 """
 
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +18,53 @@ from sightline.export import ctranslate2, family, hf, onnx
 from sightline.export.exported import MAX_NEW_TOKENS, Exportable, exported_model
 from sightline.export.web import page
 
-FORMATS: dict[str, Any] = {"hf": hf, "ctranslate2": ctranslate2, "onnx": onnx}
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """The functions of a format. `write` takes the model, a folder, an example text, and whether weights are int8."""
+
+    check: Callable[[Any], None]  # `UserError` if the format cannot represent the model
+    write: Callable[[Any, Path, str, bool], None]
+    greedy: Callable[[Any, Path, Sequence[str]], list[list[int]]]  # translations with what was written
+
+
+FORMATS = {
+    "hf": ExportFormat(hf.check_hf, hf.write_hf, hf.greedy_by_transformers),
+    "ctranslate2": ExportFormat(
+        ctranslate2.check_ctranslate2, ctranslate2.write_ctranslate2, ctranslate2.greedy_by_ctranslate2
+    ),
+    "onnx": ExportFormat(onnx.check_onnx, onnx.write_onnx, onnx.greedy_by_onnxruntime),
+}
 WEB = "web"
 EXAMPLE_CHARACTERS = 60
 
 
 def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False, texts: Sequence[str] = ()) -> str:
-    """Write the translation model in `model` into the folder or, for a page, the file `out`, which must not exist yet.
+    """Export a translation model to the folder or, for a page, the file `out`, which must not exist.
 
     Args:
-        model: a model directory; to "hf" also the folder of a family, of whatever it can do, to "ctranslate2" of one
-            that reads a text and writes another.
-        to: "hf", "ctranslate2", "onnx" or "web", a page that translates in a browser.
-        out: what to write; there is nothing in its place unless all went well. A page is called as its file is.
-        int8: store weights in int8 ("ctranslate2", "onnx"): about a quarter of the size, and not quite the same.
-        texts: to compare translations on; without any, words of the model's own.
+        model: a model directory; for "hf" also any pretrained model, for "ctranslate2" a pretrained encoder-decoder.
+        to: "hf", "ctranslate2", "onnx" or "web" (a page that translates in a browser).
+        out: written only if everything succeeds. A page is named like its file.
+        int8: store weights in int8 ("ctranslate2", "onnx"): a quarter of the size, with small differences.
+        texts: texts to compare translations on (default: made of words of the vocabulary).
 
     Returns:
-        What was compared, or how large the page is, one line.
+        One line: what was compared, or the size of the page.
 
     Raises:
-        UserError: the format cannot hold the model, its library is missing, `out` exists, or the copy translates
-            otherwise than the model.
+        UserError: the format cannot represent the model, its library is missing, `out` exists, or the copy translates
+            differently.
     """
     if to not in (*FORMATS, WEB):
         raise unknown("format", to, (*FORMATS, WEB))
     if int8 and to == "hf":
-        raise UserError("--int8 is for ctranslate2 and onnx; transformers reads float32 and converts by itself")
+        raise UserError("--int8 is for ctranslate2 and onnx; transformers converts float32 weights itself")
     if (int8 or texts) and to == WEB:
-        raise UserError("--int8 and --text are for other formats: a page is in int8, and compared in no browser")
+        raise UserError("--int8 and --text are not for --to web: a page is always int8, and is not compared")
     out = Path(out)
     if out.exists():
-        raise UserError(f"{out}: exists already; name {'a file' if to == WEB else 'a folder'} that does not")
+        raise UserError(f"{out}: exists already; choose a new {'file' if to == WEB else 'folder'}")
     folder = read_folder(model)
     if to == WEB:
         return _write_atomically(out, lambda temporary: page.write_page(folder, temporary / "export", out.stem))
@@ -64,7 +80,7 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
 
 
 def _write_atomically(out: Path, write: Callable[[Path], str]) -> str:
-    """What `write` leaves in the folder "export" of a temporary one becomes `out`, once all went well."""
+    """Write to the folder "export" of a temporary folder, and rename it to `out` on success."""
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
@@ -74,37 +90,33 @@ def _write_atomically(out: Path, write: Callable[[Path], str]) -> str:
 
 
 def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: bool, texts: Sequence[str]) -> str:
-    """Into `temporary`/export. What int8 is made of is compared first, for it must be the same; int8 need not be."""
+    """Write to `temporary`/export. The float32 version must translate the same; int8 need not."""
     wanted = exported.greedy(texts)
 
-    def same(folder: Path, int8: bool) -> int:
+    example = texts[0][:EXAMPLE_CHARACTERS].replace("\\", "").replace('"', "")
+
+    def n_equal(folder: Path, int8: bool) -> int:
         folder.mkdir()
-        _writer(exported, to, int8, texts[0])(folder)
+        FORMATS[to].write(exported, folder, example, int8)
         return count_equal(FORMATS[to].greedy(exported, folder, texts), wanted)
 
-    exact = same(temporary / "export", False)
+    exact = n_equal(temporary / "export", False)
     if exact < len(texts):
+        differ = f"{to} translates {len(texts) - exact} of {len(texts)} texts differently"
         raise UserError(
-            f"{exported.origin}: {to} translates {len(texts) - exact} of {len(texts)} texts otherwise than the model; "
-            "nothing was written. This is a mistake of the exporter's: please report it"
+            f"{exported.origin}: {differ}; nothing was written. Please report this bug"
         )
     if not int8:
         return f"greedy translations of {len(texts)} texts are the same"
     shutil.rmtree(temporary / "export")
-    found = same(temporary / "export", True)
-    return f"greedy translations of {len(texts)} texts are the same in float32, {found} of them in int8"
-
-
-def _writer(exported: Any, to: str, int8: bool, text: str) -> Callable[[Path], None]:
-    example = text[:EXAMPLE_CHARACTERS].replace("\\", "").replace('"', "")
-    if to == "hf":
-        return lambda folder: hf.write_hf(exported, folder, example)
-    return lambda folder: FORMATS[to].write(exported, folder, int8, example)
+    equal = n_equal(temporary / "export", True)
+    return f"greedy translations of {len(texts)} texts are the same in float32, {equal} of them in int8"
 
 
 def count_equal(found: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> int:
-    """How many translations are the same; the last of LENGTH pieces is left out, for libraries differ in whether it
-    may be the end mark.
+    """The number of equal translations.
+
+    The last of MAX_NEW_TOKENS tokens is ignored, because libraries differ in whether it may be EOS.
 
     >>> count_equal([[1, 2], [3]], [[1, 2], [4]])
     1

@@ -65,7 +65,7 @@ def test_what_is_forced_and_what_is_never_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "to", "message"),
     [
-        ("marian", "onnx", "`optimum-cli export onnx --model FOLDER OUT` takes such a folder"),
+        ("marian", "onnx", "use `optimum-cli export onnx --model FOLDER OUT`"),
         ("gpt2", "ctranslate2", "is a model of gpt2; this needs one that reads a text and writes another"),
         ("whisper", "ctranslate2", "is a model of whisper; this needs one that reads a text and writes another"),
     ],

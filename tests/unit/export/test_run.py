@@ -35,7 +35,7 @@ class Copy:
     def check(self, exported: object) -> None:
         pass
 
-    def write(self, exported: object, folder: Path, int8: bool, example: str) -> None:
+    def write(self, exported: object, folder: Path, example: str, int8: bool) -> None:
         (folder / "file").write_text(f"{int8} {example}")
 
     def greedy(self, exported: ExportedModel, folder: Path, texts: list[str]) -> list[list[int]]:
@@ -62,7 +62,7 @@ def test_what_translates_otherwise_is_not(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     formats(monkeypatch, 12)
-    with pytest.raises(UserError, match=r"copy translates 2 of 8 texts otherwise than the model; nothing was written"):
+    with pytest.raises(UserError, match=r"copy translates 2 of 8 texts differently; nothing was written"):
         export_model(make_model(), "copy", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -97,9 +97,9 @@ def test_mistakes_are_one_line(make_model: MakeModel, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ({"positions": "learned"}, "MarianMTModel cannot hold learned positions"),
-        ({"d_k": 4, "positions": "learned"}, "learned positions and heads of their own width or number"),
-        ({"norm_position": "pre", "tied_embeddings": "none"}, "PegasusFor.* cannot hold tied_embeddings = 'none'"),
+        ({"positions": "learned"}, "MarianMTModel cannot represent learned positions"),
+        ({"d_k": 4, "positions": "learned"}, "learned positions and head counts or sizes that differ between layers"),
+        ({"norm_position": "pre", "tied_embeddings": "none"}, "PegasusFor.* cannot represent tied_embeddings = 'none'"),
     ],
 )
 def test_hf_refuses_what_its_layout_cannot_hold(
@@ -113,7 +113,7 @@ def test_hf_refuses_what_its_layout_cannot_hold(
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ({"d_v": 4}, "heads of their own width or number"),
+        ({"d_v": 4}, "head counts or sizes that differ between layers"),
         ({"positions": "rotary"}, "rotary positions"),
         ({"n_kv_heads": 1}, "encoder.n_kv_heads = 1 and decoder.n_kv_heads = 1"),
         ({"normalise_heads": True}, "encoder.normalise_heads = True and decoder.normalise_heads = True"),
@@ -122,7 +122,7 @@ def test_hf_refuses_what_its_layout_cannot_hold(
 def test_ctranslate2_refuses_what_it_cannot_hold(
     shape: dict[str, object], message: str, make_model: MakeModel, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=f"CTranslate2 cannot hold {message}$"):
+    with pytest.raises(UserError, match=f"CTranslate2 cannot represent {message}$"):
         export_model(make_model(**shape), "ctranslate2", tmp_path / "out")
 
 
@@ -139,8 +139,8 @@ def test_a_missing_library_is_named_with_its_extra(
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"architecture": "conv"}, "m: is a conv model; only Transformers are exported"),
-        ({"task": "classify"}, "m: was trained to classify, and only models that translate are exported"),
+        ({"architecture": "conv"}, "m: a conv model; only Transformers can be exported"),
+        ({"task": "classify"}, "m: trained for the task classify; only translation models can be exported"),
     ],
 )
 def test_other_models_are_refused(changes: dict[str, Any], complaint: str) -> None:
@@ -174,7 +174,7 @@ def test_hf_refuses_axes_that_its_family_cannot_say(
 ) -> None:
     """Whatever recipes may ask for one day: read back by the family's own reader it must be the same."""
     monkeypatch.setattr(hf, "axes", lambda c: replace(axes(c), encoder=replace(stack(c, 2), norm="rms", max_len=9)))
-    message = r"model: the layout of MarianMTModel cannot hold encoder.norm = 'rms'$"
+    message = r"model: the layout of MarianMTModel cannot represent encoder.norm = 'rms'$"
     with pytest.raises(UserError, match=message):
         export_model(make_model(), "hf", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -193,7 +193,7 @@ def test_an_imported_family_goes_back_where_it_came_from(kind: str, changes: dic
     assert {path.name for path in back.iterdir()} == {MANIFEST, *(path.name for path in there.iterdir())}
     assert json.loads((back / "config.json").read_text()) == json.loads((there / "config.json").read_text())
     for folder in (there, ours):
-        with pytest.raises(UserError, match=r"is a checkpoint of a family \(\w+\).*optimum-cli export onnx --model"):
+        with pytest.raises(UserError, match=r"not for a pretrained \w+ model.*optimum-cli export onnx --model"):
             export_model(folder, "onnx", tmp_path / "out")
 
 

@@ -31,7 +31,7 @@ NO_BINARIES = {"simd": b"simd", "relaxed": b"relaxed"}
 @pytest.fixture
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without a library, which would take a minute to compile."""
-    monkeypatch.setattr(page, "binaries", lambda: NO_BINARIES)
+    monkeypatch.setattr(page, "wasm_builds", lambda: NO_BINARIES)
 
 
 def unpacked(packed: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -44,7 +44,7 @@ def unpacked(packed: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def test_a_page_is_one_file_that_asks_no_network(make_model: MakeModel, tmp_path: Path, no_compiler: None) -> None:
     report = export_model(make_model(), "web", tmp_path / "<en> & de.html")
-    assert report.endswith("MB; open it in a browser, or send it to somebody")
+    assert report.endswith("MB; open it in a browser, or share it")
     text = (tmp_path / "<en> & de.html").read_text(encoding="utf-8")
     assert "<title>&lt;en&gt; &amp; de</title>" in text
     assert "default-src &#x27;none&#x27;" in text and "connect-src" not in text and "unsafe-inline" not in text
@@ -101,7 +101,7 @@ def test_positions_reach_as_far_as_an_output_may() -> None:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        (DataConfig(subword="unigram"), "model is Unigram: only BPE"),
+        (DataConfig(subword="unigram"), "its model is Unigram, not BPE"),
         (DataConfig(normalization="nfkc", lowercase=True), ""),
         (DataConfig(normalization="none"), ""),
     ],
@@ -123,11 +123,11 @@ def test_a_tokenizer_of_another_model_is_refused(config: DataConfig, why: str) -
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"decoder": None}, "decoder is none"),
-        ({"normalizer": {"type": "NFC"}}, "normalizer is none"),
-        ({"model": {"byte_fallback": True}}, "BPE has byte_fallback = True"),
-        ({"post_processor": {"type": "ByteLevel"}}, "post_processor is none"),
-        ({"added_tokens": [{"content": "<x>", "lstrip": True}]}, "token <x> is lstrip"),
+        ({"decoder": None}, "its decoder is not one"),
+        ({"normalizer": {"type": "NFC"}}, "its normalizer is not one"),
+        ({"model": {"byte_fallback": True}}, "its BPE model has byte_fallback = True"),
+        ({"post_processor": {"type": "ByteLevel"}}, "its post_processor is not one"),
+        ({"added_tokens": [{"content": "<x>", "lstrip": True}]}, "its token <x> is lstrip"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -146,11 +146,11 @@ def test_what_a_page_cannot_hold_is_refused_in_a_line(make_model: MakeModel, tmp
     out = tmp_path / "page.html"
     (tmp_path / "marian").mkdir()
     write_tiny(tmp_path / "marian", "marian")
-    with pytest.raises(UserError, match=r"compiled library lacks a part of it \(.*RelativeBias"):
+    with pytest.raises(UserError, match=r"compiled library \(.*RelativeBias"):
         export_model(make_model(positions="relative"), "web", out)
-    with pytest.raises(UserError, match="does not know its tokenizer"):
+    with pytest.raises(UserError, match="its tokenizer is not supported"):
         export_model(tmp_path / "marian", "web", out)
-    with pytest.raises(UserError, match="--int8 and --text are for other formats"):
+    with pytest.raises(UserError, match="--int8 and --text are not for --to web"):
         export_model(make_model(), "web", out, int8=True)
     assert not out.exists()
 

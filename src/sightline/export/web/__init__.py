@@ -1,5 +1,5 @@
-"""`sightline export --to web`: a translator as one HTML file, which translates in any browser, without a network.
+"""`sightline export --to web`: a translator as one HTML file that runs in any browser, offline.
 
-`tokens` and `memory` put the tokenizer and the packed network into words for the page, `wasm` compiles the library for
-it, and `page` makes one file of all that and the scripts in `assets/`.
+`tokens` and `memory` serialise the tokenizer and the packed network, `wasm` compiles the library for browsers, and
+`page` combines all with the scripts in `assets/`.
 """

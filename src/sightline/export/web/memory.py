@@ -1,8 +1,8 @@
-"""A packed network as it lies in the memory of a WebAssembly module, where an address has four bytes.
+"""Memory image of a packed network for WebAssembly, where an address has four bytes.
 
-Nothing is packed in the browser: what the library has made here, panels of levels and all, is copied as it stands, for
-every set of instructions reads the same. Addresses count from the beginning of the image, and a list says where they
-are; the page adds to each where it has put the image.
+Nothing is packed in the browser: the image is a copy of what the library packed here, which all instruction sets read.
+Addresses count from the start of the image. A list has the positions of all addresses, and the page adds the location
+of the image to each.
 """
 
 import ctypes
@@ -14,21 +14,21 @@ from typing import Any
 from sightline.native import library as c
 from sightline.native.network import LANES, CompiledNetwork
 
-ALIGNED = 64  # bytes: what C reads is aligned to
-PANEL = 16  # outputs that are packed together: simd.h
+ALIGNED = 64  # bytes: alignment expected by the C code
+PANEL = 16  # outputs packed together: simd.h
 LINEARS = ("in_", "memory", "out", "up", "down", "output")  # fields of structures that point to a `Linear`
-WORDS = {c_int: "i", c_int32: "i", c_float: "f"}  # fields of four bytes, for `struct`; all others are addresses
+WORDS = {c_int: "i", c_int32: "i", c_float: "f"}  # four-byte fields; all others are addresses
 
 
 class Image:
-    """The memory of a network, whose positions reach as far as is asked."""
+    """The memory image of a network, with `positions` positions."""
 
     def __init__(self, network: CompiledNetwork, positions: int) -> None:
         network.know_positions(positions)
-        self.bytes = bytearray(ALIGNED)  # nothing has the address 0
-        self.pointers: list[int] = []  # where addresses are
-        self._known: dict[int, int] = {}  # what has been copied, by its address here
-        self._numbers: dict[bytes, int] = {}  # and by its content
+        self.bytes = bytearray(ALIGNED)  # no object has the address 0
+        self.pointers: list[int] = []  # positions of addresses
+        self._known: dict[int, int] = {}  # copied objects by their original address
+        self._numbers: dict[bytes, int] = {}  # copied numbers by digest
         structure, width = network.structure, -(-network.d_model // LANES) * LANES
         assert network.vocabulary["src"] == network.vocabulary["tgt"]
         self._layers = {"encoder": structure.n_encoder_layers, "decoder": structure.n_decoder_layers}
@@ -52,7 +52,7 @@ class Image:
         return words
 
     def _place(self, name: str, at: int) -> int:
-        """Where in the image stands what a field of this name points to."""
+        """The position in the image of what a field of this name points to."""
         if at not in self._known:
             self._known[at] = self._copied(name, at)
         return self._known[at]
@@ -75,7 +75,7 @@ class Image:
         return words
 
     def _write(self, words: list[tuple[bytes, bool]]) -> int:
-        """A structure; its addresses are remembered."""
+        """Write a structure, and remember its addresses."""
         start = self._block(b"".join(word for word, _ in words))
         at = start
         for word, is_address in words:
@@ -84,7 +84,7 @@ class Image:
         return start
 
     def _shared(self, content: bytes) -> int:
-        """Numbers, once however often they are there: tables of both sides, if they were made wider."""
+        """Write numbers only once, such as tables that both sides share."""
         digest = sha256(content).digest()
         if digest not in self._numbers:
             self._numbers[digest] = self._block(content)
@@ -97,7 +97,7 @@ class Image:
 
 
 def structure_layout(record: type[Structure], name: str = "") -> list[tuple[str, str]]:
-    """The words of a structure in order: names, those of nested ones with a dot, and "i", "f" or "p" for an address.
+    """The words of a structure in order: names (nested ones with a dot), and "i", "f", or "p" for an address.
 
     >>> structure_layout(c.Ids)
     [('ids', 'p'), ('count', 'i')]
@@ -112,7 +112,7 @@ def structure_layout(record: type[Structure], name: str = "") -> list[tuple[str,
 
 
 def structure_values(record: Structure) -> dict[str, int | float]:
-    """The numbers of a structure by their names; addresses are left out."""
+    """The numbers of a structure by name, without addresses."""
     found = {}
     for field, kind in record._fields_:  # pyright: ignore[reportAssignmentType]
         if kind in WORDS:

@@ -1,7 +1,7 @@
-"""A model, its tokenizer, the library and the scripts as one HTML file, which asks no network for anything.
+"""A model, its tokenizer, the library and the scripts as one HTML file that needs no network.
 
-A content security policy lets nothing run or load but the page's own script and style, what works beside the page (a
-worker, made of a text in it) and WebAssembly. Model and library stand in a block of text, packed and in base64.
+A content security policy allows only the page's own script and style, a worker made from a text in the page, and
+WebAssembly. Model and library are in a text block, compressed and in base64.
 """
 
 import base64
@@ -31,32 +31,31 @@ from sightline.network.transformer import Transformer
 from sightline.report.document import asset, document, filled, script_text
 
 STYLES = ("paper.css", "columns.css")
-GZIP_LEVEL = 6  # level of gzip
+GZIP_LEVEL = 6  # compression level
 
 
 def write_page(folder: Folder, out: Path, title: str) -> str:
-    """Write the page of a translation model; says how large it is."""
+    """Write the page of a translation model; returns its size."""
     check_page(folder)
     text = page_html(pack_page(folder), title)
     out.write_text(text, encoding="utf-8")
-    return f"{len(text) / 1e6:.1f} MB; open it in a browser, or send it to somebody"
+    return f"{len(text) / 1e6:.1f} MB; open it in a browser, or share it"
 
 
 def check_page(folder: Folder) -> None:
-    """`UserError` for a model that the library does not compute, or whose tokenizer the page does not know."""
+    """`UserError` for a model that the library does not support, or a tokenizer that the page does not."""
     if not isinstance(folder.config, RunConfig):
-        known = "--to web is for models that were trained here"
-        raise UserError(f"{folder.path}: a page does not know its tokenizer: {known}")
+        raise UserError(f"{folder.path}: --to web is for models trained here; its tokenizer is not supported")
     lacks = foreign(exported_model(folder).network)
     if lacks:
-        raise UserError(f"{folder.path}: a page cannot hold it, for the compiled library lacks a part of it ({lacks})")
+        raise UserError(f"{folder.path}: not supported by --to web, because of the compiled library ({lacks})")
     if c.library() is None:
-        raise UserError(f"--to web packs the model with the compiled library, which {c.absence()}")
+        raise UserError(f"--to web needs the compiled library, which {c.absence()}")
     page_tokenizer(folder.tokenizer, str(folder.path))
 
 
 def pack_page(folder: Folder) -> bytes:
-    """What `unpacked` of assets/worker.js reads: a length, a description in JSON, and its parts."""
+    """What `unpacked` of assets/worker.js reads: a length, a JSON header, and binary parts."""
     config, tokenizer = folder.config.decode, folder.tokenizer
     max_len = folder.config.model.max_len if folder.config.model.positions == "learned" else 0
     lengths = page_lengths(config, max_len)
@@ -83,7 +82,7 @@ def pack_page(folder: Folder) -> bytes:
 
 
 def page_lengths(config: SearchSettings, max_len: int) -> dict[str, int | float]:
-    """How long sources and outputs may be, and of how many positions the codes are needed."""
+    """Maximum lengths of sources and outputs, and the number of position encodings."""
     longest = min(config.max_source_length, max_len or config.max_source_length)
     written = int(config.max_length_factor * longest) + config.max_length_extra
     return {
@@ -97,7 +96,7 @@ def page_lengths(config: SearchSettings, max_len: int) -> dict[str, int | float]
 
 
 def page_settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any]:
-    """How to search: as `sightline translate` does with the model's own settings, for one translation."""
+    """The search settings of `sightline translate` for this model, with one output."""
     special = SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id)
     options, ids = options_of(search_options(config, special), False)
     options.pool = 1
@@ -109,7 +108,7 @@ def page_settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any
 
 
 def page_alignment(network: Transformer, path: Path) -> dict[str, int]:
-    """The attention that shows which words came from where: what was found best for this model, else the usual one."""
+    """The attention for word alignment: the best one stored with the model, else the default."""
     known = read_alignment(path)
     head = AlignmentHead(**known) if known else usual_head(network)
     return {"layer": head.layer, "head": -1 if head.head is None else head.head, "later": int(head.row == "reads")}
@@ -128,6 +127,6 @@ def page_html(model: bytes, title: str) -> str:
 
 
 def read_asset(name: str) -> str:
-    """A file of `assets/`, or of those of the page of `inspect`."""
+    """A file of `assets/`, or of the shared assets of reports."""
     own = resources.files("sightline.export.web").joinpath("assets", name)
     return own.read_text(encoding="utf-8") if own.is_file() else asset(name)

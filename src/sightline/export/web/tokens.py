@@ -1,4 +1,4 @@
-"""A tokenizer for `assets/tokenizer.js`, which does what `data/tokenizer.py` learns as BPE; any other is refused."""
+"""A tokenizer for `assets/tokenizer.js`, which supports the BPE tokenizers that `data/tokenizer.py` trains."""
 
 import json
 from typing import Any
@@ -9,8 +9,8 @@ from tokenizers import decoders, normalizers
 from sightline.data.tokenizer import Tokenizer, pre_tokenizer
 from sightline.errors import UserError
 
-FORMS = {"NFC": "NFC", "NFKC": "NFKC"}  # as the library and JavaScript call them
-# What a BPE model may say beside its pieces and merges: nothing that would change what they do.
+FORMS = {"NFC": "NFC", "NFKC": "NFKC"}  # names in the library and in JavaScript
+# Settings of a BPE model besides vocabulary and merges: the defaults only.
 PLAIN_BPE = {
     "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
     "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
@@ -18,11 +18,11 @@ PLAIN_BPE = {
 
 
 def page_tokenizer(tokenizer: Tokenizer, origin: str) -> dict[str, Any]:
-    """What `Content` of assets/tokenizer.js says; `UserError` naming the first part that it does not know."""
+    """`Content` of assets/tokenizer.js; `UserError` naming the first unsupported part."""
     content = json.loads(tokenizer.backend.to_str())
     foreign = unsupported_part(content)
     if foreign:
-        raise UserError(f"{origin}: a page cannot hold this tokenizer, whose {foreign}")
+        raise UserError(f"{origin}: --to web does not support this tokenizer: {foreign}")
     steps = [step["type"] for step in content["normalizer"]["normalizers"]]
     added = content["added_tokens"]
     return {
@@ -36,7 +36,7 @@ def page_tokenizer(tokenizer: Tokenizer, origin: str) -> dict[str, Any]:
 
 
 def unsupported_part(content: dict[str, Any]) -> str:
-    """What of a `tokenizer.json` the page does not know, as the end of a sentence; nothing if it knows everything."""
+    """The first unsupported part of a `tokenizer.json`, as the end of a sentence; "" if there is none."""
     ours = tokenizers.Tokenizer(tokenizers.models.BPE())
     ours.pre_tokenizer = pre_tokenizer()
     ours.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
@@ -44,13 +44,13 @@ def unsupported_part(content: dict[str, Any]) -> str:
     known = json.loads(ours.to_str())
     model = {name: value for name, value in content["model"].items() if name not in ("vocab", "merges")}
     if model.get("type") != "BPE":
-        return f"model is {model.get('type')}: only BPE is read there (data.subword = 'bpe')"
+        return f"its model is {model.get('type')}, not BPE (data.subword = 'bpe')"
     strange = [name for name, value in model.items() if value != PLAIN_BPE.get(name, value)]
     if strange:
-        return f"BPE has {strange[0]} = {model[strange[0]]!r}"
+        return f"its BPE model has {strange[0]} = {model[strange[0]]!r}"
     for part in ("pre_tokenizer", "decoder", "post_processor"):
         if content[part] != known[part]:
-            return f"{part} is none that `sightline train` makes"
+            return f"its {part} is not one of `sightline train`"
     return _foreign_step(content["normalizer"] or {}, known["normalizer"]) or _foreign_token(content["added_tokens"])
 
 
@@ -59,7 +59,7 @@ def _foreign_step(found: dict[str, Any], known: dict[str, Any]) -> str:
     types = [step["type"] for step in steps[:-1]]
     ordered = [step for step in (*FORMS, "Lowercase") if step in types]
     if steps[-1:] != known["normalizers"] or types != ordered:
-        return "normalizer is none that `sightline train` makes"
+        return "its normalizer is not one of `sightline train`"
     return ""
 
 
@@ -67,5 +67,5 @@ def _foreign_token(added: list[dict[str, Any]]) -> str:
     for token in added:
         strange = [name for name in ("single_word", "lstrip", "rstrip", "normalized") if token[name]]
         if strange:
-            return f"token {token['content']} is {strange[0]}"
+            return f"its token {token['content']} is {strange[0]}"
     return ""

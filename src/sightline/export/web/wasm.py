@@ -1,8 +1,6 @@
-"""The compiled library for a browser, made with the compiler of the Python package `ziglang`, once for these sources.
+"""The compiled library for browsers, built with the compiler of the Python package `ziglang` and cached.
 
-What was made is kept in the cache, as prepared corpora are.
-
-Two builds: `simd` runs wherever WebAssembly has SIMD, `relaxed` is faster where it has the relaxed instructions too.
+Two builds: `simd` runs wherever WebAssembly has SIMD, `relaxed` is faster where relaxed SIMD is available.
 """
 
 import subprocess
@@ -14,20 +12,20 @@ from sightline.native.build import FLAGS, FOLDER, ZIG, version
 
 SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "search.c", "web.c")
 BUILDS = {"simd": ("-msimd128",), "relaxed": ("-msimd128", "-mrelaxed-simd")}
-TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library that asks its host for nothing
-EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # of the flags of every build
-C_FUNCTIONS = ("search", "start", "end", "look", "exact")  # by assets/engine.js
+TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library without imports
+EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # native flags that do not apply
+C_FUNCTIONS = ("search", "start", "end", "look", "exact")  # called by assets/engine.js
 EXPORTED_SYMBOLS = ("malloc", "free", "aligned_alloc", *(f"sightline_{name}" for name in C_FUNCTIONS))
 INSTALL = "pip install 'sightline[web]'"
 
 
 def wasm_builds() -> dict[str, bytes]:
-    """Both builds; a `UserError` where they are not there and cannot be made."""
+    """Both builds; `UserError` if they cannot be compiled."""
     return {build: wasm_build(build) for build in BUILDS}
 
 
 def wasm_build(build: str) -> bytes:
-    """A build, compiled if it is not there yet."""
+    """One build, compiled if not in the cache."""
     path = wasm_path(build)
     if not path.is_file():
         with cache(None):
@@ -36,7 +34,7 @@ def wasm_build(build: str) -> bytes:
 
 
 def wasm_path(build: str) -> Path:
-    """Where a build of these sources is."""
+    """The path of a build for these sources."""
     return cache_folder(None) / f"library_{build}_{version():08x}.wasm"
 
 
