@@ -7,7 +7,7 @@
     python benchmarks/python_documentation.py score runs/docs/test --model runs/docs/model runs/docs/tuned
 
 `split` is by file: nothing of a file that is measured is learnt. `score` translates what people have translated in
-held-out files and compares. `translate_units` translates what nobody has, asks `msgfmt --check` about every file, with fuzzy
+held-out files and compares. `fill` translates what nobody has, asks `msgfmt --check` about every file, with fuzzy
 entries too, before and after, and counts the codes (roles, literals, links, placeholders, addresses) of each source
 in its translation.
 """
