@@ -175,6 +175,94 @@ def shared_names(sources: Mapping[str, str]) -> list[str]:
     return [f"{name}: {' and '.join(modules)}" for name, modules in sorted(owners.items()) if len(modules) > 1]
 
 
+# Functions that are called by their names, in a table of modules: every such module of a package has them.
+PROTOCOLS: dict[str, frozenset[str]] = {
+    "cli.commands": frozenset({"add_options", "run"}),
+    "export": frozenset({"check", "greedy", "names", "write"}),  # by formats
+    "families": frozenset(
+        {"config_from_hf", "config_to_hf", "head_names", "names", "network_from_hf", "network_to_hf", "stack_from_hf"}
+    ),
+    "study": frozenset({"conditions", "figures", "judge", "measure"}),  # of a claim
+}
+
+
+def repeated_functions(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Public functions at module level that share their name with one of another module, with these modules."""
+    owners: dict[str, list[str]] = {}
+    for module, source in sources.items():
+        known = {name for parent, names in PROTOCOLS.items() if within(module, parent) for name in names}
+        for node in ast.parse(source).body:
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_function and not node.name.startswith("_") and node.name not in known:
+                owners.setdefault(node.name, []).append(module)
+    return {name: modules for name, modules in sorted(owners.items()) if len(modules) > 1}
+
+
+# Names still to be changed; the list may only get shorter.
+REPEATED = frozenset(
+    [
+        "advance",
+        "begin",
+        "beginning_of",
+        "build",
+        "build_pooled",
+        "certain",
+        "check_files",
+        "check_length",
+        "choose",
+        "config_from_hf_2",
+        "connected",
+        "copied",
+        "cut",
+        "described",
+        "digest",
+        "doubts",
+        "drawn",
+        "file_names",
+        "file_tensors",
+        "files_of",
+        "fill",
+        "heads_of",
+        "held_out",
+        "highest",
+        "in_order",
+        "in_words",
+        "joined",
+        "json_object",
+        "kind_of",
+        "label",
+        "letters",
+        "likeliest",
+        "load",
+        "mean",
+        "meaningful",
+        "mixed",
+        "name_of",
+        "network_rows",
+        "options_of",
+        "pack",
+        "padded",
+        "page",
+        "positions",
+        "ranked",
+        "read_settings",
+        "read_texts",
+        "shape_of",
+        "shortened",
+        "sinusoids",
+        "step_of",
+        "together",
+        "tokenizer_settings",
+        "told",
+        "unchanged",
+        "walk",
+        "words",
+        "words_of",
+        "written",
+    ]
+)
+
+
 def long_files(module: str, source: str, _: bool = False) -> list[str]:
     lines = lines_of_code(source)
     return [f"{module} has {lines} lines of code, more than {MAX_LINES}: it is two"] if lines > MAX_LINES else []
@@ -307,6 +395,17 @@ def test_a_name_means_one_class() -> None:
     }
     assert shared_names(twice) == ["Layout: a and b", "Pair: c and d", "Step: d and e"]
     assert shared_names({"a": "class Layer: ...", "native.library": "class Layer: ..."}) == []
+
+
+def test_a_function_has_a_name_of_its_own() -> None:
+    """A name that is found once is understood without the module that it comes from."""
+    found = repeated_functions({name: source for name, source, _ in modules()})
+    assert {name: where for name, where in found.items() if name not in REPEATED} == {}
+    function = "def walk(): ..."
+    assert repeated_functions({"a": function, "b": function, "c": "def _walk(): ...\nclass A:\n  def walk(): ..."}) == {
+        "walk": ["a", "b"]
+    }
+    assert repeated_functions({"cli.commands.a": "def run(): ...", "cli.commands.b": "def run(): ..."}) == {}
 
 
 def test_tree_is_not_empty() -> None:

@@ -19,7 +19,7 @@ from tiny_families import HEARING, WHISPER, write_tiny
 import sightline
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.told import ToldBatch
-from sightline.evaluate.transcripts import normalised
+from sightline.evaluate.transcripts import normalize_transcript
 from sightline.network.dropout import Dropout
 from sightline.network.transformer import Transformer
 from sightline.tasks.initial_model import described
@@ -243,4 +243,4 @@ def test_the_same_draws_mask_the_same(values: dict[str, Any], rounding: float, m
 def test_texts_are_normalised_as_there(text: str) -> None:
     from transformers.models.whisper.english_normalizer import BasicTextNormalizer
 
-    assert normalised(text) == BasicTextNormalizer()(text).strip()
+    assert normalize_transcript(text) == BasicTextNormalizer()(text).strip()

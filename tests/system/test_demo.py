@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sightline.demo.corpus import SPECIAL_TOKENS, generate
+from sightline.demo.corpus import SPECIAL_TOKENS, generate_corpus
 from sightline.demo.run import demo
 
-CORPUS = generate(n_train=300, n_valid=20, n_test=40)
+CORPUS = generate_corpus(n_train=300, n_valid=20, n_test=40)
 SMALL = [
     "model.d_model=16",
     "model.d_ff=16",

@@ -117,7 +117,7 @@ def test_score_gives_log_probabilities_and_the_perplexity(
     n_pieces = sum(len(record["token_log_probs"]) for record in records)
     total = sum(record["log_prob"] for record in records)
     assert records[0]["log_prob"] == pytest.approx(sum(records[0]["token_log_probs"]))
-    assert ran.err == f"perplexity {math.exp(-total / n_pieces):.6g} over {n_pieces} pieces, 25 pairs\n"
+    assert ran.err == f"perplexity {math.exp(-total / n_pieces):.6g} over {n_pieces} tokens, 25 pairs\n"
     wrong = tmp_path / "wrong.txt"
     wrong.write_text("j j j\n" * 25, encoding="utf-8")
     worse = cli("score", model_path, "--source", source, "--target", wrong, "-o", tmp_path / "scores.jsonl")

@@ -202,7 +202,7 @@ def test_shortlist(cli: Cli, published: tuple[Path, list[str]], files: tuple[Pat
     learn = ["shortlist", published[0], "--train", *files, "--candidates", 2, "--frequent", 3, *published[1]]
     ran = cli(*learn)
     assert ran.code == 0, ran.err
-    assert "learnt from 2 pairs" in ran.err
+    assert "trained on 2 pairs" in ran.err
     before, few = (translated(cli, published, files[0], *more) for more in ((), ("--shortlist",)))
     assert before != few
     known = {*"".join([*SOURCES, *TARGETS, "to it:" if "t5" in published[0].name else ""]).replace(" ", "")}

@@ -272,9 +272,11 @@ SCANNERS: dict[str, Scan] = {
     "BPE by the library": lambda text: tokenizer("bpe").encode_with_starts(text),
     "BPE with dropout": lambda text: tokenizer("bpe").encode_with_dropout(text, 0.1, 1),
     "unigram": lambda text: tokenizer("unigram").encode_batch([text]),
-    "faults of characters": lambda text: [characters.position(text, fault) for fault in characters.look(text)[0]],
-    "transcripts": transcripts.normalised,
-    "answers": answers.normalised,
+    "faults of characters": lambda text: [
+        characters.position(text, fault) for fault in characters.check_characters(text)[0]
+    ],
+    "transcripts": transcripts.normalize_transcript,
+    "answers": answers.normalize_answer,
     "what BLEU cuts": lambda text: spacing.bleu_tokenizer([text]),
     "languages": lambda text: detect_languages(text, ["en", "de"]),
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sightline.cli.options import flag_of, whole
+from sightline.cli.options import flag_of, whole_number
 from sightline.generation.settings import GIVEN
 
 OTHERWISE = ("early_stopping", "sample", "stop", "compute")  # settings without an option, or with one of another kind
@@ -34,7 +34,7 @@ def compute_option(parser: argparse.ArgumentParser, more: Sequence[str] = ()) ->
 
 
 def top_option(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--top", type=whole(1), default=5, metavar="N", help=f"{what} (default: %(default)s)")
+    parser.add_argument("--top", type=whole_number(1), default=5, metavar="N", help=f"{what} (default: %(default)s)")
 
 
 def format_output(written: Any, style: str) -> str:

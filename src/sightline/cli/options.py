@@ -20,7 +20,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")
 DECODING = tuple(field.name for field in fields(SearchSettings))
 
 
-def whole(least: int) -> Callable[[str], int]:
+def whole_number(least: int) -> Callable[[str], int]:
     """The type of an option for a whole number of at least `least`."""
 
     def parse_whole(text: str) -> int:
@@ -122,7 +122,7 @@ def ensemble_option(parser: argparse.ArgumentParser) -> None:
 
 def workers_option(parser: argparse.ArgumentParser) -> None:
     workers = "worker processes that share the lines (default: as many as this machine benefits from)"
-    parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=workers)
+    parser.add_argument("--workers", type=whole_number(0), default=0, metavar="N", help=workers)
 
 
 def ray_option(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +131,7 @@ def ray_option(parser: argparse.ArgumentParser) -> None:
 
 
 def seed_option(parser: argparse.ArgumentParser, text: str) -> None:
-    parser.add_argument("--seed", type=whole(0), default=1, metavar="N", help=f"{text} (default: %(default)s)")
+    parser.add_argument("--seed", type=whole_number(0), default=1, metavar="N", help=f"{text} (default: %(default)s)")
 
 
 def metric_options(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:

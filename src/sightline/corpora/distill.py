@@ -27,16 +27,16 @@ def distill(
     """
     ahead, behind = tee(pairs)  # holds as many pairs as `translate` reads ahead
     for (source, reference), found in zip(behind, translate(source for source, _ in ahead), strict=True):
-        texts = [closest(found, reference)] if interpolate else texts_of(found)
+        texts = [closest(found, reference)] if interpolate else hypothesis_texts(found)
         yield from ((source, text) for text in dict.fromkeys(texts) if text)
 
 
 def closest(translation: Written, reference: str) -> str:
     """Of a translation and its alternatives the text with the highest sentence BLEU; the likelier wins a tie."""
-    return max(texts_of(translation), key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
+    return max(hypothesis_texts(translation), key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
 
 
-def texts_of(translation: Written) -> list[str]:
+def hypothesis_texts(translation: Written) -> list[str]:
     """The n-best list, best first."""
     return [translation.text, *(other.text for other in translation.alternatives)]
 

@@ -14,7 +14,7 @@ from random import Random
 from sightline.data.rows import Pair
 from sightline.demo.cldr import LANGUAGES, write_target
 from sightline.demo.english import write_english
-from sightline.demo.moment import Part, draw
+from sightline.demo.moment import Part, random_moment
 
 SPECIAL_TOKENS = tuple(f"<2{language}>" for language in LANGUAGES)
 
@@ -28,12 +28,12 @@ class DemoCorpus:
     test: list[Pair]
 
 
-def generate(seed: int = 1, n_train: int = 30_000, n_valid: int = 500, n_test: int = 1_000) -> DemoCorpus:
+def generate_corpus(seed: int = 1, n_train: int = 30_000, n_valid: int = 500, n_test: int = 1_000) -> DemoCorpus:
     """The corpus for a seed; the same arguments give the same corpus.
 
     The parts are drawn independently: asking for more training pairs leaves the test set as it is.
 
-    >>> generate(n_train=0, n_valid=0, n_test=1).test
+    >>> generate_corpus(n_train=0, n_valid=0, n_test=1).test
     [('<2ja> Jan 12 1954', '1954年1月12日')]
     """
     return DemoCorpus(
@@ -47,14 +47,14 @@ def _generate_part(part: Part, n_pairs: int, seed: int) -> list[Pair]:
     rng = Random(f"{part} {seed}")
     pairs: dict[str, str] = {}
     while len(pairs) < n_pairs:
-        moment = draw(rng)
+        moment = random_moment(rng)
         if moment.part == part:
             language = rng.choice(LANGUAGES)
             pairs[f"<2{language}> {write_english(moment, rng)}"] = write_target(moment, language)
     return list(pairs.items())
 
 
-def write(corpus: DemoCorpus, folder: Path) -> dict[str, tuple[Path, Path]]:
+def write_demo_corpus(corpus: DemoCorpus, folder: Path) -> dict[str, tuple[Path, Path]]:
     """Write `train.src`, `train.tgt`, `valid.src` ... into `folder`, a pair per line; the paths by part."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {field.name: getattr(corpus, field.name) for field in fields(corpus)}

@@ -54,7 +54,7 @@ class Moment:
         return "valid" if bucket < 95 else "test"
 
 
-def draw(rng: Random) -> Moment:
+def random_moment(rng: Random) -> Moment:
     """A random moment: 5 % a time alone, 35 % a date with a time, 60 % a date alone."""
     kind = rng.random()
     if kind < 0.05:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate, write
+from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate_corpus, write_demo_corpus
 from sightline.inspect.picture import save_attention
 from sightline.models.load import load
 from sightline.models.model import Model
@@ -24,8 +24,8 @@ def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str]
     A model that is in `folder` already is shown without training it again; an interrupted training goes on.
     `corpus` is `generate()` unless given; `settings` change the recipe, as in `sightline train --set`.
     """
-    corpus = corpus or generate()
-    files = write(corpus, folder / "corpus")
+    corpus = corpus or generate_corpus()
+    files = write_demo_corpus(corpus, folder / "corpus")
     if not (folder / "done").exists():
         print(f"Training on {len(corpus.train):,} generated pairs; two to three minutes on two CPU cores.")
         request = TrainRequest(

@@ -14,10 +14,10 @@ ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalised(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """What is compared of an answer.
 
-    >>> normalised("The  U.S. dollar, an-d a cent!")
+    >>> normalize_answer("The  U.S. dollar, an-d a cent!")
     'us dollar and cent'
     """
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
@@ -29,7 +29,7 @@ def exact_match(answer: str, gold: str) -> bool:
     >>> exact_match("the Rhine", "Rhine."), exact_match("", "Rhine")
     (True, False)
     """
-    return normalised(answer) == normalised(gold)
+    return normalize_answer(answer) == normalize_answer(gold)
 
 
 def f1_of_words(answer: str, gold: str) -> float:
@@ -38,7 +38,7 @@ def f1_of_words(answer: str, gold: str) -> float:
     >>> round(f1_of_words("the river Rhine", "Rhine"), 3)
     0.667
     """
-    words, wanted = normalised(answer).split(), normalised(gold).split()
+    words, wanted = normalize_answer(answer).split(), normalize_answer(gold).split()
     if not words or not wanted:
         return float(words == wanted)
     same = sum((Counter(words) & Counter(wanted)).values())
@@ -88,7 +88,7 @@ def answer_report(answers: Sequence[str], gold: Sequence[Sequence[str]]) -> Answ
 
 
 def _scores(answer: str, texts: Sequence[str]) -> tuple[float, float]:
-    wanted = [text for text in texts if normalised(text)] or [""]
+    wanted = [text for text in texts if normalize_answer(text)] or [""]
     return float(max(exact_match(answer, text) for text in wanted)), max(f1_of_words(answer, text) for text in wanted)
 
 

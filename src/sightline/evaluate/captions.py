@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sightline.evaluate.bleu import corpus_scores
-from sightline.evaluate.measure import Score, as_json
+from sightline.evaluate.measure import Score, scores_as_json
 
 METRICS = ("BLEU", "chrF++")
 
@@ -20,7 +20,7 @@ class CaptionReport:
 
     def as_json(self) -> dict[str, Any]:
         """`{"BLEU": {"score": ..., "signature": ...}, ..., "pictures": n, "captions": n}`."""
-        return {**as_json(self.scores), "pictures": self.pictures, "captions": self.captions}
+        return {**scores_as_json(self.scores), "pictures": self.pictures, "captions": self.captions}
 
     def render(self) -> str:
         """A report for people."""

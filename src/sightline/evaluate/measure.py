@@ -75,7 +75,7 @@ class Measure:
         return f"{signature}|{self.steps}" if self.steps else str(signature)
 
 
-def as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]]:
+def scores_as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]]:
     """`{"BLEU": {"score": 41.02, "signature": "nrefs:1|..."}, ...}`, for machines."""
     return {name: {"score": score.score, "signature": score.signature} for name, score in scores.items()}
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from sightline.contract import Written
 from sightline.evaluate.bleu import METRICS, corpus_scores, measures
-from sightline.evaluate.measure import Score, as_json
+from sightline.evaluate.measure import Score, scores_as_json
 from sightline.evaluate.significance import Comparison, comparison_as_json, paired_bootstrap
 
 
@@ -32,7 +32,7 @@ class TranslationReport:
         """`{"BLEU": {"score": ..., "signature": ...}, ..., "length": {"BLEU": {"ratio": ..., "brevity_penalty": ...}},
         "decoding": {...}, "sentences": n}`.
         """
-        report: dict[str, Any] = as_json(self.scores)
+        report: dict[str, Any] = scores_as_json(self.scores)
         report["length"] = {name: score.length.as_json() for name, score in self.scores.items() if score.length}
         if self.decoding:
             report["decoding"] = asdict(self.decoding)

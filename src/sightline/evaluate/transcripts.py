@@ -86,7 +86,7 @@ def check_jiwer() -> Any:
 def normalizer_of(name: str) -> Callable[[str], str]:
     """What makes texts comparable; `UserError` where there is none of that name, or it is not installed."""
     if name == BASIC:
-        return normalised
+        return normalize_transcript
     if name != ENGLISH:
         raise unknown("normalizer", name, NORMALIZERS)
     try:
@@ -104,10 +104,10 @@ def _without(pattern: re.Pattern[str], closing: str, text: str) -> str:
     return pattern.sub("", text[:end]) + text[end:]
 
 
-def normalised(text: str) -> str:
+def normalize_transcript(text: str) -> str:
     """Small letters and digits with one blank between words; without what stands in brackets.
 
-    >>> normalised("(Sighs.)  Seven, ÉIGHT!")
+    >>> normalize_transcript("(Sighs.)  Seven, ÉIGHT!")
     'seven éight'
     """
     text = _without(PARENTHESES, ")", _without(BRACKETS, ">]", text.lower()))

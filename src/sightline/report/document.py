@@ -32,7 +32,7 @@ def inspection_page(
         live: for the explorer, what its page must know of its server; None is a page that stands alone.
     """
     data = as_script_json({"inspections": list(inspections), "live": live})
-    body = filled(asset("page.html"), {"data": data})
+    body = fill_template(asset("page.html"), {"data": data})
     allowed = ("connect-src 'self'",) if live is not None else ()
     return document(title, "".join(map(asset, STYLES)), body, script_text(ENTRY), allowed)
 
@@ -48,8 +48,8 @@ def document(title: str, style: str, body: str, script: str = "", allowed: Seque
         allowed: what else its content security policy lets it do beside showing its own pictures: directives, or
             further words for a script, as in `"script-src 'wasm-unsafe-eval'"`.
     """
-    policy = {"default-src": "'none'", "style-src": f"'{digest(style)}'", "img-src": "data:"}
-    policy |= {"script-src": f"'{digest(script)}'"} if script else {}
+    policy = {"default-src": "'none'", "style-src": f"'{source_hash(style)}'", "img-src": "data:"}
+    policy |= {"script-src": f"'{source_hash(script)}'"} if script else {}
     for kind, _, words in (directive.partition(" ") for directive in allowed):
         policy[kind] = f"{policy.get(kind, '')} {words}".strip()
     parts = {
@@ -59,7 +59,7 @@ def document(title: str, style: str, body: str, script: str = "", allowed: Seque
         "body": body.rstrip("\n"),
         "script": f'\n<script type="module">{script}</script>' if script else "",
     }
-    return filled(asset("document.html"), parts)
+    return fill_template(asset("document.html"), parts)
 
 
 def notebook_frame(inspection: Mapping[str, Any], height: int = 640) -> str:
@@ -103,11 +103,11 @@ def module_order(name: str, read: Callable[[str], str] = asset, before: tuple[st
     return (*before, name)
 
 
-def filled(template: str, parts: Mapping[str, str]) -> str:
+def fill_template(template: str, parts: Mapping[str, str]) -> str:
     """The template with each `{{name}}` replaced; what replaces it is not looked at again."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 
-def digest(text: str) -> str:
+def source_hash(text: str) -> str:
     """How a content security policy names an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

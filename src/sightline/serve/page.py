@@ -10,14 +10,14 @@ from importlib import resources
 from typing import Any
 
 from sightline.localisation.reading import ENDINGS
-from sightline.report.document import as_script_json, asset, document, filled, script_text
+from sightline.report.document import as_script_json, asset, document, fill_template, script_text
 
 
 def translation_page(languages: Sequence[Mapping[str, Any]], needs_key: bool) -> str:
     """The HTML."""
     style = asset("paper.css") + _read("sightline.export.web", "page.css") + _own("serve.css")
     data = as_script_json({"languages": list(languages), "needsKey": needs_key, "formats": list(ENDINGS)})
-    body = filled(_own("page.html"), {"data": data})
+    body = fill_template(_own("page.html"), {"data": data})
     return document("Sightline", style, body, script_text("main.js", _own_or_shared), ("connect-src 'self'",))
 
 

@@ -56,16 +56,16 @@ class Claim:
     needs: str = ""  # what to add when there are no conditions
 
 
-def select(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+def select_rows(rows: Sequence[Row], **wanted: Any) -> list[Row]:
     """The rows with these values.
 
-    >>> select([{"a": 1, "b": 2}, {"a": 3, "b": 2}], a=3)
+    >>> select_rows([{"a": 1, "b": 2}, {"a": 3, "b": 2}], a=3)
     [{'a': 3, 'b': 2}]
     """
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
-def values(rows: Sequence[Row], key: str) -> list[float]:
+def column(rows: Sequence[Row], key: str) -> list[float]:
     """One column."""
     return [float(row[key]) for row in rows]
 
@@ -85,17 +85,17 @@ def series(rows: Sequence[Row], name: str, x: str, y: str) -> Series:
 
 def series_by(rows: Sequence[Row], name: str, x: str, y: str) -> list[Series]:
     """A series for every value of the column `name`."""
-    return [series(select(rows, **{name: value}), str(value), x, y) for value in distinct(rows, name)]
+    return [series(select_rows(rows, **{name: value}), str(value), x, y) for value in distinct(rows, name)]
 
 
-def mean(rows: Sequence[Row], key: str) -> float:
+def mean_of(rows: Sequence[Row], key: str) -> float:
     """The mean of a column; `ValueError` where there are no rows."""
     if not rows:
         raise ValueError(f"no rows to take the mean of {key} from")
-    return sum(values(rows, key)) / len(rows)
+    return sum(column(rows, key)) / len(rows)
 
 
 def growth(rows: Sequence[Row], key: str) -> dict[str, PowerLaw]:
     """How a column grows with the column "length", for every network."""
-    by_network = {name: select(rows, network=name) for name in distinct(rows, "network")}
-    return {name: power_law(values(own, "length"), values(own, key)) for name, own in by_network.items()}
+    by_network = {name: select_rows(rows, network=name) for name in distinct(rows, "network")}
+    return {name: power_law(column(own, "length"), column(own, key)) for name, own in by_network.items()}

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from sightline.architectures.registry import Network
 from sightline.report.figures import Figure, Panel
 from sightline.report.statistics import paired_difference
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series_by, values
+from sightline.study.claim import Claim, Plan, Row, Verdict, column, distinct, mean_of, select_rows, series_by
 from sightline.study.contenders import BOS, FIRST, make, matched, size
-from sightline.study.learning import learn
+from sightline.study.learning import train_network
 
 NETWORKS = ("lstm", "bahdanau", "conv", "transformer")
 ATTENDING = ("bahdanau", "conv", "transformer")
@@ -103,13 +103,16 @@ def measure(condition: Condition, seed: int) -> list[Row]:
             answers(network, examples, c.device).flatten(0, 1), examples.answer.flatten().to(c.device)
         )
 
-    learn(network, loss, c.steps, rate=0.005)
+    train_network(network, loss, c.steps, rate=0.005)
     about = {"parameters": size(config), "reach": 1 + c.layers * (config.kernel_width - 1)}
-    return [{"distance": far, "accuracy": accuracy(network, draw(256, far), c.device), **about} for far in c.distances]
+    return [
+        {"distance": far, "accuracy": answer_accuracy(network, draw(256, far), c.device), **about}
+        for far in c.distances
+    ]
 
 
 @torch.no_grad()
-def accuracy(network: Network, examples: Examples, device: str) -> float:
+def answer_accuracy(network: Network, examples: Examples, device: str) -> float:
     """Share of answers that are right, each given the right ones before it."""
     return (answers(network, examples, device).argmax(-1).cpu() == examples.answer).float().mean().item()
 
@@ -122,7 +125,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
             f"{task.capitalize()}",
             "distance (positions)",
             "accuracy (share of answers)",
-            series_by(select(rows, task=task), "network", "distance", "accuracy"),
+            series_by(select_rows(rows, task=task), "network", "distance", "accuracy"),
             marks=reach,
             levels={"chance": CHANCE},
             y_range=(0, 1.05),
@@ -145,20 +148,22 @@ def judge(rows: Sequence[Row]) -> Verdict:
     far = max(row["distance"] for row in rows)
     parts, sentences = [], []
     for task in distinct(rows, "task"):
-        at = {name: select(rows, task=task, network=name, distance=far) for name in NETWORKS}
-        without = mean(at["lstm"], "accuracy")
-        near = mean(select(rows, task=task, network="lstm", distance=min(row["distance"] for row in rows)), "accuracy")
+        at = {name: select_rows(rows, task=task, network=name, distance=far) for name in NETWORKS}
+        without = mean_of(at["lstm"], "accuracy")
+        near = mean_of(
+            select_rows(rows, task=task, network="lstm", distance=min(row["distance"] for row in rows)), "accuracy"
+        )
         better = [
             name
             for name in ATTENDING
-            if mean(at[name], "accuracy") > without + 0.1
+            if mean_of(at[name], "accuracy") > without + 0.1
             and (
                 len(at[name]) < 3
-                or paired_difference(values(at[name], "accuracy"), values(at["lstm"], "accuracy")).significant
+                or paired_difference(column(at[name], "accuracy"), column(at["lstm"], "accuracy")).significant
             )
         ]
         parts += [name in better for name in ATTENDING] + [near > without + 0.05]
-        shown = ", ".join(f"{name} {mean(at[name], 'accuracy'):.0%}" for name in ATTENDING)
+        shown = ", ".join(f"{name} {mean_of(at[name], 'accuracy'):.0%}" for name in ATTENDING)
         sentences.append(f"{task}: lstm {without:.0%} ({near:.0%} at the shortest), {shown}")
     reason = (
         f"at distance {far} with equal parameters and updates, {'; '.join(sentences)}; chance is {CHANCE:.0%}. The "

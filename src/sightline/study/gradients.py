@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from sightline.report.figures import Figure, Panel, Series
 from sightline.report.statistics import mean_interval
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, values
-from sightline.study.learning import learn
+from sightline.study.claim import Claim, Plan, Row, Verdict, column, distinct, mean_of, select_rows, series
+from sightline.study.learning import train_network
 
 SYMBOLS = 8  # to remember
 CELLS: dict[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
@@ -60,7 +60,7 @@ class Rememberer(nn.Module):
         return self.output(self.cell(self.embedding(tokens))[0][:, -1])
 
 
-def draw(batch: int, length: int) -> tuple[Int[Tensor, "batch length"], Int[Tensor, " batch"]]:
+def sample_sequences(batch: int, length: int) -> tuple[Int[Tensor, "batch length"], Int[Tensor, " batch"]]:
     """The symbol to remember comes first, noise from another alphabet after it."""
     tokens = torch.randint(SYMBOLS, 2 * SYMBOLS, (batch, length))
     tokens[:, 0] = torch.randint(SYMBOLS, (batch,))
@@ -77,11 +77,13 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
         def loss() -> Tensor:
             length = int(torch.randint(2, c.reach + 1, ()))  # from long ones alone nothing would be learnt at first
-            tokens, symbols = draw(32, length)
+            tokens, symbols = sample_sequences(32, length)
             return F.cross_entropy(network(tokens), symbols)
 
-        learn(network, loss, c.steps, rate=0.01, clip=c.clip, each=lambda step, loss, norm: largest.append(norm))
-    tokens, symbols = draw(256, c.reach)
+        train_network(
+            network, loss, c.steps, rate=0.01, clip=c.clip, each=lambda step, loss, norm: largest.append(norm)
+        )
+    tokens, symbols = sample_sequences(256, c.reach)
     with torch.no_grad():
         accuracy = (network(tokens).argmax(-1) == symbols).float().mean().item()
     also = {"accuracy": accuracy, "largest_update": min(max(largest), 1e30)}
@@ -120,7 +122,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     fresh, trained = (
         _time_lines([row for row in rows if row["cell"] and bool(row["steps"]) == after]) for after in (False, True)
     )
-    depth = [series(select(rows, stack=stack), stack, "distance", "gradient") for stack in STACKS]
+    depth = [series(select_rows(rows, stack=stack), stack, "distance", "gradient") for stack in STACKS]
     return [
         Figure(
             "gradients",
@@ -154,27 +156,27 @@ def _time_lines(rows: Sequence[Row]) -> list[Series]:
             if not rows[0]["steps"]
             else f" strong, {'clipped' if clip else 'not clipped'}"
         )
-        lines.append(series(select(rows, cell=cell, gain=gain, clip=clip), cell + strong, "distance", "gradient"))
+        lines.append(series(select_rows(rows, cell=cell, gain=gain, clip=clip), cell + strong, "distance", "gradient"))
     return lines
 
 
 def kept(rows: Sequence[Row]) -> float:
     """Gradient at the largest distance as a share of that at distance 1."""
     far = max(row["distance"] for row in rows)
-    return mean(select(rows, distance=far), "gradient") / mean(select(rows, distance=1), "gradient")
+    return mean_of(select_rows(rows, distance=far), "gradient") / mean_of(select_rows(rows, distance=1), "gradient")
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
     """Held if plain recurrence vanishes, the strong one explodes, and every cure cures; in part if some of it."""
-    fresh = {cell: kept(select(rows, cell=cell, gain=1.0, steps=0)) for cell in CELLS}
+    fresh = {cell: kept(select_rows(rows, cell=cell, gain=1.0, steps=0)) for cell in CELLS}
     steps = max(row["steps"] for row in rows)
-    learnt = {cell: mean(select(rows, cell=cell, gain=1.0, steps=steps), "accuracy") for cell in CELLS}
+    learnt = {cell: mean_of(select_rows(rows, cell=cell, gain=1.0, steps=steps), "accuracy") for cell in CELLS}
     free, clipped = (
-        mean_interval(values(select(rows, cell="rnn", gain=3.0, steps=steps, clip=clip), "accuracy")).value
+        mean_interval(column(select_rows(rows, cell="rnn", gain=3.0, steps=steps, clip=clip), "accuracy")).value
         for clip in (0.0, 1.0)
     )
-    largest = mean(select(rows, cell="rnn", gain=3.0, steps=steps, clip=0.0), "largest_update")
-    depth = {stack: kept(select(rows, stack=stack)) for stack in STACKS}
+    largest = mean_of(select_rows(rows, cell="rnn", gain=3.0, steps=steps, clip=0.0), "largest_update")
+    depth = {stack: kept(select_rows(rows, stack=stack)) for stack in STACKS}
     reach = max(distinct(rows, "reach"))
     vanishes, explodes = fresh["rnn"] < 1e-3, largest > 10
     gates = learnt["lstm"] > learnt["rnn"] + 0.1 or learnt["gru"] > learnt["rnn"] + 0.1

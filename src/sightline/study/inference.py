@@ -7,7 +7,7 @@ import torch
 
 from sightline.decode.engine import EncoderDecoder
 from sightline.report.figures import Figure, Panel
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, growth, mean, select, series_by
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, growth, mean_of, select_rows, series_by
 from sightline.study.clock import seconds
 from sightline.study.contenders import ALL, BOS, FIRST, make, matched, size
 
@@ -93,12 +93,12 @@ def judge(rows: Sequence[Row]) -> Verdict:
         (name, key): law.exponent.value for key in ("writing", "scoring") for name, law in growth(rows, key).items()
     }
     far = max(row["length"] for row in rows)
-    longest = select(rows, length=far)
+    longest = select_rows(rows, length=far)
     parallel_writing, parallel_scoring = fits["transformer", "writing"] < -0.4, fits["transformer", "scoring"] < -0.2
-    fastest = min(distinct(rows, "network"), key=lambda name: mean(select(longest, network=name), "writing"))
-    times = {name: mean(select(longest, network=name), "writing") for name in ("transformer", "lstm")}
-    ratio = mean(select(longest, network="transformer"), "ratio")
-    loops = mean(select(longest, network="bahdanau"), "ratio")
+    fastest = min(distinct(rows, "network"), key=lambda name: mean_of(select_rows(longest, network=name), "writing"))
+    times = {name: mean_of(select_rows(longest, network=name), "writing") for name in ("transformer", "lstm")}
+    ratio = mean_of(select_rows(longest, network="transformer"), "ratio")
+    loops = mean_of(select_rows(longest, network="bahdanau"), "ratio")
     still = "" if parallel_writing else "writing goes one token after another in every architecture: "
     reason = (
         f"{still}at {far:,} positions a written token costs {times['transformer']:.0f} µs in the Transformer and "

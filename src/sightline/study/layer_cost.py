@@ -10,7 +10,7 @@ from sightline.network.attention import DotProduct, MultiHeadAttention, scaled_d
 from sightline.network.masks import Mask
 from sightline.report.figures import Figure, Panel
 from sightline.report.statistics import crossing, power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, select_rows, series, series_by
 from sightline.study.clock import kept_bytes, seconds
 
 EXPLICIT, FUSED, RECURRENT, CONVOLUTION = "attention, explicit", "attention, fused", "lstm", "conv"
@@ -85,12 +85,12 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
             f"Time, d = {d}",
             x,
             "forward + backward (ms)",
-            series_by(select(rows, d=d), "layer", "n", "milliseconds"),
+            series_by(select_rows(rows, d=d), "layer", "n", "milliseconds"),
             log_y=True,
         )
         for d in dict.fromkeys((widths[0], widths[-1]))
     ]
-    memory = series_by(select(rows, d=widths[0]), "layer", "n", "megabytes")
+    memory = series_by(select_rows(rows, d=widths[0]), "layer", "n", "megabytes")
     panels.append(Panel(f"Memory, d = {widths[0]}", x, "kept for the backward pass (MB)", memory, log_y=True))
     return [
         Figure(
@@ -108,10 +108,10 @@ def exponents(rows: Sequence[Row], key: str, least: int = 3) -> dict[str, float]
     """How time or memory grows with n at the smallest width, over the longest lengths."""
     d = min(row["d"] for row in rows)
     lengths = sorted(distinct(rows, "n"))[-least:]
-    long = [row for row in select(rows, d=d) if row["n"] in lengths]
+    long = [row for row in select_rows(rows, d=d) if row["n"] in lengths]
     return {
         layer: power_law(
-            [row["n"] for row in select(long, layer=layer)], [row[key] for row in select(long, layer=layer)]
+            [row["n"] for row in select_rows(long, layer=layer)], [row[key] for row in select_rows(long, layer=layer)]
         ).exponent.value
         for layer in distinct(rows, "layer")
     }
@@ -122,7 +122,7 @@ def crossings(rows: Sequence[Row]) -> dict[int, float | None]:
     found = {}
     for d in sorted(distinct(rows, "d")):
         attention, recurrent = (
-            series(select(rows, d=d, layer=layer), layer, "n", "milliseconds") for layer in (EXPLICIT, RECURRENT)
+            series(select_rows(rows, d=d, layer=layer), layer, "n", "milliseconds") for layer in (EXPLICIT, RECURRENT)
         )
         found[d] = crossing(attention.x, [p.value for p in attention.y], [p.value for p in recurrent.y])
     return found
@@ -134,8 +134,8 @@ def judge(rows: Sequence[Row]) -> Verdict:
     quadratic = time[EXPLICIT] > 1.4 and memory[EXPLICIT] > 1.4
     linear = max(time[RECURRENT], time[CONVOLUTION], memory[RECURRENT], memory[CONVOLUTION]) < 1.4
     longest, d = max(row["n"] for row in rows), min(row["d"] for row in rows)
-    saved = mean(select(rows, n=longest, d=d, layer=EXPLICIT), "megabytes") / mean(
-        select(rows, n=longest, d=d, layer=FUSED), "megabytes"
+    saved = mean_of(select_rows(rows, n=longest, d=d, layer=EXPLICIT), "megabytes") / mean_of(
+        select_rows(rows, n=longest, d=d, layer=FUSED), "megabytes"
     )
     where = "; ".join(
         f"d = {width}: " + (f"from n = {n:,.0f} on" if n else f"not up to n = {longest:,}")

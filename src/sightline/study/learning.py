@@ -13,7 +13,7 @@ from sightline.training.optimizer import clip_gradients, gradient_norm, make_opt
 from sightline.training.schedule import learning_rate
 
 
-def learn(
+def train_network(
     model: nn.Module,
     loss: Callable[[], Tensor],
     steps: int,

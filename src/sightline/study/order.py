@@ -16,8 +16,8 @@ from sightline.network.parameters import count_parameters
 from sightline.network.positions import LearnedPositions, NoPositions, SinusoidalPositions, in_order
 from sightline.network.rotary import Rotary, rotary_rates
 from sightline.report.figures import Figure, Panel
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series, series_by
-from sightline.study.learning import learn
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, select_rows, series, series_by
+from sightline.study.learning import train_network
 
 SYMBOLS = 16
 KINDS = ("none", "none, causal", "sinusoidal", "learned", "rotary")
@@ -84,16 +84,17 @@ def measure(condition: Condition, seed: int) -> list[Row]:
         tokens = torch.randint(SYMBOLS, (BATCH, int(torch.randint(2, c.length + 1, ()))))
         return F.cross_entropy(network(tokens)[:, 1:].flatten(0, 1), tokens[:, :-1].flatten())
 
-    learn(network, loss, c.steps, rate=0.006)
+    train_network(network, loss, c.steps, rate=0.006)
     lengths = (c.length // 2, c.length, 2 * c.length, 4 * c.length, 8 * c.length)
     about = {"network": c.positions, "parameters": count_parameters(network)}
     return [
-        {"tested": length, "accuracy": accuracy(network, length), "bag": bag(length), **about} for length in lengths
+        {"tested": length, "accuracy": neighbour_accuracy(network, length), "bag": bag(length), **about}
+        for length in lengths
     ]
 
 
 @torch.no_grad()
-def accuracy(network: Reader, length: int) -> float:
+def neighbour_accuracy(network: Reader, length: int) -> float:
     """Share of positions, from the second on, whose neighbour to the left is named."""
     tokens = torch.randint(SYMBOLS, (64, length))
     return (network(tokens)[:, 1:].argmax(-1) == tokens[:, :-1]).float().mean().item()
@@ -134,10 +135,13 @@ def judge(rows: Sequence[Row]) -> Verdict:
     seen = rows[0]["length"]
     longest = max(row["tested"] for row in rows)
     inside, beyond = (
-        {kind: mean(select(rows, positions=kind, tested=length), "accuracy") for kind in distinct(rows, "positions")}
+        {
+            kind: mean_of(select_rows(rows, positions=kind, tested=length), "accuracy")
+            for kind in distinct(rows, "positions")
+        }
         for length in (seen, longest)
     )
-    guess = mean(select(rows, tested=seen), "bag")
+    guess = mean_of(select_rows(rows, tested=seen), "bag")
     lost = inside["none"] < guess + 0.05
     told = [kind for kind in ("sinusoidal", "learned", "rotary") if inside[kind] > inside["none"] + 0.2]
     causal = inside["none, causal"] > inside["none"] + 0.2

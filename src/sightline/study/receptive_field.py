@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from sightline.network.attention import MultiHeadAttention
 from sightline.report.figures import Figure, Panel
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, select, series
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, select_rows, series
 
 WIDTH = 16  # channels
 KINDS = ("convolution", "dilated convolution", "self-attention")
@@ -105,13 +105,13 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     """Receptive field against depth."""
     lines = [
         series(
-            select(rows, kind=kind, kernel=kernel),
+            select_rows(rows, kind=kind, kernel=kernel),
             kind if kind == "self-attention" else f"{kind}, k = {kernel}",
             "layers",
             "seen",
         )
         for kind in KINDS
-        for kernel in distinct(select(rows, kind=kind), "kernel")
+        for kernel in distinct(select_rows(rows, kind=kind), "kernel")
     ]
     return [
         Figure(
@@ -128,8 +128,8 @@ def judge(rows: Sequence[Row]) -> Verdict:
     """Held if plain convolutions are limited as the formula says and attention is not; in part, for dilation helps."""
     exact = all(row["seen"] == row["formula"] for row in rows)
     length = rows[0]["length"]
-    attention = min(row["seen"] for row in select(rows, kind="self-attention"))
-    kernel = min(row["kernel"] for row in select(rows, kind="convolution"))
+    attention = min(row["seen"] for row in select_rows(rows, kind="self-attention"))
+    kernel = min(row["kernel"] for row in select_rows(rows, kind="convolution"))
     layers = math.ceil((length - 1) / (kernel - 1))
     dilated = math.ceil(math.log2((length - 1) / 2 + 1))
     if not exact or attention < length:

@@ -60,13 +60,13 @@ def write_report(out: Path, findings: Sequence[Finding], about: dict[str, Any]) 
     for figure in (figure for finding in findings for figure in finding.figures):
         pictures[figure.name] = render_figure(figure)
         (folder / f"{figure.name}.png").write_bytes(pictures[figure.name])
-    (out / "study.json").write_text(json.dumps(as_json(findings, about), indent=1) + "\n", encoding="utf-8")
+    (out / "study.json").write_text(json.dumps(study_as_json(findings, about), indent=1) + "\n", encoding="utf-8")
     page = out / "study.html"
     page.write_text(as_html(findings, about, pictures), encoding="utf-8")
     return page
 
 
-def as_json(findings: Sequence[Finding], about: dict[str, Any]) -> dict[str, Any]:
+def study_as_json(findings: Sequence[Finding], about: dict[str, Any]) -> dict[str, Any]:
     """Verdicts and every single measured row."""
     claims = [
         {

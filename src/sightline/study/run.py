@@ -116,11 +116,11 @@ def measure_all(units: Sequence[Unit], work: Path, machine: str, scale: Scale) -
     with tqdm(total=total, bar_format=look, disable=None, smoothing=0.1) as bar:
         for unit in waiting:
             bar.set_description(unit.claim.name)
-            _write(work / unit.key(machine), measure(unit))
+            _write(work / unit.key(machine), measure_unit(unit))
             bar.update(unit.claim.cost[scale])
 
 
-def measure(unit: Unit) -> dict[str, Any]:
+def measure_unit(unit: Unit) -> dict[str, Any]:
     """Do one unit; the same unit gives the same rows, whatever was done before it, times apart."""
     started = time.perf_counter()
     with torch.random.fork_rng():

@@ -9,7 +9,7 @@ import torch
 from sightline.network.attention import scaled_dot_product_attention
 from sightline.report.figures import Figure, Panel
 from sightline.report.statistics import power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, mean, select, series_by
+from sightline.study.claim import Claim, Plan, Row, Verdict, mean_of, select_rows, series_by
 
 WITH, WITHOUT = "with 1/sqrt(d_k)", "without"
 
@@ -90,14 +90,16 @@ def judge(rows: Sequence[Row]) -> Verdict:
     small, large = min(row["d_k"] for row in rows), max(row["d_k"] for row in rows)
     kept, lost = (
         {
-            key: mean(select(rows, factor=name, d_k=large), key) / mean(select(rows, factor=name, d_k=small), key)
+            key: mean_of(select_rows(rows, factor=name, d_k=large), key)
+            / mean_of(select_rows(rows, factor=name, d_k=small), key)
             for key in ("entropy", "gradient")
         }
         for name in (WITH, WITHOUT)
     )
     level, falls = min(kept.values()) > 0.7, max(lost.values()) < 0.7
     fit = power_law(
-        [row["d_k"] for row in select(rows, factor=WITHOUT)], [row["gradient"] for row in select(rows, factor=WITHOUT)]
+        [row["d_k"] for row in select_rows(rows, factor=WITHOUT)],
+        [row["gradient"] for row in select_rows(rows, factor=WITHOUT)],
     )
     reason = (
         f"from d_k = {small:,} to {large:,} entropy and gradient keep {kept['entropy']:.0%} and "

@@ -22,9 +22,9 @@ from sightline.network.parameters import count_parameters
 from sightline.network.positions import SinusoidalPositions, in_order
 from sightline.report.figures import Figure, Panel, Series
 from sightline.report.statistics import PowerLaw, power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, select_rows, series
 from sightline.study.contenders import width_for
-from sightline.study.learning import learn
+from sightline.study.learning import train_network
 
 NETWORKS = ("transformer", "lstm")
 CONTEXT = 64  # characters
@@ -66,14 +66,14 @@ def conditions(plan: Plan) -> list[Condition]:
 def read_text(path: str) -> str:
     """The text of a file, or a generated one."""
     if path == GENERATED:
-        return generate(300_000)
+        return generate_text(300_000)
     try:
         return gzip.decompress(Path(path).read_bytes()).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as gzipped UTF-8 text ({error})") from None
 
 
-def generate(length: int) -> str:
+def generate_text(length: int) -> str:
     """Sentences of invented words, which follow each other by fixed chances: some structure at every scale."""
     rng = random.Random(1)
     syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
@@ -128,7 +128,7 @@ class CharacterLSTM(nn.Module):
         return self.output(self.rnn(self.embedding(tokens))[0])
 
 
-def build(name: str, n_characters: int, width: int) -> CharacterTransformer | CharacterLSTM:
+def build_character_network(name: str, n_characters: int, width: int) -> CharacterTransformer | CharacterLSTM:
     """The network; an LSTM gets the width at which it has as many parameters as the Transformer of `width`."""
     transformer = CharacterTransformer(n_characters, width)
     if name == "transformer":
@@ -146,9 +146,12 @@ def measure(condition: Condition, seed: int) -> list[Row]:
     characters = {character: number for number, character in enumerate(sorted(set(text)))}
     ids = torch.tensor([characters[character] for character in text], device=c.device)
     train, held_out = ids.split([len(ids) - int(HELD_OUT * len(ids)), int(HELD_OUT * len(ids))])
-    network = build(c.network, len(characters), c.width).to(c.device)
-    learn(
-        network, lambda: next_character_loss(network, stretches(train, c.batch)), c.updates, rate=0.01 * c.width**-0.25
+    network = build_character_network(c.network, len(characters), c.width).to(c.device)
+    train_network(
+        network,
+        lambda: next_character_loss(network, sample_windows(train, c.batch)),
+        c.updates,
+        rate=0.01 * c.width**-0.25,
     )
     with torch.no_grad():
         losses = [
@@ -158,7 +161,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
     return [{"loss": sum(losses) / len(losses), "parameters": count_parameters(network), "read": read}]
 
 
-def stretches(ids: Int[Tensor, " text"], batch: int) -> Int[Tensor, "batch length"]:
+def sample_windows(ids: Int[Tensor, " text"], batch: int) -> Int[Tensor, "batch length"]:
     """Random stretches of one character more than the context."""
     starts = torch.randint(len(ids) - CONTEXT - 1, (batch, 1)).to(ids.device)
     return ids[starts + torch.arange(CONTEXT + 1, device=ids.device)]
@@ -171,18 +174,20 @@ def next_character_loss(network: nn.Module, tokens: Int[Tensor, "batch length"])
 
 def by_parameters(rows: Sequence[Row]) -> list[Row]:
     """The rows that differ in size and were trained longest."""
-    return select(rows, updates=max(row["updates"] for row in rows))
+    return select_rows(rows, updates=max(row["updates"] for row in rows))
 
 
 def by_reading(rows: Sequence[Row]) -> list[Row]:
     """The rows of the largest networks, trained for different times."""
-    return select(rows, width=max(row["width"] for row in rows))
+    return select_rows(rows, width=max(row["width"] for row in rows))
 
 
-def fits(rows: Sequence[Row], x: str) -> dict[str, PowerLaw]:
+def fit_power_laws(rows: Sequence[Row], x: str) -> dict[str, PowerLaw]:
     """A power law of loss for each network."""
     return {
-        name: power_law([r[x] for r in select(rows, network=name)], [r["loss"] for r in select(rows, network=name)])
+        name: power_law(
+            [r[x] for r in select_rows(rows, network=name)], [r["loss"] for r in select_rows(rows, network=name)]
+        )
         for name in distinct(rows, "network")
     }
 
@@ -208,16 +213,16 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
 
 
 def _lines(rows: Sequence[Row], x: str) -> list[Series]:
-    return [series(select(rows, network=name), name, x, "loss") for name in NETWORKS]
+    return [series(select_rows(rows, network=name), name, x, "loss") for name in NETWORKS]
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
     """Held if both exponents of the Transformer are surely below zero, and below the LSTM's in size."""
-    size, reading = fits(by_parameters(rows), "parameters"), fits(by_reading(rows), "read")
+    size, reading = fit_power_laws(by_parameters(rows), "parameters"), fit_power_laws(by_reading(rows), "read")
     falls = [fit["transformer"].exponent.high < 0 for fit in (size, reading)]
     steeper = size["transformer"].exponent.high < size["lstm"].exponent.low
     largest = by_reading(by_parameters(rows))
-    loss = {name: mean(select(largest, network=name), "loss") for name in NETWORKS}
+    loss = {name: mean_of(select_rows(largest, network=name), "loss") for name in NETWORKS}
     shown = "; ".join(
         f"{name}: parameters^{size[name].exponent}, characters^{reading[name].exponent}, loss at the largest "
         f"{loss[name]:.3f}"

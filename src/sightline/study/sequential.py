@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from sightline.report.figures import Figure, Panel
 from sightline.report.statistics import PowerLaw
-from sightline.study.claim import Claim, Plan, Row, Verdict, growth, mean, select, series_by
+from sightline.study.claim import Claim, Plan, Row, Verdict, growth, mean_of, select_rows, series_by
 from sightline.study.clock import matrix_rate, seconds
 from sightline.study.contenders import ALL, FIRST, make, matched, size
 
@@ -118,11 +118,11 @@ def judge(rows: Sequence[Row]) -> Verdict:
     recurrent = [name for name in fits if name not in ("conv", "transformer")]
     slow = [name for name in recurrent if fits[name].exponent.low > 0.15]
     level = fits["transformer"].exponent.value < 0.15
-    far = max(row["length"] for row in select(rows, network="lstm"))
-    ratio = mean(select(rows, network="lstm", length=far), "milliseconds") / mean(
-        select(rows, network="transformer", length=far), "milliseconds"
+    far = max(row["length"] for row in select_rows(rows, network="lstm"))
+    ratio = mean_of(select_rows(rows, network="lstm", length=far), "milliseconds") / mean_of(
+        select_rows(rows, network="transformer", length=far), "milliseconds"
     )
-    share = {name: mean(select(rows, network=name, length=far), "share") for name in ("lstm", "transformer")}
+    share = {name: mean_of(select_rows(rows, network=name, length=far), "share") for name in ("lstm", "transformer")}
     shown = ", ".join(f"{name} {fit.exponent}" for name, fit in fits.items())
     reason = (
         f"at constant tokens a step takes length to the power of: {shown}; at {far:,} positions the lstm takes "

@@ -12,7 +12,7 @@ from sightline.models.load import load
 from sightline.network.parameters import count_parameters
 from sightline.report.figures import Figure, Panel
 from sightline.report.statistics import paired_difference
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean, select, series_by, values
+from sightline.study.claim import Claim, Plan, Row, Verdict, column, distinct, mean_of, select_rows, series_by
 from sightline.study.contenders import RECIPES, matched
 from sightline.tasks.run import TrainRequest
 from sightline.tasks.train import train_model
@@ -93,7 +93,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
         train, valid, test = ([str(Path(c.folder) / name) for name in names] for names in parts)
         out = str(Path(scratch) / "model")
         request = TrainRequest(
-            RECIPES.get(c.network, c.network), train, valid, out, settings(c, seed), device=c.device, show=False
+            RECIPES.get(c.network, c.network), train, valid, out, run_settings(c, seed), device=c.device, show=False
         )
         if train_model(request).startswith("SIG"):  # the trainer ends in good order; the study ends, too
             raise KeyboardInterrupt
@@ -104,7 +104,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
     return [{"parameters": parameters, **row} for row in bleu_by_length(pairs, outputs, c.ends)]
 
 
-def settings(c: Condition, seed: int) -> list[str]:
+def run_settings(c: Condition, seed: int) -> list[str]:
     """What a run changes in its recipe: the size, the budget, and on the generated language also the rate.
 
     All networks read the same batches and compute in float32. With "auto" the Transformer alone might have random
@@ -182,7 +182,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
             "Generated language" if corpus == GENERATED else corpus.capitalize(),
             "source length (words, mean of a bucket)",
             "BLEU",
-            series_by(select(rows, corpus=corpus), "network", "words", "bleu"),
+            series_by(select_rows(rows, corpus=corpus), "network", "words", "bleu"),
             log_x=False,
             y_range=(0, 100 if corpus == GENERATED else 60),
         )
@@ -202,16 +202,16 @@ def judge(rows: Sequence[Row]) -> Verdict:
     """Held if attention wins in every corpus and its lead grows with length; in part if it only wins."""
     wins, grows, sentences = [], [], []
     for corpus in distinct(rows, "corpus"):
-        here = select(rows, corpus=corpus)
+        here = select_rows(rows, corpus=corpus)
         networks = distinct(here, "network")
         short, long = min(row["bucket"] for row in here), max(row["bucket"] for row in here)
         score = {
-            (name, end): mean(select(here, network=name, bucket=end), "bleu")
+            (name, end): mean_of(select_rows(here, network=name, bucket=end), "bleu")
             for name in networks
             for end in (short, long)
         }
         lead = {end: score["bahdanau", end] - score["lstm", end] for end in (short, long)}
-        pair = [values(select(here, network=name, bucket=long), "bleu") for name in ("bahdanau", "lstm")]
+        pair = [column(select_rows(here, network=name, bucket=long), "bleu") for name in ("bahdanau", "lstm")]
         wins.append(lead[long] > 1 and (len(pair[0]) < 3 or paired_difference(*pair).significant))
         grows.append(lead[long] > lead[short])
         shown = ", ".join(f"{name} {score[name, short]:.0f} and {score[name, long]:.0f}" for name in networks)

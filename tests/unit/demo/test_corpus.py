@@ -9,16 +9,16 @@ from random import Random
 import pytest
 
 from sightline.demo.cldr import LANGUAGES, write_target
-from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, generate, write
+from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, generate_corpus, write_demo_corpus
 from sightline.demo.english import MONTHS, ORDINALS, time_forms, write_english
-from sightline.demo.moment import Moment, draw
+from sightline.demo.moment import Moment, random_moment
 
 babel_dates = pytest.importorskip("babel.dates")
 
 
 @pytest.fixture(scope="module")
 def corpus() -> DemoCorpus:
-    return generate(seed=3, n_train=4000, n_valid=300, n_test=300)
+    return generate_corpus(seed=3, n_train=4000, n_valid=300, n_test=300)
 
 
 def every_pair(corpus: DemoCorpus) -> list[tuple[str, str]]:
@@ -205,7 +205,7 @@ def test_moments_of_one_date_are_in_one_part_whatever_is_said_with_it() -> None:
     rng = Random(2)
     parts = set()
     for _ in range(200):
-        day = draw(rng).day or MARCH_5
+        day = random_moment(rng).day or MARCH_5
         said = {Moment(day).part, Moment(day, time(15, 7)).part, Moment(day, has_weekday=True).part}
         assert len(said) == 1
         parts |= said
@@ -213,10 +213,10 @@ def test_moments_of_one_date_are_in_one_part_whatever_is_said_with_it() -> None:
 
 
 def test_generation_is_deterministic_and_the_parts_independent() -> None:
-    one = generate(seed=7, n_train=50, n_valid=5, n_test=5)
-    assert one == generate(seed=7, n_train=50, n_valid=5, n_test=5)
-    assert one.train != generate(seed=8, n_train=50, n_valid=0, n_test=0).train
-    assert one.test == generate(seed=7, n_train=0, n_valid=0, n_test=5).test
+    one = generate_corpus(seed=7, n_train=50, n_valid=5, n_test=5)
+    assert one == generate_corpus(seed=7, n_train=50, n_valid=5, n_test=5)
+    assert one.train != generate_corpus(seed=8, n_train=50, n_valid=0, n_test=0).train
+    assert one.test == generate_corpus(seed=7, n_train=0, n_valid=0, n_test=5).test
 
 
 def test_sizes_and_languages(corpus: DemoCorpus) -> None:
@@ -227,7 +227,7 @@ def test_sizes_and_languages(corpus: DemoCorpus) -> None:
 
 
 def test_files_hold_the_pairs_line_by_line(corpus: DemoCorpus, tmp_path: Path) -> None:
-    paths = write(corpus, tmp_path / "new")
+    paths = write_demo_corpus(corpus, tmp_path / "new")
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(
         f"{part}.{side}" for part in ("train", "valid", "test") for side in ("src", "tgt")
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sightline.evaluate.answers import answer_report, exact_match, f1_of_words, normalised
+from sightline.evaluate.answers import answer_report, exact_match, f1_of_words, normalize_answer
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from sightline.evaluate.answers import answer_report, exact_match, f1_of_words, 
     ],
 )
 def test_what_is_compared(text: str, expected: str) -> None:
-    assert normalised(text) == expected
+    assert normalize_answer(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sacrebleu.metrics.ter import TER
 from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.evaluate.bleu import MULTI30K, bleu_signature, corpus_scores
-from sightline.evaluate.measure import Length, Score, as_json
+from sightline.evaluate.measure import Length, Score, scores_as_json
 from sightline.evaluate.report import evaluate_model
 from sightline.evaluate.significance import compare, comparison_as_json, paired_bootstrap
 from sightline.evaluate.spacing import bleu_tokenizer
@@ -126,7 +126,7 @@ def test_best_of_several_references_counts() -> None:
 
 
 def test_json_form() -> None:
-    report = json.loads(json.dumps(as_json(corpus_scores(HYPOTHESES, REFERENCES))))
+    report = json.loads(json.dumps(scores_as_json(corpus_scores(HYPOTHESES, REFERENCES))))
     assert list(report) == ["BLEU", "chrF++", "TER"]
     assert set(report["BLEU"]) == {"score", "signature"}
     assert "nw:2" in report["chrF++"]["signature"]

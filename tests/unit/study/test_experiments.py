@@ -19,10 +19,10 @@ from sightline.study import (
     translation,
 )
 from sightline.study import scaled_dot_product as scaled
-from sightline.study.claim import Claim, Plan, Row, select
+from sightline.study.claim import Claim, Plan, Row, select_rows
 from sightline.study.claims import CLAIMS
 from sightline.study.contenders import ALL, TOLERANCE, matched, size, width_for
-from sightline.study.run import Unit, measure
+from sightline.study.run import Unit, measure_unit
 
 TOY = Plan("toy")
 ROWS: dict[str, list[Row]] = {}
@@ -41,7 +41,7 @@ def toy_rows(name: str) -> list[Row]:
     if name not in ROWS:
         claim, keep = CLAIMS[name], CORNERS.get(name, lambda condition: True)
         units = [Unit(claim, condition, 1) for condition in claim.conditions(TOY) if keep(condition)]
-        ROWS[name] = [row for unit in units for row in measure(unit)["rows"]]
+        ROWS[name] = [row for unit in units for row in measure_unit(unit)["rows"]]
     return copy.deepcopy(ROWS[name])
 
 
@@ -69,7 +69,7 @@ def test_experiment_figure_and_verdict(name: str) -> None:
 def test_same_seed_same_numbers(name: str) -> None:
     claim = CLAIMS[name]
     condition = claim.conditions(TOY)[-1]
-    first, again, other = (measure(Unit(claim, condition, seed))["rows"] for seed in (1, 1, 2))
+    first, again, other = (measure_unit(Unit(claim, condition, seed))["rows"] for seed in (1, 1, 2))
     assert first == again
     if name != "receptive-field":
         assert [{**row, "seed": 1} for row in other] != first
@@ -221,7 +221,7 @@ def test_gradient_through_time_is_that_of_a_linear_recurrence() -> None:
         network.cell.weight_ih_l0.copy_(torch.eye(8))
         network.cell.bias_ih_l0.zero_()
         network.cell.bias_hh_l0.zero_()
-    norms = dict(gradients.time_gradients(network, gradients.draw(4, 10)[0]))
+    norms = dict(gradients.time_gradients(network, gradients.sample_sequences(4, 10)[0]))
     assert norms == pytest.approx({1: 0.5, 2: 0.25, 4: 0.5**4, 8: 0.5**8, 9: 0.5**9}, rel=1e-3)
 
 
@@ -234,7 +234,7 @@ def test_softmax_gradient_is_autograds() -> None:
     direction = direction / direction.norm(dim=-1, keepdim=True)
     (scores.softmax(-1) @ v * direction).sum().backward()
     torch.manual_seed(1)
-    row = select(scaled.measure(condition, 1), factor=scaled.WITH)[0]
+    row = select_rows(scaled.measure(condition, 1), factor=scaled.WITH)[0]
     assert scores.grad is not None
     assert row["gradient"] == pytest.approx(scores.grad.norm(dim=-1).mean().item(), rel=1e-5)
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sightline.study import distance, translation
 from sightline.study.claim import Plan
 from sightline.study.claims import CLAIMS
-from sightline.study.learning import learn
+from sightline.study.learning import train_network
 from sightline.study.run import StudyRequest, units_of
 from sightline.tasks.run import TrainRequest
 from sightline.tasks.train import train_model
@@ -86,9 +86,9 @@ def test_recall_begins_as_in_the_report(
             if step == UPDATES:
                 raise Enough
 
-        learn(model, loss, steps, rate, each=each)
+        train_network(model, loss, steps, rate, each=each)
 
-    monkeypatch.setattr(distance, "learn", begin)
+    monkeypatch.setattr(distance, "train_network", begin)
     with torch.random.fork_rng(), pytest.raises(Enough):
         torch.manual_seed(1)
         random.seed(1)
@@ -101,7 +101,7 @@ def test_translation_begins_as_in_the_report(network: str, loss: float, tmp_path
     """The same language, pieces, batches, first parameters and rates, with or without the compiled library."""
     condition = next(c for c in translation.conditions(QUICK) if c.network == network)
     train, valid, _ = (list(part) for part in translation.write_language(tmp_path, 20))
-    settings = [*translation.settings(condition, 1), f"train.max_steps={UPDATES}", f"train.log_every={UPDATES}"]
+    settings = [*translation.run_settings(condition, 1), f"train.max_steps={UPDATES}", f"train.log_every={UPDATES}"]
     recipe = translation.RECIPES.get(network, network)
     train_model(TrainRequest(recipe, train, valid, str(tmp_path / "model"), settings, device="cpu", show=False))
     (line,) = (tmp_path / "model/metrics.jsonl").read_text(encoding="utf-8").splitlines()

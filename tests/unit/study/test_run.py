@@ -15,7 +15,7 @@ from sightline.errors import UserError
 from sightline.report.figures import Figure, Panel
 from sightline.study import claims
 from sightline.study import run as running
-from sightline.study.claim import Claim, Plan, Row, Verdict, mean, series
+from sightline.study.claim import Claim, Plan, Row, Verdict, mean_of, series
 from sightline.study.run import StudyRequest, request_of, run_study, study
 
 
@@ -45,7 +45,7 @@ def figures(rows: list[Row]) -> list[Figure]:
 
 
 def judge(rows: list[Row]) -> Verdict:
-    return Verdict("held" if mean(rows, "y") > 5 else "not held", f"the mean is {mean(rows, 'y'):.2f} < 99.")
+    return Verdict("held" if mean_of(rows, "y") > 5 else "not held", f"the mean is {mean_of(rows, 'y'):.2f} < 99.")
 
 
 TOY = Claim(

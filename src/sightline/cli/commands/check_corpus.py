@@ -9,8 +9,8 @@ from sightline.cli.files import output
 from sightline.cli.options import files_option
 from sightline.cli.rules import in_file, out_file
 from sightline.config.settings import RunConfig, load_recipe, recipe_names
-from sightline.corpora.survey.page import page
-from sightline.corpora.survey.report import TRAINING, VALIDATION, as_text, check_corpora
+from sightline.corpora.survey.page import survey_page
+from sightline.corpora.survey.report import TRAINING, VALIDATION, check_corpora, report_lines
 from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus
 from sightline.data.first_look import check_files, parse_pairs
@@ -53,9 +53,9 @@ def run(options: argparse.Namespace) -> None:
     report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)))
     if options.output:
         with output(options.output) as file:
-            file.write(page(report))
+            file.write(survey_page(report))
     with output("-") as file:
-        file.writelines(line + "\n" for line in as_text(report))
+        file.writelines(line + "\n" for line in report_lines(report))
 
 
 def _tests(options: argparse.Namespace) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ import numpy as np
 from sightline.cli.files import lines_of, output
 from sightline.cli.generation import compute_option
 from sightline.cli.loading import model_with
-from sightline.cli.options import PRETRAINED, input_option, model_option, output_option, whole
+from sightline.cli.options import PRETRAINED, input_option, model_option, output_option, whole_number
 from sightline.cli.replacing import binary_output
 from sightline.cli.rules import FlagRule
 from sightline.data.corpus import display_name
@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     prompt = "put this prompt of the model before each line; '' for none"
     group.add_argument("--prompt", metavar="NAME", help=prompt)
     batch = "lines per batch (default: %(default)s)"
-    parser.add_argument("--batch-size", type=whole(1), default=16, metavar="N", help=batch)
+    parser.add_argument("--batch-size", type=whole_number(1), default=16, metavar="N", help=batch)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import output
 from sightline.cli.loading import model_of
-from sightline.cli.options import ANY_MODEL, DECODING, decode_options, language_options, model_option, whole
+from sightline.cli.options import ANY_MODEL, DECODING, decode_options, language_options, model_option, whole_number
 from sightline.cli.rules import FlagRule, out_file
 from sightline.errors import UserError
 from sightline.inspect.alignment import AlignmentHead
@@ -84,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--part", choices=PARTS, default="", help=part)
     layer = "layer, from 0; -1 is the last (default: %(default)s)"
     group.add_argument("--layer", type=int, default=-1, metavar="N", help=layer)
-    group.add_argument("--head", type=whole(0), metavar="N", help="head, from 0 (default: all and their mean)")
+    group.add_argument("--head", type=whole_number(0), metavar="N", help="head, from 0 (default: all and their mean)")
     query = "query of a picture: the class token, or the mean of all patches (default: %(default)s)"
     group.add_argument("--query", choices=("class", "mean"), default="class", help=query)
     language_options(parser)

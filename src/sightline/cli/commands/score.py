@@ -17,7 +17,7 @@ from sightline.cli.options import (
     ray_option,
     source_option,
     target_option,
-    whole,
+    whole_number,
 )
 from sightline.cli.parallel_texts import parallel_texts, source_text, target_text
 from sightline.data.corpus import read_lines
@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     source_option(parser, "source texts; for a language model the text to score")
     target_option(parser, "their translations")
     stride = "for a language model: tokens between two windows; smaller is slower (default: half a window)"
-    parser.add_argument("--stride", type=whole(1), default=0, metavar="N", help=stride)
+    parser.add_argument("--stride", type=whole_number(1), default=0, metavar="N", help=stride)
     output_option(parser)
     ray_option(parser)
     language_options(parser)

@@ -11,7 +11,7 @@ from sightline.cli.options import (
     direction,
     file_option,
     host_option,
-    whole,
+    whole_number,
 )
 from sightline.cli.rules import FlagRule
 from sightline.cluster.serving import serve_replicas
@@ -32,12 +32,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--languages", nargs="+", type=direction, default=[], metavar="FROM-TO", help=pairs)
     host_option(parser)
     port = "port; 0 chooses a free one (default: %(default)s)"
-    parser.add_argument("--port", type=whole(0), default=5000, help=port)
+    parser.add_argument("--port", type=whole_number(0), default=5000, help=port)
     device_option(parser)
     ray = "serve with replicas on this Ray cluster, behind its proxy (default: start one on this machine)"
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help=ray)
     replicas = "with --ray: servers that share the requests, each on a CPU or GPU (default: %(default)s)"
-    parser.add_argument("--replicas", type=whole(1), default=1, metavar="N", help=replicas)
+    parser.add_argument("--replicas", type=whole_number(1), default=1, metavar="N", help=replicas)
     _access_options(parser)
     _limit_options(parser)
     decode_options(parser, without=UNSERVED)
@@ -67,11 +67,11 @@ def _limit_options(parser: argparse.ArgumentParser) -> None:
         ("batch-tokens", 4096, "approximate batch size: tokens times hypotheses"),
     ):
         text += " (default: %(default)s)"
-        group.add_argument(f"--{name}", type=whole(1), default=default, metavar="N", help=text)
+        group.add_argument(f"--{name}", type=whole_number(1), default=default, metavar="N", help=text)
     wait = "milliseconds that a first sentence waits for others to share its batch (default: %(default)s)"
-    group.add_argument("--wait", type=whole(0), default=2, metavar="N", help=wait)
+    group.add_argument("--wait", type=whole_number(0), default=2, metavar="N", help=wait)
     idle = "unload a model after this many seconds without a request, until the next one (default: never)"
-    group.add_argument("--idle", type=whole(0), default=0, metavar="N", help=idle)
+    group.add_argument("--idle", type=whole_number(0), default=0, metavar="N", help=idle)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ import sys
 
 from sightline.checkpoint.beside import write_shortlist
 from sightline.cli.loading import translator_of
-from sightline.cli.options import TRANSLATION_MODEL, corpus_option, language_options, whole
+from sightline.cli.options import TRANSLATION_MODEL, corpus_option, language_options, whole_number
 from sightline.config.settings import DataConfig
 from sightline.data.corpus import parse_corpora
 from sightline.data.prepared import prepare, spool
@@ -16,9 +16,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=f"{TRANSLATION_MODEL}; the shortlist is written into its folder")
     corpus_option(parser)
     candidates = "target tokens for each source token (default: %(default)s)"
-    parser.add_argument("--candidates", type=whole(1), default=50, metavar="N", help=candidates)
+    parser.add_argument("--candidates", type=whole_number(1), default=50, metavar="N", help=candidates)
     frequent = "most frequent target tokens, always allowed (default: %(default)s)"
-    parser.add_argument("--frequent", type=whole(1), default=200, metavar="M", help=frequent)
+    parser.add_argument("--frequent", type=whole_number(1), default=200, metavar="M", help=frequent)
     language_options(parser)
 
 

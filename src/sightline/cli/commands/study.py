@@ -2,7 +2,7 @@
 
 import argparse
 
-from sightline.cli.options import device_option, whole
+from sightline.cli.options import device_option, whole_number
 from sightline.study.run import request_of, study
 
 
@@ -12,7 +12,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     only = "measure only these claims, for example sequential or order"
     parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help=only)
     seeds = "repetitions of each measurement (default: what each claim needs)"
-    parser.add_argument("--seeds", type=whole(1), default=0, metavar="N", help=seeds)
+    parser.add_argument("--seeds", type=whole_number(1), default=0, metavar="N", help=seeds)
     data = "folder with the corpora multi30k, tatoeba and lm; each is used if it exists"
     parser.add_argument("--data", metavar="DIR", help=data)
     device_option(parser)

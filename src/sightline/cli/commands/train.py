@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import fields
 
-from sightline.cli.options import device_option, document_languages, language_options, whole
+from sightline.cli.options import device_option, document_languages, language_options, whole_number
 from sightline.config.settings import recipe_names
 from sightline.config.tasks import TASKS
 from sightline.tasks.run import TrainRequest
@@ -34,11 +34,11 @@ def training_options(parser: argparse.ArgumentParser, files: str) -> None:
     parser.add_argument("--resume", action="store_true", help="continue the run in --out, bit for bit")
     device_option(parser)
     many = "processes that train one model, each on its own CUDA device or share of the CPU cores (default: 1)"
-    parser.add_argument("--devices", type=whole(1), default=1, metavar="N", help=many)
+    parser.add_argument("--devices", type=whole_number(1), default=1, metavar="N", help=many)
     seed = {"type": "train.seed={}".format, "help": "random seed: short for --set train.seed=N"}
     parser.add_argument("--seed", dest="set", action="append", metavar="N", **seed)
     share = "worker processes that tokenize large files, for a new translation model (default: one per core)"
-    parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help=share)
+    parser.add_argument("--workers", type=whole_number(0), default=0, metavar="N", help=share)
     special = "string that is always one token ('<2de>'); for a pretrained model also NEW=COPY_OF"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard logs into --out")

@@ -59,7 +59,7 @@ def kind(character: str) -> str:
     return CONTROL if category == "Cc" and character != "\t" else ""
 
 
-def look(text: str) -> tuple[set[str], frozenset[str]]:
+def check_characters(text: str) -> tuple[set[str], frozenset[str]]:
     """What is wrong with a text, and the scripts of its letters."""
     faults = set(_plain_faults(text))
     if text.isascii():

@@ -13,7 +13,7 @@ from itertools import count
 import numpy as np
 from jaxtyping import Bool, Int64, UInt32
 
-from sightline.corpora.survey.characters import look
+from sightline.corpora.survey.characters import check_characters
 from sightline.data.corpus import Corpus, display_name, read_pairs
 from sightline.data.rows import Pair
 from sightline.data.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key
@@ -56,7 +56,7 @@ class SideCounts:
     def add(self, row: int, text: str) -> None:
         self.characters.update(text)
         self.words += len(text.split())
-        faults, scripts = look(text)
+        faults, scripts = check_characters(text)
         for fault in faults:
             self.faults.setdefault(fault, FoundRows()).add(row)
         if scripts:
@@ -123,6 +123,6 @@ def count_pairs(name: str, corpora: Sequence[Corpus]) -> Counted:
     return Counted(name, corpora, starts[:-1], sides, src, tgt, src_lengths, tgt_lengths, sample)
 
 
-def walk(counted: Counted) -> Iterator[tuple[int, Pair]]:
+def numbered_pairs(counted: Counted) -> Iterator[tuple[int, Pair]]:
     """The pairs of a set again, with their rows."""
     return enumerate(read_pairs(counted.corpora))

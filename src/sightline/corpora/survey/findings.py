@@ -10,7 +10,7 @@ from jaxtyping import Float, Int64
 
 from sightline.config.settings import DataConfig
 from sightline.corpora.survey.characters import ADVICE, scripts, usual
-from sightline.corpora.survey.count import SIDES, Counted, FoundRows, walk
+from sightline.corpora.survey.count import SIDES, Counted, FoundRows, numbered_pairs
 from sightline.data.marks import word_pattern
 from sightline.data.pack import fault
 from sightline.data.prepared import chunks
@@ -72,7 +72,7 @@ def survey(
     named = {row for found in (*findings, *leaking) for row in found.rows.first}
     texts: dict[int, Pair] = {}
     languages, drops = _Languages(odds), dict[str, FoundRows]()
-    for chunk in chunks(walk(counted)):
+    for chunk in chunks(numbered_pairs(counted)):
         for row, pair in chunk:
             if languages.add(row, pair) or row in named:
                 texts[row] = pair
@@ -178,7 +178,7 @@ def word_odds(sample: Sequence[Pair]) -> dict[str, float]:
 
     Words that say nothing are left out; where the sides are of one language, all of them are.
     """
-    counts = [Counter(word for pair in sample for word in words(pair[side])) for side in (0, 1)]
+    counts = [Counter(word for pair in sample for word in words_to_compare(pair[side])) for side in (0, 1)]
     src, tgt = counts
     total = [sum(side.values()) + 1 for side in counts]
     odds = {
@@ -189,9 +189,9 @@ def word_odds(sample: Sequence[Pair]) -> dict[str, float]:
     return {word: value for word, value in odds.items() if abs(value) > 1}
 
 
-def words(text: str) -> list[str]:
+def words_to_compare(text: str) -> list[str]:
     """
-    >>> words("Ein Hund, 2 犬")
+    >>> words_to_compare("Ein Hund, 2 犬")
     ['ein', 'hund', '犬']
     """
     return [word for word in word_pattern().findall(text.lower()) if word[0].isalpha()]
@@ -206,7 +206,7 @@ class _Languages:
 
     def add(self, row: int, pair: Pair) -> bool:
         """Whether the pair is one of the first of its kind."""
-        src, tgt = (sum(self.odds.get(word, 0.0) for word in words(text)) for text in pair)
+        src, tgt = (sum(self.odds.get(word, 0.0) for word in words_to_compare(text)) for text in pair)
         kind = ""
         if src < -CLEARLY:
             kind = "swapped" if tgt > CLEARLY else "source" if tgt < -CLEARLY else ""
@@ -225,7 +225,7 @@ class _Languages:
 # Leaks ---------------------------------------------------------------------------------------------------------------
 
 
-def leaks(held: Counted, other: Counted) -> Iterator[Leak]:
+def find_leaks(held: Counted, other: Counted) -> Iterator[Leak]:
     """What of a validation or test set stands in another set, too."""
     there = ~held.blank
     for what, own, others in (

@@ -22,7 +22,7 @@ BINS = 40
 RARE = 24  # characters shown of a side
 
 
-def page(report: CorpusReport) -> str:
+def survey_page(report: CorpusReport) -> str:
     """The HTML."""
     style = asset("paper.css") + resources.files("sightline.corpora.survey").joinpath("page.css").read_text(
         encoding="utf-8"

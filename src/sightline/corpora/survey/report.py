@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sightline.config.settings import DataConfig
 from sightline.corpora.survey.characters import position, scripts, visible
 from sightline.corpora.survey.count import SIDES, Counted, FoundRows, SideCounts, count_pairs
-from sightline.corpora.survey.findings import Leak, Survey, leaks, survey, word_odds
+from sightline.corpora.survey.findings import Leak, Survey, find_leaks, survey, word_odds
 from sightline.data.corpus import Corpus
 from sightline.data.first_look import doubts, shortened
 from sightline.data.rows import Pair
@@ -33,7 +33,9 @@ def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: DataConfig, note
     """
     counted = [count_pairs(name, corpora) for name, corpora in sets.items()]
     train, *held = counted
-    found = [leak for place, own in enumerate(held) for other in counted[: place + 1] for leak in leaks(own, other)]
+    found = [
+        leak for place, own in enumerate(held) for other in counted[: place + 1] for leak in find_leaks(own, other)
+    ]
     odds = word_odds(train.sample)
     tokenizer = Tokenizer.learn((text for pair in train.sample for text in pair), config)
     surveys = [
@@ -59,7 +61,7 @@ def _doubts(counted: Sequence[Counted]) -> Iterator[str]:
 # Text ----------------------------------------------------------------------------------------------------------------
 
 
-def as_text(report: CorpusReport) -> Iterator[str]:
+def report_lines(report: CorpusReport) -> Iterator[str]:
     """The report, line by line."""
     for one in report.surveys:
         yield from _set_lines(one)

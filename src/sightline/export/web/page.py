@@ -28,7 +28,7 @@ from sightline.native import library as c
 from sightline.native.settings import options_of
 from sightline.network.compiled import foreign, packed
 from sightline.network.transformer import Transformer
-from sightline.report.document import asset, document, filled, script_text
+from sightline.report.document import asset, document, fill_template, script_text
 
 STYLES = ("paper.css", "columns.css")
 GZIP_LEVEL = 6  # compression level
@@ -123,7 +123,7 @@ def page_html(model: bytes, title: str) -> str:
     }
     style = "".join(map(asset, STYLES)) + read_asset("page.css")
     allowed = ("script-src 'wasm-unsafe-eval'", "worker-src blob:")
-    return document(title, style, filled(read_asset("page.html"), parts), script_text("main.js", read_asset), allowed)
+    return document(title, style, fill_template(read_asset("page.html"), parts), script_text("main.js", read_asset), allowed)
 
 
 def read_asset(name: str) -> str:

@@ -11,7 +11,7 @@ from sightline.corpora.survey.characters import (
     MOJIBAKE,
     NO_BREAK,
     REPLACEMENT,
-    look,
+    check_characters,
     position,
 )
 
@@ -53,13 +53,13 @@ SOUND = [
 
 @pytest.mark.parametrize(("fault", "text", "place"), FAULTY)
 def test_each_fault_is_found_alone_where_it_is(fault: str, text: str, place: int) -> None:
-    assert look(text)[0] == {fault}
+    assert check_characters(text)[0] == {fault}
     assert position(text, fault) == place
 
 
 @pytest.mark.parametrize("text", SOUND)
 def test_sound_text_has_none(text: str) -> None:
-    assert look(text)[0] == set()
+    assert check_characters(text)[0] == set()
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_sound_text_has_none(text: str) -> None:
     [("A dog, 7", {"Latin"}), ("7!", set()), ("\uff2b \u212a é", {"Latin"}), ("カナ 犬", {"Chinese or Japanese"})],
 )
 def test_scripts_of_a_text(text: str, scripts: set[str]) -> None:
-    assert look(text)[1] == scripts
+    assert check_characters(text)[1] == scripts

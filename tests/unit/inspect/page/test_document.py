@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sightline.report import document
-from sightline.report.document import asset, digest, inspection_page, module_order, notebook_frame, script_text
+from sightline.report.document import asset, inspection_page, module_order, notebook_frame, script_text, source_hash
 
 ASSETS = Path(document.__file__).parents[1] / "inspect" / "page" / "assets"
 NASTY = [
@@ -63,7 +63,7 @@ def test_nothing_is_loaded_and_only_our_script_runs() -> None:
     assert "url(" not in "".join(map(asset, document.STYLES))
     policy = html.unescape(re.search(r'Policy" content="([^"]*)"', text)[1])  # type: ignore[index]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
-    assert policy.endswith(f"; img-src data:; script-src '{digest(script_text('main.js'))}'")
+    assert policy.endswith(f"; img-src data:; script-src '{source_hash(script_text('main.js'))}'")
     assert "connect-src" not in policy
     assert "connect-src 'self'" in html.unescape(inspection_page([], live={"models": []}))
 
@@ -71,7 +71,7 @@ def test_nothing_is_loaded_and_only_our_script_runs() -> None:
 def test_the_policy_names_the_script_as_it_stands_in_the_page() -> None:
     inline = re.search(r'<script type="module">(.*)</script>\n</body>', inspection_page([]), re.S)
     assert inline
-    assert digest(inline[1]) in html.unescape(inspection_page([]))
+    assert source_hash(inline[1]) in html.unescape(inspection_page([]))
 
 
 def test_modules_come_after_what_they_import_and_none_is_left_out() -> None:
@@ -115,5 +115,5 @@ def test_a_document_allows_what_is_asked_for_and_nothing_else() -> None:
     assert "<title>&lt;a&gt;</title>" in plain and "<script" not in plain and "script-src" not in plain
     assert html.unescape(plain).count("default-src 'none'; style-src") == 1
     scripted = html.unescape(document.document("", "", "", "let a", ("script-src 'x'", "worker-src blob:")))
-    assert f"; script-src '{digest('let a')}' 'x'; worker-src blob:\"" in scripted
+    assert f"; script-src '{source_hash('let a')}' 'x'; worker-src blob:\"" in scripted
     assert scripted.index('<script type="module">let a</script>') < scripted.index("</body>")
