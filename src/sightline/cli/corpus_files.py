@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sightline.cli.files import output, with_progress
+from sightline.cli.files import output, with_progress_bar
 from sightline.cli.rules import out_file
 from sightline.data.rows import Pair
 from sightline.errors import UserError
@@ -22,7 +22,7 @@ def line_translator(
     options: argparse.Namespace, model: Any, overrides: Mapping[str, Any], files: Sequence[str]
 ) -> Callable[[Iterable[str]], Iterable[Any]]:
     """A function that translates lines of `files` and shows its progress."""
-    return lambda lines: with_progress(model.translate_lines(lines, workers=options.workers, **overrides), *files)
+    return lambda lines: with_progress_bar(model.translate_lines(lines, workers=options.workers, **overrides), *files)
 
 
 def pair_format(path: str) -> Callable[[Pair], str]:

@@ -46,7 +46,7 @@ def output(path: str) -> Iterator[TextIO]:
         yield file
 
 
-def with_progress(items: Iterable[Item], *paths: str) -> Iterable[Item]:
+def with_progress_bar(items: Iterable[Item], *paths: str) -> Iterable[Item]:
     """The items with a progress bar (sentences per second, time left) on a terminal, if all `paths` are files."""
     if not sys.stderr.isatty() or "-" in paths:
         return items

@@ -13,7 +13,7 @@ from typing import Any
 from sightline.cli.arriving import arrives, arriving
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.documents import fill_document
-from sightline.cli.files import lines_of, not_too_long, output, with_progress
+from sightline.cli.files import lines_of, not_too_long, output, with_progress_bar
 from sightline.cli.loading import ensemble_of
 from sightline.cli.options import (
     ANY_MODEL,
@@ -130,7 +130,7 @@ def _chunks(model: Any, options: argparse.Namespace, overrides: Mapping[str, Any
     if not arrives(options.input) or options.workers > 1 or options.ray is not None:
         lines = lines_of(options.input, "translate")
         translations = _translated(model, lines, options, overrides, options.workers, options.draft)
-        yield with_progress(translations, options.input)
+        yield with_progress_bar(translations, options.input)
         return
     done, draft = 0, getattr(model, "draft", str)(options.draft)  # made once
     for lines in arriving(sys.stdin.fileno(), CHUNK_LINES):

@@ -123,7 +123,9 @@ def page_html(model: bytes, title: str) -> str:
     }
     style = "".join(map(asset, STYLES)) + read_asset("page.css")
     allowed = ("script-src 'wasm-unsafe-eval'", "worker-src blob:")
-    return document(title, style, fill_template(read_asset("page.html"), parts), script_text("main.js", read_asset), allowed)
+    return document(
+        title, style, fill_template(read_asset("page.html"), parts), script_text("main.js", read_asset), allowed
+    )
 
 
 def read_asset(name: str) -> str:
