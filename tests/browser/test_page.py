@@ -10,9 +10,10 @@ import pytest
 from playwright.sync_api import expect
 
 from sightline.inspect.alignment import AlignmentHead
+from sightline.inspect.notebook import AttentionView, Inspection
 from sightline.inspect.page.contents import page_contents
 from sightline.inspect.readings import entropy
-from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Inspection, Position, Trace, Word
+from sightline.inspect.record import Axis, BeamNode, Candidate, Position, Trace, Word
 from sightline.report.document import inspection_page, notebook_frame
 
 SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
@@ -20,7 +21,7 @@ TGT = ["▁Ein", "▁Hund", "▁rennt", "▁durch", "</s>"]
 Opened = Callable[..., Any]
 
 
-def record_of(src: list[str], tgt: list[str], n_layers: int = 2, n_heads: int = 3) -> AttentionRecord:
+def record_of(src: list[str], tgt: list[str], n_layers: int = 2, n_heads: int = 3) -> AttentionView:
     """A record with weights that can be known: head h of layer l looks h + l pieces to the right, mostly."""
 
     def weights(queries: int, keys: int, layer: int) -> np.ndarray:
@@ -30,7 +31,7 @@ def record_of(src: list[str], tgt: list[str], n_layers: int = 2, n_heads: int = 
         return found
 
     layers = range(n_layers)
-    return AttentionRecord(
+    return AttentionView(
         text=text_of(src),
         translation=text_of(tgt),
         src=Axis(src, words_of(src)),

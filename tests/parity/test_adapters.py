@@ -18,7 +18,7 @@ from sightline.checkpoint.layout import ADAPTER, read_json
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
-from sightline.models.kinds import with_verbs
+from sightline.models.load import pretrained_model
 from sightline.network.halves import EncoderOnly
 from sightline.network.low_rank import adapt, merged
 from sightline.network.transformer import Transformer
@@ -92,7 +92,7 @@ def test_the_root_of_the_rank_divides_where_it_is_asked_for(tmp_path: Path) -> N
 def adapted_network(case: tuple[str, Any, Path, list[str]]) -> tuple[Any, AdapterLayout]:
     """Ours in training, with the matrices that peft has drawn; and where its adapters would be written to."""
     _, _, folder, names = case
-    model: Any = with_verbs(read_folder(folder / "base", dtype="float32"))
+    model: Any = pretrained_model(read_folder(folder / "base", dtype="float32"))
     layers = adaptable(model.network, model, names)
     network = trainable(model.network, 0.0)
     groups = [[name.removesuffix(".weight") for name in entry.names] for entry in layers]

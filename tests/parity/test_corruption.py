@@ -23,7 +23,7 @@ from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.batch import Batch
 from sightline.data.corruption import BlockMarks, CorruptedText, SpanCorruption, denoising_of, tokens_read_as
-from sightline.models.kinds import with_verbs
+from sightline.models.load import pretrained_model
 from sightline.models.rewriting import RewritingModel
 from sightline.tasks.pretrained import trainable
 from sightline.training.step import translation_objective
@@ -69,7 +69,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Any, Any,
     torch.manual_seed(3)
     theirs = model_class(model_class.config_class(**IDS | values | {"init_std": 0.1}))
     theirs.save_pretrained(tmp_path)
-    model = with_verbs(read_folder(tmp_path, dtype="float32"))
+    model = pretrained_model(read_folder(tmp_path, dtype="float32"))
     assert isinstance(model, RewritingModel)
     return request.param, theirs.train(), trainable(model.network, 0.0).train(), model
 

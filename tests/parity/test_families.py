@@ -30,7 +30,7 @@ from sightline.decode.steps import step_of
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
 from sightline.inspect.recording import attentions, recording
-from sightline.models.family_model import FamilyModel
+from sightline.models.model import Model
 from sightline.network.halves import DecoderOnly, EncoderOnly
 from sightline.network.transformer import Transformer
 from sightline.network.unfilled import build_unfilled
@@ -210,7 +210,7 @@ class Pair:
 
     case: Case
     theirs: Any
-    ours: FamilyModel
+    ours: Model
     folder: Path
     inputs: dict[str, Tensor] = field(default_factory=dict)
 

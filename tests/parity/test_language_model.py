@@ -21,7 +21,7 @@ from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, TrainConfig, apply_settings, load_recipe
 from sightline.data.blocks import BlockBatch, block_stream
 from sightline.errors import UserError
-from sightline.models.kinds import with_verbs
+from sightline.models.load import pretrained_model
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly
 from sightline.tasks.initial_model import described
@@ -127,7 +127,7 @@ def test_what_is_saved_has_the_same_logits(both: tuple[Any, DecoderOnly, Any], t
     with torch.no_grad():
         for parameter in own.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
-    layout = SameLayout(with_verbs(model))
+    layout = SameLayout(pretrained_model(model))
     out = tmp_path / "out"
     layout.write_companions(out)
     layout.write_weights(out, dict(own.named_parameters()), "")

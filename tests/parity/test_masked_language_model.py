@@ -21,8 +21,8 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.masking import MaskedBatch, MaskedText, Masking
-from sightline.models.kinds import with_verbs
-from sightline.models.masked import MaskedModel
+from sightline.models.encoder import EncoderModel
+from sightline.models.load import pretrained_model
 from sightline.network.dropout import Dropout
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.masked_modelling import masked_objective
@@ -74,18 +74,18 @@ def labels(batch: MaskedBatch) -> torch.Tensor:
     return found
 
 
-def loaded(folder: Path) -> MaskedModel:
-    model = with_verbs(read_folder(folder, dtype="float32"))
-    assert isinstance(model, MaskedModel)
+def loaded(folder: Path) -> EncoderModel:
+    model = pretrained_model(read_folder(folder, dtype="float32"))
+    assert isinstance(model, EncoderModel)
     return model
 
 
-def for_training(model: MaskedModel, dropout: float) -> EncoderOnly:
+def for_training(model: EncoderModel, dropout: float) -> EncoderOnly:
     return trainable(model.network, dropout, more_dropout(model.hf_config, dropout)).train()
 
 
 @pytest.fixture(params=CASES)
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, EncoderOnly, MaskedModel]:
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, EncoderOnly, EncoderModel]:
     """The model in transformers, ours made of the folder that it saves, and what was read."""
     kind, values = CASES[request.param]
     model_class = getattr(transformers, kind)
@@ -96,14 +96,14 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, EncoderOn
     return theirs.train(), for_training(model, 0.0), model
 
 
-def in_file(network: EncoderOnly, model: MaskedModel, gradients: bool = False) -> dict[str, torch.Tensor]:
+def in_file(network: EncoderOnly, model: EncoderModel, gradients: bool = False) -> dict[str, torch.Tensor]:
     """Parameters, or their gradients, by the names and in the shapes that transformers has."""
     own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
     assert all(value is not None for value in own.values())
     return file_tensors(own, model.config)  # pyright: ignore
 
 
-def test_loss_and_gradients(both: tuple[Any, EncoderOnly, MaskedModel]) -> None:
+def test_loss_and_gradients(both: tuple[Any, EncoderOnly, EncoderModel]) -> None:
     theirs, own, model = both
     batch = next(batches())
     loss = theirs(input_ids=batch.src, labels=labels(batch)).loss
@@ -119,7 +119,7 @@ def test_loss_and_gradients(both: tuple[Any, EncoderOnly, MaskedModel]) -> None:
         torch.testing.assert_close(value, wanted, atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
 
 
-def test_fifty_updates(both: tuple[Any, EncoderOnly, MaskedModel]) -> None:
+def test_fifty_updates(both: tuple[Any, EncoderOnly, EncoderModel]) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, own, model = both
     train = config().train
@@ -134,7 +134,7 @@ def test_fifty_updates(both: tuple[Any, EncoderOnly, MaskedModel]) -> None:
         torch.testing.assert_close(value, expected[key], atol=SAME_WEIGHT, rtol=0)
 
 
-def test_what_is_saved_has_the_same_logits(both: tuple[Any, EncoderOnly, MaskedModel], tmp_path: Path) -> None:
+def test_what_is_saved_has_the_same_logits(both: tuple[Any, EncoderOnly, EncoderModel], tmp_path: Path) -> None:
     _, own, model = both
     with torch.no_grad():
         for parameter in own.parameters():

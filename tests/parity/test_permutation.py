@@ -25,8 +25,8 @@ from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.checkpoint.xlnet_names import file_tensors, shape_to_hf
 from sightline.config.settings import ModelConfig, RunConfig, apply_settings, load_recipe
 from sightline.data.permutation import PermutedBatch, PermutedText
-from sightline.models.kinds import with_verbs
-from sightline.models.xlnet import PermutationModel
+from sightline.models.language_model import LanguageModel
+from sightline.models.load import pretrained_model
 from sightline.network.dropout import Dropout
 from sightline.tasks.permutation_modelling import permutation_objective, shape_of
 from sightline.tasks.pretrained import unfrozen
@@ -87,10 +87,10 @@ def saved(folder: Path, **changes: Any) -> Any:
     return theirs
 
 
-def read(folder: Path, dropout: float = 0.0) -> PermutationModel:
+def read(folder: Path, dropout: float = 0.0) -> LanguageModel:
     """The XLNet in a folder as a run begins with it."""
-    model = with_verbs(read_folder(folder, dtype="float32"))
-    assert isinstance(model, PermutationModel)
+    model = pretrained_model(read_folder(folder, dtype="float32"))
+    assert isinstance(model, LanguageModel)
     unfrozen(model.network, dropout)
     model.network.train()
     return model

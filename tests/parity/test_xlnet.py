@@ -15,7 +15,7 @@ from sightline.checkpoint.xlnet_names import shape_from_hf, shape_to_hf, tensors
 from sightline.cli import main
 from sightline.errors import UserError
 from sightline.generation.fill import fill
-from sightline.generation.permutation import Around, LeftToRight
+from sightline.generation.permutation import LeftToRight, QueryStream
 from sightline.generation.text import perplexity, write_on
 
 transformers = pytest.importorskip("transformers")
@@ -212,7 +212,7 @@ def test_it_writes_the_same(beams: int, tmp_path: Path) -> None:
     model = sightline.load(tmp_path, "cpu")
     prompts = [torch.randint(6, VOCAB, (length,)).tolist() for length in (5, 2, 7)]
     settings = model.generation.changed({"max_new_tokens": 6, "beam_size": beams})
-    found = [ranked[0].tokens for ranked in write_on(model.onward, prompts, settings)]
+    found = [ranked[0].tokens for ranked in write_on(model.predictor, prompts, settings)]
     for prompt, ours in zip(prompts, found, strict=True):
         wanted = theirs.generate(
             torch.tensor([prompt]), max_new_tokens=6, num_beams=beams, do_sample=False, use_mems=False
@@ -241,7 +241,7 @@ def test_masks_are_filled_from_what_is_not_masked(tmp_path: Path) -> None:
     text[0, [2, 5]] = mask_id
     unseen = ((text == mask_id).unsqueeze(1) | torch.eye(LENGTH, dtype=torch.bool)).float()
     wanted = theirs(text, perm_mask=unseen, target_mapping=one_hot(torch.tensor([[2, 5]]))).logits[0].softmax(-1)
-    found = fill(Around(ours, mask_id), text[0].tolist(), mask_id, top=4)
+    found = fill(QueryStream(ours, mask_id), text[0].tolist(), mask_id, top=4)
     best = wanted.topk(4)
     for guesses, ids, shares in zip(found, best.indices.tolist(), best.values.tolist(), strict=True):
         assert [token for token, _ in guesses] == ids

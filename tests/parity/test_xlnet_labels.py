@@ -21,8 +21,8 @@ from sightline.checkpoint.xlnet_names import file_tensors
 from sightline.config.settings import apply_settings, load_recipe
 from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
 from sightline.errors import UserError
-from sightline.models.kinds import with_verbs
-from sightline.models.xlnet import LabellingXLNet
+from sightline.models.classifier import Classifier
+from sightline.models.load import pretrained_model
 from sightline.network.dropout import Dropout
 from sightline.tasks.classification import FINE_TUNING, classification_objective
 from sightline.tasks.heads import headed, known_head, with_head
@@ -55,7 +55,7 @@ def saved(folder: Path, kind: str = "ForSequenceClassification", **changes: Any)
     return theirs
 
 
-def tuned(folder: Path, labels: str = "abc", dropout: float = 0.0) -> tuple[LabellingXLNet, XLNetClassifier]:
+def tuned(folder: Path, labels: str = "abc", dropout: float = 0.0) -> tuple[Classifier, XLNetClassifier]:
     """The XLNet in a folder as a run for these labels begins with it, and its network."""
     base = FINE_TUNING.read(str(folder))
     model = with_head(base, "text_class", [*labels])
@@ -168,8 +168,8 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(
     batch = next(batches(1))
     expected = asked(theirs.eval(), batch).logits
     torch.testing.assert_close(own.eval()(*batch.inputs), expected, atol=1e-5, rtol=1e-5)
-    again = with_verbs(read_folder(tmp_path / "out"))
-    assert isinstance(again, LabellingXLNet) and again.labels == (*labels,)
+    again = pretrained_model(read_folder(tmp_path / "out"))
+    assert isinstance(again, Classifier) and again.labels == (*labels,)
     torch.testing.assert_close(again.network(*batch.inputs), expected, atol=1e-5, rtol=1e-5)
     body = {name: p for name, p in base.network.named_parameters() if not name.startswith("head.")}
     assert all(torch.equal(p, dict(own.named_parameters())[name]) for name, p in body.items())
@@ -192,4 +192,4 @@ def test_other_heads_are_refused(kind: str, changes: dict[str, Any], expected: s
 
 def test_a_summary_says_nothing_where_there_are_no_labels(tmp_path: Path) -> None:
     saved(tmp_path, "LMHeadModel", summary_type="mean", summary_activation="relu")
-    assert with_verbs(read_folder(tmp_path)).info()["n_classes"] == 0
+    assert pretrained_model(read_folder(tmp_path)).info()["n_classes"] == 0

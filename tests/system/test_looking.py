@@ -225,7 +225,7 @@ def test_pieces_of_words_with_hashes(tmp_path: Path) -> None:
     """BERT's vocabulary says which piece goes on with a word; a page says which one begins it."""
     from sightline.checkpoint.vocabulary import Vocabulary
     from sightline.inspect.words import words
-    from sightline.models.shown import side_of
+    from sightline.models.inputs import side_of
 
     names = ["[CLS]", "run", "##ning", "dog", "##s"]
     marks = {"[CLS]"}
@@ -298,7 +298,7 @@ def test_mistakes_are_one_line(
     ("family", "text", "complaint"),
     [
         ("bert", " ", "the text is blank"),
-        ("gpt2", "x" * 70, "the text has 70 pieces, and 60 can be looked at"),
+        ("gpt2", "x" * 70, "the text has 70 tokens, more than the 60 that can be inspected"),
         ("vit", "nowhere.png", "nowhere.png"),
         (CAPTIONS, "nowhere.png", "nowhere.png"),
         ("whisper", "nowhere.wav", "nowhere.wav"),
@@ -312,7 +312,7 @@ def test_inputs_that_cannot_be_read(
 
 def test_a_sound_longer_than_the_window(made: Callable[..., Path], sound: Path) -> None:
     model = loaded(made("whisper", max_source_positions=20))
-    with pytest.raises(UserError, match=r"has 0.6 seconds, and this model hears 0.4 at once"):
+    with pytest.raises(UserError, match=r"has 0.6 seconds, and this model reads 0.4 at once"):
         model.attend(sound)
 
 
@@ -334,7 +334,7 @@ def test_heads_are_silenced_and_weighed(family: str, made: Callable[..., Path], 
     part = PART[family]
     before = loss_of(model, examples, targets)
     with model.mask_heads({part: {0: [1]}}):
-        assert model.silent_heads == {Head(part, 0, 1)}
+        assert model.head_mask.heads == {Head(part, 0, 1)}
         assert loss_of(model, examples, targets) != before
     assert loss_of(model, examples, targets) == before
     layers: dict[tuple[str, int], list[float]] = {}
@@ -365,7 +365,7 @@ def test_a_small_change_of_a_head_changes_the_loss_by_its_importance(made: Calla
 @pytest.mark.parametrize(
     ("family", "changes", "targets", "complaint"),
     [
-        ("electra", {}, [], "trained on nothing that could be measured here"),
+        ("electra", {}, [], "and not head_importance"),
         ("vit", {}, ["horse"], "label 'horse': this model knows cat, dog, owl"),
         ("bert", {}, ["a", "b"], "1 inputs and 2 targets"),
     ],
@@ -429,7 +429,7 @@ def test_transformers_reads_what_prune_writes(
     theirs, said = getattr(transformers, TRANSFORMERS[family]).from_pretrained(out, output_loading_info=True)
     missing = {key for key in said["missing_keys"] if not key.startswith("encoder.pooler.")}  # which nothing reads
     assert not missing and not said["unexpected_keys"]
-    model, shown = loaded(made(family)), loaded(out).shown(given(family))
+    model, shown = loaded(made(family)), loaded(out).observed(given(family))
     with model.mask_heads({part: {0: [1]}}), torch.inference_mode():
         ours = model.network.logits(shown.read_by(model.network))
     with torch.inference_mode():
@@ -456,7 +456,7 @@ def test_a_pooler_that_no_verb_reads_stays(made: Callable[..., Path], tmp_path: 
         ("bert", ["TEXT", "TEXT"], "one file of texts is --source"),
         ("marian", ["TEXT"], "for a model that translates --target has the translations"),
         ("vit", ["PICTURE", "--target", "TEXT"], "label 'A dog runs.': this model knows cat, dog, owl"),
-        ("electra", ["TEXT"], "trained on nothing that could be measured here"),
+        ("electra", ["TEXT"], "and not head_importance"),
     ],
 )
 def test_prune_says_what_it_judges_by(
@@ -482,7 +482,7 @@ def test_the_explorer_answers(family: str, made: Callable[..., Path], given: Cal
         question |= {"text": "a file", "file": base64.b64encode(Path(given(family)).read_bytes()).decode()}
     found = shown.translated(parse_request(json.dumps(question).encode()))["inspection"]
     assert found["text"] == question["text"] and found["about"] == described["about"]
-    assert not shown.model.silent_heads
+    assert not shown.model.head_mask.heads
 
 
 def test_a_damaged_file_is_called_by_its_name(made: Callable[..., Path]) -> None:

@@ -64,6 +64,8 @@ class XLNetShape:
     n_classes: int = 0  # of a head for labels of texts; 0 = the head is for pieces
     head_dropout: float = 0.1  # of what the last matrix of a head for labels reads
 
+    family = "xlnet"
+
     @property
     def head(self) -> str:
         """What is said of a text, as `network.axes.NetworkConfig` has it."""

@@ -8,9 +8,6 @@ from sightline.checkpoint.modules import module_files
 from sightline.checkpoint.trained import write_file
 from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 
-pass
-
-
 FORMAT = 1  # of config.json
 
 

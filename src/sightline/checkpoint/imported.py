@@ -21,6 +21,7 @@ from sightline.checkpoint.precision import dtype_for, refuse_quantised, widest
 from sightline.checkpoint.published import ReadCheckpoint, read_checkpoint, unread_tensors
 from sightline.checkpoint.trained import write_file, write_json
 from sightline.checkpoint.vocabulary import read_vocabulary
+from sightline.checkpoint.xlnet import read_xlnet
 from sightline.errors import UserError
 from sightline.network.axes_file import network_config
 from sightline.network.build import tie_head
@@ -36,8 +37,6 @@ def read_published(folder: Path, device: str, dtype: str) -> Folder:
     values = read_json(home / CONFIG)
     numbers = None if dtype == "file" else dtype_for(dtype, torch.device(device))
     if values.get("model_type") == "xlnet":
-        from sightline.checkpoint.xlnet import read_xlnet
-
         found = read_xlnet(folder, values, numbers)
     else:
         found = _read_ours(folder, values, numbers) if "family" in values else read_checkpoint(folder, numbers, home)

@@ -24,7 +24,7 @@ from sightline.errors import UserError
 from sightline.export.exported import MAX_NEW_TOKENS, all_parameters, sample_sentences
 from sightline.generation.rewrite import beginning_of, rewrite
 from sightline.generation.settings import GenerationSettings
-from sightline.models.kinds import with_verbs
+from sightline.models.load import pretrained_model
 from sightline.models.rewriting import RewritingModel, rewriting
 from sightline.network.axes import NetworkConfig
 from sightline.network.transformer import Transformer
@@ -134,7 +134,7 @@ def _names(vocabulary: Vocabulary, size: int) -> list[str]:
 
 def pretrained_export(folder: Folder, to: str) -> PretrainedExport:
     """The pretrained model of a folder; `UserError` for a format or a network that is not supported."""
-    model = with_verbs(folder)
+    model = pretrained_model(folder)
     if to != "ctranslate2":
         raise UserError(
             f"{model.path}: --to {to} is for models trained here, not for a pretrained {model.config.family} model; "

@@ -54,7 +54,7 @@ def fill(network: Guesser, tokens: Sequence[int], mask_id: int, top: int) -> lis
 def fillings(
     guesser: Callable[[int], Guesser], text: str, path: Path, vocabulary: Vocabulary, top: int
 ) -> list[list[Filling]]:
-    """`models.kinds.ReadingModel.fill_mask` by what `guesser` makes of the id of the mask."""
+    """`Model.fill_mask`; `guesser` gives the network for the id of the mask."""
     written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
     tokens = vocabulary.encode(text)
     if mask_id not in tokens:
@@ -73,8 +73,8 @@ def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
 
 
 @torch.inference_mode()
-def told(network: Guesser, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
-    """Of all that is hidden its log-probability, how much of it is what the network likes best, and how much it is."""
+def predict_masked(network: Guesser, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
+    """The log-probability of all masked tokens, how many the network predicts right, and how many there are."""
     log_prob, right, n = 0.0, 0, 0
     device = next(network.parameters()).device
     for batch in (batch.to(device) for batch in batches):

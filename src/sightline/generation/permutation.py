@@ -32,7 +32,7 @@ class TextSoFar:
         self.padding, self.tokens = self.padding[index], self.tokens[index]
 
 
-class Ordered(nn.Module):
+class XLNetReading(nn.Module):
     """An XLNet that reads in some order."""
 
     def __init__(self, network: XLNet) -> None:
@@ -44,7 +44,7 @@ class Ordered(nn.Module):
         return self.network.logits(hidden)
 
 
-class LeftToRight(Ordered):
+class LeftToRight(XLNetReading):
     """Reads to say what comes next. Nobody sees the place of the next token."""
 
     def start_cache(self, padding: Int[Tensor, " rows"]) -> TextSoFar:
@@ -74,7 +74,7 @@ class LeftToRight(Ordered):
         return self.network.states(text, visible=before, targets=at[1:].expand(len(text), -1)).hidden
 
 
-class Around(Ordered):
+class QueryStream(XLNetReading):
     """Reads a text to say what stands at each place of it. Nobody sees a mask, and no place itself."""
 
     def __init__(self, network: XLNet, mask_id: int) -> None:
@@ -88,7 +88,7 @@ class Around(Ordered):
         return self.network.states(src, visible=seen, targets=at.expand(len(src), -1)).hidden
 
 
-class Whole(Ordered):
+class ContentStream(XLNetReading):
     """Reads a text that it knows."""
 
     def encode(

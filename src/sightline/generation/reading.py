@@ -3,9 +3,10 @@
 Not here: the vocabularies themselves (`sightline.checkpoint.vocabulary`), batches (`sightline.data.labelled`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sightline.checkpoint.vocabulary import EncodeAt, Vocabulary, fingerprint, marks_around
 from sightline.data.labelled import MarkedTexts
@@ -51,6 +52,7 @@ class TextReader:
     longest: int  # that the network reads, in tokens, marks included; 0 = any
     placed: EncodeAt | None = None  # a text without marks; None: the vocabulary does not say where tokens stand
     apart: int = 0  # of the marks behind: the last, which belong to no text (XLNet)
+    clean: Callable[[str], str] = str  # what is done to a text first
 
     def read(self, given: Sequence[OneOrTwo], longest: int = 0) -> list[MarkedTexts]:
         """Texts, or pairs of them, of at most `longest` tokens, marks included; 0 = what the network reads.
@@ -62,7 +64,7 @@ class TextReader:
         parts = [(one,) if isinstance(one, str) else one for one in given]
         if any(len(texts) not in (1, 2) for texts in parts):
             raise UserError("a text, or two of them, have a label; one of these is neither")
-        ids = iter(self.side.encode_batch([text for texts in parts for text in texts]))
+        ids = iter(self.side.encode_batch([self.clean(text) for texts in parts for text in texts]))
         return [self._marked([next(ids) for _ in texts], longest) for texts in parts]
 
     def _marked(self, texts: list[list[int]], longest: int) -> MarkedTexts:
@@ -83,6 +85,13 @@ class TextReader:
                 "a text is blank, and this model's vocabulary puts no mark around it: there is nothing to read"
             )
         return MarkedTexts(ids, len(begun) if second is not None else len(ids), self.apart)
+
+
+def reader_of(model: Any) -> TextReader:
+    """The reader of a pretrained encoder."""
+    stack, pad_id = model.config.encoder, max(0, model.hf_config.get("pad_token_id") or 0)
+    size = model.config.vocab_size
+    return text_reader(model.tokenizer, pad_id, stack.n_types, longest_text(stack), model.path, size)
 
 
 def text_reader(

@@ -131,18 +131,19 @@ def word_logits(
     return [torch.cat(one) for one in together]
 
 
-def _known(path: str, tags: Sequence[str]) -> list[TaggedWords]:
+def read_known_tags(path: str, tags: Sequence[str]) -> list[TaggedWords]:
+    """The sentences of a file; `UserError` for a tag that is not among `tags`."""
     found = read_tagged(path)
     check_tags(found, tags, path)
     return found
 
 
-def _cut(given: str | Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+def words_of(given: str | Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
     """A text, and from where to where each of its words stands.
 
-    >>> _cut("U.S. firms, 2."), _cut(["New York", "is"])
+    >>> words_of("U.S. firms, 2."), words_of(["New York", "is"])
     (('U.S. firms, 2.', [(0, 3), (3, 4), (5, 10), (10, 11), (12, 13), (13, 14)]), ('New York is', [(0, 8), (9, 11)]))
-    >>> _cut("हिन्दी, 北京")
+    >>> words_of("हिन्दी, 北京")
     ('हिन्दी, 北京', [(0, 6), (6, 7), (8, 9), (9, 10)])
     """
     if isinstance(given, str):
@@ -151,7 +152,8 @@ def _cut(given: str | Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
     return " ".join(given), [(end - 1 - len(word), end - 1) for word, end in zip(given, ends, strict=True)]
 
 
-def _tagging(text: str, places: Sequence[tuple[int, int]], best: Sequence[tuple[str, float]]) -> Tagging:
+def tagging(text: str, places: Sequence[tuple[int, int]], best: Sequence[tuple[str, float]]) -> Tagging:
+    """A text with the best tag and probability of each of its words, whose characters are `places`."""
     tags, spans = [tag for tag, _ in best], list[Span]()
     for kind, first, behind in entities(tags):
         start, end = places[first][0], places[behind - 1][1]

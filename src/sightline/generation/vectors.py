@@ -1,13 +1,11 @@
 """A vector for a text: from strings, by what its folder asks for (`sentences`) and `embed`, to an array.
 
-A mixin for every model with a state for each token of a text. A text that is too long is cut, never refused.
+Every model with a state for each token can embed. A text that is too long is cut.
 """
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +46,7 @@ class TextEmbedder:
     def __call__(
         self, texts: Sequence[str], pooling: str, normalize: bool | None, batch_size: int, prompt: str | None
     ) -> tuple[np.ndarray, list[Cut]]:
-        """`EmbeddingVerbs.embed`, with the texts that were cut in the place of the warning."""
+        """`Model.embed`, with the texts that were cut instead of a warning."""
         refuse_single(texts, "embed")
         chosen, encode = self.settings.changed(pooling, normalize), self.vocabulary.encode
         before, marks = chosen.prompt(prompt), encode("")
@@ -104,44 +102,20 @@ def text_embedder(
     return TextEmbedder(network, vocabulary, max(0, hf_config.get("pad_token_id") or 0), d_model, settings, longest)
 
 
-class EmbeddingVerbs(ABC):
-    """Texts as vectors, for whatever has a state for each token."""
-
-    @abstractmethod
-    def make_embedder(self) -> TextEmbedder:
-        """What turns texts into vectors."""
-
-    @cached_property
-    def embedder(self) -> TextEmbedder:
-        """What turns texts into vectors, made once."""
-        return self.make_embedder()
-
-    def embed(
-        self,
-        texts: Sequence[str],
-        pooling: str = "",
-        normalize: bool | None = None,
-        batch_size: int = 16,
-        prompt: str | None = None,
-    ) -> np.ndarray:
-        """A vector for each text, float32 (texts, width); a text longer than the model reads is cut, with a warning.
-
-        What is not given is as the folder's `modules.json` has it; without one it is the mean, of length 1.
-
-        Args:
-            pooling: of all tokens' states, marks included: "mean", "max", "mean_sqrt_len" (the sum over the square root
-                of their number) or "weighted_mean" (the n-th counts n times); or the "first" or "last" one's.
-            normalize: make each vector's length 1, so that products are cosines.
-            prompt: the name of a prompt of the model's to put before each text; "" = none.
-
-        Raises:
-            UserError: the folder asks for what is not to be had, or a name is unknown.
-        """
-        vectors, cuts = self.embedder(texts, pooling, normalize, batch_size, prompt)
-        if cuts:
-            listed = in_words([(f"texts[{cut.index}]", cut.tokens) for cut in cuts], self.embedder.longest)
-            warnings.warn(listed, stacklevel=2)
-        return vectors
+def embed_texts(
+    self: Any,
+    texts: Sequence[str],
+    pooling: str = "",
+    normalize: bool | None = None,
+    batch_size: int = 16,
+    prompt: str | None = None,
+) -> np.ndarray:
+    """`Model.embed` of every model that has an `embedder`."""
+    vectors, cuts = self.embedder(texts, pooling, normalize, batch_size, prompt)
+    if cuts:
+        listed = in_words([(f"texts[{cut.index}]", cut.tokens) for cut in cuts], self.embedder.longest)
+        warnings.warn(listed, stacklevel=2)
+    return vectors
 
 
 def shortened(ids: list[int], longest: int, marks: Sequence[int]) -> list[int]:
@@ -169,7 +143,7 @@ def in_words(cuts: Sequence[tuple[str, int]], longest: int) -> str:
     return f"longer than the {longest:,} tokens read, and cut there: {listed}{more}"
 
 
-class Forward:
+class DecoderEmbedder:
     """A decoder as what reads: no state sees what stands behind it, so padding there needs no mask."""
 
     def __init__(self, network: DecoderOnly) -> None:

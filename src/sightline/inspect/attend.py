@@ -15,8 +15,8 @@ from torch import Tensor
 
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError, unknown
+from sightline.inspect.notebook import AttentionView
 from sightline.inspect.pair import Shown, Translating, read_pair
-from sightline.inspect.record import AttentionRecord
 from sightline.inspect.recording import STACKS, RecordableAttention, attentions, recording
 from sightline.network.attention import MultiHeadAttention
 
@@ -31,7 +31,7 @@ def attend(
     heads: Sequence[int] | None = None,
     prefix: str = "",
     **overrides: Any,
-) -> AttentionRecord:
+) -> AttentionView:
     """The attention weights of a source and its translation.
 
     The weights are those of the model in float32, whatever numbers it translated with.
@@ -54,9 +54,7 @@ def attend(
     return look(network, read_pair(translator, src, tgt, prefix, translator.settings(overrides)), layers, heads)
 
 
-def look(
-    network: Any, shown: Shown, layers: Layers | None = None, heads: Sequence[int] | None = None
-) -> AttentionRecord:
+def look(network: Any, shown: Shown, layers: Layers | None = None, heads: Sequence[int] | None = None) -> AttentionView:
     """The attention weights of whatever a network reads; other arguments as of `attend`."""
     stacks = attentions(network)
     chosen = choose(stacks, layers, heads)
@@ -71,7 +69,7 @@ def look(
         stack: [_numbers(weights[name], heads) if name in weights else None for name in modules]
         for stack, modules in stacks.items()
     }
-    return AttentionRecord(**shown.described, read=shown.read, **found)
+    return AttentionView(**shown.described, read=shown.read, **found)
 
 
 def choose(

@@ -8,7 +8,6 @@ Arrays are numpy, in float32; numbers of layers, heads and pieces count from 0.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float32, UInt8
@@ -121,13 +120,6 @@ class AttentionRecord(Axes):
         """What the columns are."""
         return Axis(self.read) if part == "decoder" else self.src
 
-    def _repr_html_(self) -> str:
-        """The page, as a notebook shows it: in a frame of its own, with the views of attention."""
-        from sightline.inspect.page.contents import page_contents
-        from sightline.report.document import notebook_frame
-
-        return notebook_frame(page_contents(self))
-
 
 @dataclass(frozen=True)
 class Attribution(Axes):
@@ -191,16 +183,3 @@ class Trace:
 
     positions: Sequence[Position]
     beam: Sequence[BeamNode]  # parents before children; empty where no search ran
-
-
-class Inspection(NamedTuple):
-    """Attention and trace of one input. A notebook shows both: the page with every view, beam and probabilities too."""
-
-    attention: AttentionRecord
-    trace: Trace
-
-    def _repr_html_(self) -> str:
-        from sightline.inspect.page.contents import page_contents
-        from sightline.report.document import notebook_frame
-
-        return notebook_frame(page_contents(self.attention, self.trace))

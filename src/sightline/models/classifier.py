@@ -1,123 +1,165 @@
-"""A text classifier trained here."""
+"""Text classifiers: trained here, or a pretrained encoder or XLNet with a head for classes of texts."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sightline.architectures.xlnet import XLNetShape
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.trained import CONFIG, noted
-from sightline.config.settings import meaningful
+from sightline.config.settings import RunConfig
 from sightline.data.arranging import cut_padded
 from sightline.data.labelled import (
     Classification,
     LabelledBatch,
     check_labels,
     classification,
-    collate_labelled,
+    collate_marked,
     labelled_corpora,
-    read_labelled,
+    read_examples,
+    texts_a_line,
 )
 from sightline.data.prepared import spool
 from sightline.decode.translator import clean_text
 from sightline.errors import UserError
 from sightline.evaluate.classes import LabelReport, label_report
-from sightline.models.model import Model
-from sightline.models.pairs import HeadVerbs
-from sightline.network.parameters import count_parameters
+from sightline.generation.chat import refuse_single
+from sightline.generation.label import BATCH_TOKENS, class_names
+from sightline.generation.permutation import ContentStream
+from sightline.generation.reading import OneOrTwo, TextReader, longest_text, reader_of, text_reader
+from sightline.generation.vectors import TextEmbedder, embed_texts, text_embedder
+from sightline.inspect.heads import Head
+from sightline.inspect.importance import Example, importance_over
+from sightline.inspect.inputs import Encoded
+from sightline.models import introspection
+from sightline.models.inputs import encoded_text, label_number
+from sightline.models.model import Model, only_with
 from sightline.training.losses import label_loss
 
-if TYPE_CHECKING:
-    from sightline.inspect.heads import Head
+TRAINED, PRETRAINED, XLNET = "trained", "text_class", "permutation"  # which head it is
 
 
 def logits_of(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:
-    """Scores of all texts, in the order of the batches, on the CPU."""
+    """Logits of all texts, in the order of the batches, on the CPU."""
     with torch.inference_mode():
         return torch.cat([network(*batch.to(device).inputs).float().cpu() for batch in batches])
 
 
-class Classifier(HeadVerbs, Model):
-    """A trained classifier; made by `sightline.load`."""
+class Classifier(Model):
+    """A text classifier. A pretrained one also embeds texts; only Transformers have attention to look at."""
 
-    does = "sorts texts"
-    reads = "labelled"
+    does = "labels texts"
+    usual_task = "classify"
+    attend = only_with(PRETRAINED)(introspection.attend)
+    trace = only_with(PRETRAINED)(introspection.trace)
+    look_inside = only_with(PRETRAINED)(introspection.look_inside)
+    mask_heads = only_with(TRAINED, PRETRAINED)(introspection.mask_heads)
+    prune = only_with(TRAINED, PRETRAINED)(introspection.prune)
+    embed = only_with(PRETRAINED, XLNET)(embed_texts)
 
-    def __init__(self, directory: Folder) -> None:
-        self.path = directory.path
-        self.network = directory.network
-        self.tokenizer = directory.tokenizer
-        self.labels = _labels(directory)
-        self.config = directory.config
-        self.about = directory.about
-        self.device = torch.device(directory.device)
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(folder)
+        if self.head == TRAINED:
+            _ = self.labels  # which must fit the network
 
-    def classify(self, texts: Sequence[str]) -> list[Classification]:
-        """A label for each text, in their order. What is beyond `data.max_length` pieces of a text is not read.
+    @property
+    def head(self) -> str:
+        """Whether it was trained here, is a pretrained Transformer, or an XLNet."""
+        if isinstance(self.config, RunConfig):
+            return TRAINED
+        return XLNET if isinstance(self.config, XLNetShape) else PRETRAINED
 
-        >>> model.classify(["Who wrote Faust?"])[0].label  # doctest: +SKIP
-        'HUM'
-        """
-        if not texts:
-            return []
-        found: dict[int, list[float]] = {}
-        for rows, batch in self._batches(texts):
+    def classify(self, texts: Sequence[OneOrTwo]) -> list[Classification]:
+        refuse_single(texts, "classify")
+        labels, found = self.labels, dict[int, list[float]]()
+        for rows, batch in self._batches(texts, [0] * len(texts)):
             found |= zip(rows, logits_of(self.network, [batch], self.device).softmax(1).tolist(), strict=True)
-        return [classification(self.labels, found[i]) for i in range(len(texts))]
-
-    def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], LabelledBatch]]:
-        """Texts of like length together, and which they are."""
-        pieces = self.tokenizer.encode_batch([clean_text(text) for text in texts])
-        tokens = [row[: self.config.data.max_length - 1] for row in pieces]
-        lengths = np.array([len(row) + 1 for row in tokens])
-        order = np.argsort(lengths, kind="stable")
-        for part in cut_padded(order, lengths[order], self.config.decode.batch_tokens):
-            yield part.tolist(), self._batch([tokens[i] for i in part.tolist()])
-
-    def _batch(self, tokens: Sequence[list[int]]) -> LabelledBatch:
-        return collate_labelled(tokens, [0] * len(tokens), self.tokenizer.pad_id, self.tokenizer.eos_id)
+        return [classification(labels, found[i]) for i in range(len(texts))]
 
     def evaluate(self, paths: Sequence[str]) -> LabelReport:
-        """Accuracy and F1 on labelled files; `UserError` where a label is none of the model's."""
-        rows = self._labelled(paths)
-        found = self.classify([text for text, _ in rows])
-        return label_report([label for _, label in rows], [one.label for one in found])
+        """Accuracy and F1 on labelled files; `UserError` for an unknown label."""
+        texts, labels = self.examples(paths)
+        return label_report(labels, [one.label for one in self.classify(texts)])
 
-    def head_importance(self, paths: Sequence[str]) -> "dict[Head, float]":
-        """How much the loss on labelled files would change with each head; `UserError` as of `evaluate`."""
-        from sightline.inspect.importance import Example, importance_over
+    def examples(self, paths: Sequence[str]) -> tuple[list[OneOrTwo], list[str]]:
+        """Texts and labels of files; `UserError` for an unknown label."""
+        corpora, labels = spool(labelled_corpora(paths)), self.labels
+        n_texts = 1 if self.reader.between is None else texts_a_line(corpora)
+        check_labels(corpora, labels, n_texts)
+        rows = [row for corpus in corpora for row in read_examples(corpus.paths[0], n_texts)]
+        return [texts for texts, _ in rows], [label for _, label in rows]
 
-        texts, labels = zip(*self._labelled(paths), strict=True)
-        numbers = torch.tensor([self.labels.index(label) for label in labels])
-        parts = ((len(rows), replace(batch, labels=numbers[rows])) for rows, batch in self._batches(texts))
-        return importance_over(self.network, (Example(n, self._loss_of(batch)) for n, batch in parts))
+    @only_with(TRAINED, PRETRAINED)
+    def head_importance(self, given: Sequence[OneOrTwo], targets: Sequence[Any] = ()) -> dict[Head, float]:
+        if not given or len(targets) != len(given):
+            raise UserError(f"{len(given)} inputs and {len(targets)} targets; target n must belong to input n")
+        batches = self._batches(given, [self._number(label) for label in targets])
+        return importance_over(
+            self.network, (Example(len(rows), partial(_loss, batch.to(self.device))) for rows, batch in batches)
+        )
 
-    def _loss_of(self, batch: LabelledBatch) -> Callable[[nn.Module], Tensor]:
-        there = batch.to(self.device)
-        return lambda network: label_loss(network(there.src, there.src_mask), there.labels).objective
+    def _number(self, label: Any) -> int:
+        if self.head == PRETRAINED:
+            return label_number(self, label)
+        if label not in self.labels:
+            raise UserError(f"label {label!r}: this model knows {', '.join(self.labels)}")
+        return self.labels.index(label)
 
-    def _labelled(self, paths: Sequence[str]) -> list[tuple[str, str]]:
-        """Texts and labels of files; `UserError` where a label is none of the model's."""
-        corpora = spool(labelled_corpora(paths))
-        check_labels(corpora, self.labels)
-        return [row for corpus in corpora for row in read_labelled(corpus.paths[0])]
+    def _batches(self, texts: Sequence[OneOrTwo], classes: Sequence[int]) -> Iterator[tuple[list[int], LabelledBatch]]:
+        """Batches of texts of similar length, and which texts they are."""
+        rows = self.reader.read(texts)
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        order = np.argsort(lengths, kind="stable")
+        side, typed = self.reader.side, self.reader.typed
+        for part in cut_padded(order, lengths[order], self._batch_tokens) if rows else []:
+            chosen = part.tolist()
+            yield chosen, collate_marked([rows[i] for i in chosen], [classes[i] for i in chosen], side.pad_id, typed)
 
-    def info(self) -> dict[str, Any]:
-        """What the model is and how it was made."""
-        return {
-            "parameters": count_parameters(self.network),
-            "vocabulary": self.tokenizer.vocab_size,
-            **self.about,
-            **meaningful(self.config),
-        }
+    @property
+    def _batch_tokens(self) -> int:
+        return self.config.decode.batch_tokens if self.head == TRAINED else BATCH_TOKENS
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each class; `UserError` where the head is not for one label of many."""
+        if self.head == TRAINED:
+            labels, n_outputs = noted(self.path, self.about, "labels", list), self.config.model.n_outputs
+            if len(labels) != n_outputs:
+                raise UserError(f"{self.path / CONFIG}: has {len(labels)} labels, but the model {n_outputs} classes")
+            return tuple(labels)
+        kind = self.hf_config.get("problem_type") or "single_label_classification"
+        if kind != "single_label_classification" or self.config.n_classes < 2:
+            raise UserError(f"{self.path}: gives numbers or several labels at once ({kind}), not one label of many")
+        return class_names(self.hf_config, self.config.n_classes)
+
+    @cached_property
+    def reader(self) -> TextReader:
+        """Turns texts into what the network reads; longer texts are cut."""
+        if self.head == TRAINED:
+            longest = self.config.data.max_length
+            return TextReader(self.tokenizer, (), None, (self.tokenizer.eos_id,), False, longest, clean=clean_text)
+        if self.head == PRETRAINED:
+            return reader_of(self)
+        pad_id = max(0, self.hf_config.get("pad_token_id") or 0)
+        return text_reader(self.tokenizer, pad_id, 3, None, self.path, self.config.vocab_size)  # three types of tokens
+
+    @cached_property
+    def embedder(self) -> TextEmbedder:
+        """Turns texts into vectors."""
+        if self.head == XLNET:
+            network, stack, longest = ContentStream(self.network), self.config, None
+        else:
+            network, stack, longest = self.network, self.config.encoder, longest_text(self.config.encoder)
+        return text_embedder(network, self.tokenizer, self.hf_config, stack.d_model, longest, self.path)
+
+    def observed(self, given: str) -> Encoded:
+        """A text as the inspector reads it."""
+        return encoded_text(self, given)
 
 
-def _labels(directory: Folder) -> tuple[str, ...]:
-    """Class i is the label i; `UserError` where there are not as many."""
-    labels, n_outputs = noted(directory.path, directory.about, "labels", list), directory.config.model.n_outputs
-    if len(labels) != n_outputs:
-        raise UserError(f"{directory.path / CONFIG}: has {len(labels)} labels, but the model {n_outputs} classes")
-    return tuple(labels)
+def _loss(batch: LabelledBatch, network: nn.Module) -> Tensor:
+    return label_loss(network(*batch.inputs), batch.labels).objective

@@ -3,7 +3,7 @@
 Not here: how a folder is read (`checkpoint.folder`), and what models are good for (`models`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,32 +14,22 @@ from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.models.model import Model
 from sightline.network.axes import NetworkConfig
-from sightline.network.axes_file import meaningful
 
 
 @dataclass(frozen=True)
 class FamilyModel(Model):
     """A network of one of the families, with what came with it."""
 
-    network: Any  # the torch module
-    config: NetworkConfig
-    hf_config: dict[str, Any]  # config.json of the checkpoint
-    path: Path
-    device: torch.device
-    usual_task = "translate"  # that it is trained on for where none is named
-
-    def __str__(self) -> str:
-        return f"{self.path}: this {self.info()['family']} {self.does}"
+    network: Any = field()  # the torch module
+    config: NetworkConfig = field()
+    hf_config: dict[str, Any] = field()  # config.json of the checkpoint
+    path: Path = field()
+    device: torch.device = field()
 
     @cached_property
     def tokenizer(self) -> Vocabulary:
         """Between text and ids; `UserError` where the folder has no vocabulary."""
         return read_vocabulary(self.path, self.hf_config)
-
-    def info(self) -> dict[str, Any]:
-        """What the model is."""
-        parameters = sum(parameter.numel() for parameter in self.network.parameters())
-        return {"family": self.config.family, "parameters": parameters, **meaningful(self.config)}
 
 
 class Writer(FamilyModel):

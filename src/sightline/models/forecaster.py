@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,33 +10,27 @@ from torch import Tensor, nn
 
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.trained import CONFIG, noted
-from sightline.config.settings import meaningful
 from sightline.data.series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
 from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
+from sightline.inspect.heads import Head
+from sightline.inspect.importance import Example, importance_over
+from sightline.models import introspection
 from sightline.models.model import Model
-from sightline.models.pairs import HeadVerbs
-from sightline.network.parameters import count_parameters
 from sightline.training.losses import squared_loss
 
-if TYPE_CHECKING:
-    from sightline.inspect.heads import Head
 
-
-class Forecaster(HeadVerbs, Model):
-    """A trained forecaster of a time series; made by `sightline.load`."""
+class Forecaster(Model):
+    """A forecaster of a time series."""
 
     does = "reads time series"
     reads = "series"
-    tokenizer = None  # nothing is text
+    usual_task = "forecast"
+    mask_heads, prune = introspection.mask_heads, introspection.prune
 
-    def __init__(self, directory: Folder) -> None:
-        self.path = directory.path
-        self.network = directory.network
-        self.scaling = _scaling(directory)
-        self.config = directory.config
-        self.about = directory.about
-        self.device = torch.device(directory.device)
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(folder)
+        self.scaling = _scaling(folder)
 
     def forecast(self, path: str | Path) -> list[float]:
         """The `data.horizon` values of the target after the last row of a CSV file, in its own units."""
@@ -69,10 +62,8 @@ class Forecaster(HeadVerbs, Model):
         std = self.scaling.std[self.scaling.target_column]
         return forecast_report(forecasts, np.concatenate(true), std, self.scaling.target, data.season)
 
-    def head_importance(self, paths: Sequence[str]) -> "dict[Head, float]":
+    def head_importance(self, paths: Sequence[str]) -> dict[Head, float]:
         """How much the squared error over every window of some CSV files would change with each head."""
-        from sightline.inspect.importance import Example, importance_over
-
         batches = self._windows(paths).in_order(self.config.decode.batch_tokens)
         return importance_over(self.network, (Example(len(batch.src), self._loss_of(batch)) for batch in batches))
 
@@ -84,14 +75,10 @@ class Forecaster(HeadVerbs, Model):
         data = self.config.data
         return Windows.of([read_table(path) for path in paths], self.scaling, data.window, data.horizon)
 
-    def info(self) -> dict[str, Any]:
-        """What the model is and how it was made."""
-        return {"parameters": count_parameters(self.network), **self.about, **meaningful(self.config)}
 
-
-def _scaling(directory: Folder) -> Scaling:
-    said, file = noted(directory.path, directory.about, "series", dict), directory.path / CONFIG
+def _scaling(folder: Folder) -> Scaling:
+    values, file = noted(folder.path, folder.about, "series", dict), folder.path / CONFIG
     try:
-        return Scaling.of(said)
+        return Scaling.of(values)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{file}: 'series' is damaged ({type(error).__name__}: {error})") from None

@@ -1,58 +1,22 @@
-"""A loaded model of a family with the verbs that suit it: what `sightline.load` returns of the Hugging Face layout.
-
-Each verb turns strings (pictures, sound) into what a network takes, hands it to the module that knows how, and turns
-the answer back. Not here: networks, files of weights, searches.
-"""
+"""Which kind of model a pretrained network is: the class, by name, whose methods suit it."""
 
 from typing import Any
 
-import torch
-
-from sightline.checkpoint.folder import Folder
-from sightline.models.family_model import FamilyModel
-from sightline.models.pictures import PictureModel
-from sightline.models.reading import ReadingModel
-from sightline.models.rewriting import RewritingModel
-from sightline.models.text import ForwardModel, TextModel
 from sightline.network.axes import NetworkConfig
 
-
-def with_verbs(folder: Folder) -> FamilyModel:
-    """The published model in a folder as what it is good for."""
-    from sightline.models.xlnet import kind_of_xlnet
-
-    kind: Any = kind_of(folder.config) if isinstance(folder.config, NetworkConfig) else kind_of_xlnet(folder.config)
-    return kind(folder.network, folder.config, folder.about, folder.path, torch.device(folder.device))
+ENCODERS = {"text_class": "classifier:Classifier"}  # by head, unlike the others
+DECODERS = {"patches": "captioner:Captioner", "audio": "speech:SpeechModel"}  # by what the encoder reads
 
 
-def kind_of(c: NetworkConfig) -> type[FamilyModel]:
-    """The class whose verbs suit a network."""
-    if c.front == "patches" and c.decoder is None:
-        return PictureModel
-    if c.decoder is None and c.head == "masked":
-        from sightline.models.masked import MaskedModel  # it is made of what is here
-
-        return MaskedModel
-    if c.decoder is None and c.head == "token_class":
-        from sightline.models.tagging import TaggingModel  # as above
-
-        return TaggingModel
-    if c.decoder is None and c.head == "span":
-        from sightline.models.answering import AnsweringModel
-
-        return AnsweringModel
-    if c.decoder is None:
-        return ReadingModel
-    if c.encoder is None:
-        return TextModel if c.head == "language" else ForwardModel
-    if c.head != "language":
-        return FamilyModel
-    if c.front == "patches":
-        from sightline.models.captions import CaptionModel
-
-        return CaptionModel
-    if c.front != "audio":
-        return RewritingModel
-    from sightline.models.speech import SpeechModel
-
-    return SpeechModel
+def kind_of(config: Any) -> str:
+    """The module and the class for a network, `NetworkConfig` or `XLNetShape`, as "module:Class"."""
+    if not isinstance(config, NetworkConfig):
+        return "classifier:Classifier" if config.n_classes else "language_model:LanguageModel"
+    if config.decoder is None:
+        pictures = config.front == "patches"
+        return "vision:VisionModel" if pictures else ENCODERS.get(config.head, "encoder:EncoderModel")
+    if config.encoder is None:
+        return "language_model:LanguageModel"
+    if config.head != "language":
+        return "model:Model"
+    return DECODERS.get(config.front, "rewriting:RewritingModel")

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained_network import Trained
 from sightline.config.tasks import TASKS
-from sightline.device import device_name
+from sightline.device import choose_device, device_name
 from sightline.errors import UserError
+from sightline.models.kinds import kind_of
 from sightline.models.model import Model
 from sightline.models.translator import TrainedTranslator
 
@@ -46,10 +48,16 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
 
 def _model_of(folder: Folder, dtype: str) -> Model:
     if not isinstance(folder.weights, Trained):
-        from sightline.models.kinds import with_verbs  # which our own translators are not to wait for
-
-        return with_verbs(folder)
+        return pretrained_model(folder)
     return resolve_name(TASKS[folder.config.model.task].model)(_decoding_in(dtype, folder))
+
+
+def pretrained_model(folder: Folder) -> Model:
+    """The model of a folder in the Hugging Face layout, or one that `sightline import` wrote."""
+    kind: Any = resolve_name(f"sightline.models.{kind_of(folder.config)}")
+    if kind.__name__ == "RewritingModel":
+        return kind(folder.network, folder.config, folder.about, folder.path, choose_device(folder.device))
+    return kind(folder)
 
 
 def _decoding_in(dtype: str, folder: Folder) -> Folder:

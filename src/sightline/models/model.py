@@ -49,7 +49,8 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from sightline.glossary.reading import Given
     from sightline.inspect.alignment import AlignmentHead
     from sightline.inspect.heads import Head, HeadsByLayer
-    from sightline.inspect.record import AttentionRecord, Attribution, Inspection, Trace
+    from sightline.inspect.notebook import Inspection
+    from sightline.inspect.record import AttentionRecord, Attribution, Trace
     from sightline.inspect.walk import WalkStep
 
     Report = (
@@ -104,13 +105,13 @@ class Model:
     """The folder."""
     config: Any
     """The axes of a pretrained network; the settings of a model trained here."""
-    about: dict[str, Any]
+    about: Any
     """config.json of a pretrained model; of one trained here versions, recipe and corpus."""
     decode_config: Any
     """Settings of the search unless a call changes them."""
-    alignment_head: AlignmentHead
+    alignment_head: Any
     """The attention that `align` reads."""
-    known_alignment_head: AlignmentHead | None
+    known_alignment_head: Any
     """The same, if it was chosen for this folder."""
 
     def __init__(self, folder: Folder) -> None:
@@ -127,7 +128,12 @@ class Model:
         """Converts between text and ids; `UserError` where the folder has no vocabulary."""
         return self.folder.tokenizer
 
-    @property
+    @cached_property
+    def hf_config(self) -> dict[str, Any]:
+        """config.json of a pretrained model."""
+        return self.folder.about
+
+    @cached_property
     def device(self) -> Any:
         """Where the network computes."""
         return next(iter(self.network.parameters())).device

@@ -5,9 +5,8 @@ the tokenizer and the settings. Not here: translating (`verbs`, `models.kinds`),
 imported where it is asked for.
 """
 
-from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from functools import cached_property
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
     from sightline.evaluate.score import PairScore
     from sightline.inspect.alignment import AlignmentHead
     from sightline.inspect.attend import Layers
-    from sightline.inspect.heads import Head, HeadMask, HeadsByLayer
-    from sightline.inspect.record import AttentionRecord, Attribution, Inspection, Trace
+    from sightline.inspect.heads import Head, HeadsByLayer
+    from sightline.inspect.notebook import Inspection
+    from sightline.inspect.record import AttentionRecord, Attribution, Trace
     from sightline.inspect.walk import WalkStep
 
 
@@ -31,49 +31,14 @@ class HeadVerbs:
     reads: str  # what `head_importance` takes: "pairs", "text"; files: "picture", "sound", "labelled", "series"
 
     def mask_heads(self, heads: "HeadsByLayer") -> AbstractContextManager[object]:
-        """Silence attention heads of a Transformer, those and no others, until the next call; `{}` silences none.
+        from sightline.models.introspection import mask_heads
 
-        They add nothing to their layer, in whatever the model does next and whatever numbers it computes with. In a
-        `with` statement the heads silenced before are so again afterwards.
-
-        Args:
-            heads: numbers of heads by layer and part, all from 0: `{"encoder": {0: [1, 3]}, "decoder": {}, "cross":
-                {2: [0]}}`.
-
-        Raises:
-            UserError: no such head, or another architecture.
-
-        >>> with model.mask_heads({"cross": {2: [0]}}):  # doctest: +SKIP
-        ...     print(model.translate(["A dog runs."])[0].text)
-        """
-        from sightline.inspect.heads import heads_of
-
-        chosen = heads_of(self.network, heads)
-        undo = ExitStack()
-        undo.callback(self._head_mask.set, self._head_mask.set(chosen))
-        return undo
+        return mask_heads(self, heads)
 
     def prune(self, heads: "HeadsByLayer", out: str | Path) -> Path:
-        """Write the model without these heads, named as for `mask_heads`, into a folder of its own; returns that.
+        from sightline.models.introspection import prune
 
-        Raises:
-            UserError: no such head, an attention would lose all of its own, or the folder holds a model already.
-        """
-        from sightline.inspect.heads import heads_of
-        from sightline.models.pruning import write_pruned
-
-        return write_pruned(self, heads_of(self.network, heads), Path(out))
-
-    @cached_property
-    def _head_mask(self) -> "HeadMask":
-        from sightline.inspect.heads import HeadMask
-
-        return HeadMask(self.network)
-
-    @property
-    def silent_heads(self) -> "Collection[Head]":
-        """Those of `mask_heads`; asked without any, the network stays where it is."""
-        return self._head_mask.heads if "_head_mask" in vars(self) else ()
+        return prune(self, heads, out)
 
 
 class PairVerbs(HeadVerbs):
@@ -193,7 +158,7 @@ class PairVerbs(HeadVerbs):
 
     def look_inside(self, src: str, **options: Any) -> "Inspection":
         """`attend` and `trace`; a notebook shows the whole page."""
-        from sightline.inspect.record import Inspection
+        from sightline.inspect.notebook import Inspection
 
         return Inspection(self.attend(src, **options), self.trace(src, **options))
 

@@ -22,7 +22,6 @@ from sightline.config.settings import RunConfig
 from sightline.errors import UserError
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, all_heads, heads_left, listed, parameters_without
-from sightline.models.pairs import PairVerbs
 from sightline.network.parameters import parameters_of
 
 
@@ -57,7 +56,7 @@ def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
     """Write a model without the heads `removed` into a folder of its own, and return that.
 
     Args:
-        model: the whole model, as `sightline.load` gives it, a `HeadVerbs`; no head is masked.
+        model: the whole model, as `sightline.load` returns it, without masked heads.
         removed: where an attention would lose all of its heads, it must keep one.
         out: a folder that is no model directory yet.
 
@@ -76,7 +75,7 @@ def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
     _write(model, config, parameters, removed, out)
     if (model.path / SHORTLIST).is_file():
         write_file(out / SHORTLIST, lambda draft: shutil.copyfile(model.path / SHORTLIST, draft))
-    if isinstance(model, PairVerbs):
+    if hasattr(model, "align"):
         write_alignment(out, _alignment_head(model, removed).as_json())
     return out
 
@@ -105,7 +104,7 @@ def _write(model: Any, config: Any, parameters: Mapping[str, Tensor], removed: C
     write_weights(out, parameters, model_card(config, about, count, {}, pruned, ""))
 
 
-def _alignment_head(model: PairVerbs, removed: Collection[Head]) -> AlignmentHead:
+def _alignment_head(model: Any, removed: Collection[Head]) -> AlignmentHead:
     """Where word links are read from: the same head under its new number, the mean of its layer if it is gone."""
     chosen = model.alignment_head
     gone = {head.number for head in removed if head.layer_name == ("cross", chosen.layer)}

@@ -1,7 +1,7 @@
 """Encoder-decoders."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -35,7 +35,7 @@ class RewritingModel(PairVerbs, Writer):
     Models of many languages are asked `between` two of them, or told which in each call of `generate` and its kin.
     """
 
-    network: Transformer
+    network: Transformer = field()
     does = "reads a text and writes another"
     source_language: str = ""  # where a call does not say: codes as the model has them ("de", "deu_Latn", "de_DE")
     target_language: str = ""

@@ -1,6 +1,6 @@
-"""Whisper with its verbs: recordings to transcripts.
+"""Speech recognition with Whisper: recordings to transcripts.
 
-Not here: its decoding rules (`transcribe.py`), sound files (`sightline.data.audio`), and training it further
+Not here: its decoding rules (`transcribe.py`), sound files (`sightline.data.audio`), and fine-tuning
 (`sightline.tasks.transcription`).
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from sightline.generation.fallback import (
 )
 from sightline.generation.reading import longest_text
 from sightline.generation.settings import FILE as SETTINGS_FILE
-from sightline.generation.settings import GenerationSettings
+from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.transcribe import (
     FRAMES,
     Marks,
@@ -41,22 +41,22 @@ from sightline.generation.transcribe import (
     marks_of,
     windows,
 )
-from sightline.models.family_model import Writer
-from sightline.models.looking import LookVerbs
-from sightline.network.transformer import Transformer
+from sightline.inspect.importance import Example
+from sightline.inspect.inputs import Heard
+from sightline.models import introspection
+from sightline.models.inputs import described, heard_sound
+from sightline.models.model import Model
 
-if TYPE_CHECKING:
-    from sightline.models.shown import Example, Heard
 
-
-class SpeechModel(LookVerbs, Writer):
+class SpeechModel(Model):
     """Whisper: it writes down what it hears, or translates it into English."""
 
-    reads = "sound"
-    tells = True
-    network: Transformer
     does = "hears speech and writes it down"
+    reads = "sound"
+    writes = True
     usual_task = "transcribe"
+    attend, trace, look_inside = introspection.attend, introspection.trace, introspection.look_inside
+    mask_heads, prune, head_importance = introspection.mask_heads, introspection.prune, introspection.head_importance
 
     def transcribe(
         self,
@@ -68,21 +68,6 @@ class SpeechModel(LookVerbs, Writer):
         condition: bool = False,
         **settings: Any,
     ) -> Transcript:
-        """What is said in a sound file of any length.
-
-        Args:
-            sound: WAV, FLAC or whatever else libsndfile reads.
-            language: code of what is spoken ("en"); "" = let the model find out.
-            task: "transcribe", or "translate" into English.
-            timestamps: say when what was said; without, a recording longer than a window is heard with them all the
-                same, for they say where the next window begins.
-            fallback: a window whose text repeats itself or is unlikely is drawn again, hotter, and silence is skipped.
-            condition: what was understood goes before the next window.
-            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=5`.
-
-        Raises:
-            UserError: the file cannot be read, or the model does not know the language or the task.
-        """
         chosen, size = self.generation.changed({"n_best": 1, **settings}), self.window
         samples = read_audio(sound)
         frames = max(1, len(samples) // HOP)
@@ -152,17 +137,18 @@ class SpeechModel(LookVerbs, Writer):
         except UserError as error:
             raise UserError(f"{recording.origin}: {error}") from None
 
-    def shown(self, given: str | Path, **options: Any) -> "Heard":
-        """A sound file with its transcript, for `attend`."""
-        from sightline.models.shown import heard_sound
-
+    def observed(self, given: str | Path, **options: Any) -> Heard:
+        """A sound file with its transcript as the inspector reads it."""
         return heard_sound(self, given, **options)
 
-    def example(self, given: str | Path, target: Any) -> "Example":
-        """A sound file and its transcript, by default what the model hears, for `head_importance`."""
-        from sightline.models.shown import told
+    def example(self, given: str | Path, target: Any) -> Example:
+        """A sound file and its transcript, by default the model's own, with their loss."""
+        return described(self.observed(given, target=target))
 
-        return told(self.shown(given, target=target))
+    @cached_property
+    def generation(self) -> GenerationSettings:
+        """Settings of generation; `unused` names those of its file that are not supported."""
+        return read_settings(self.path, self.hf_config, has_encoder=True)
 
     @cached_property
     def marks(self) -> Marks:

@@ -7,20 +7,20 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sightline.checkpoint import adapters
 from sightline.checkpoint.beside import SHORTLIST
 from sightline.checkpoint.compiled import described
 from sightline.checkpoint.layout import WEIGHTS, is_family
 from sightline.checkpoint.manifest import MANIFEST, check_files
 from sightline.checkpoint.model_card import card_rows, read_rows
+from sightline.checkpoint.precision import dtype_for, name_of
 from sightline.checkpoint.trained import CARD, RUN
 from sightline.config.settings import RunConfig
 from sightline.config.tasks import TASKS
 from sightline.errors import UserError
-
-if TYPE_CHECKING:
-    from sightline.models.family_model import FamilyModel
+from sightline.generation.chat import tokenizer_settings
 
 VERBS = {  # of the models of families: the commands
     "generate": "generate",
@@ -113,11 +113,8 @@ def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
 # --- Families ---
 
 
-def _of_family(folder: Path, model: "FamilyModel") -> dict[str, str]:
+def _of_family(folder: Path, model: Any) -> dict[str, str]:
     """A folder in the Hugging Face layout, or what `sightline import` made of one."""
-    from sightline.checkpoint import adapters
-    from sightline.checkpoint.precision import dtype_for, name_of
-
     parameter = next(iter(model.network.parameters()))
     files = adapters.files_of(folder)
     stored = _stored(files)[1] if files[0].suffix == ".safetensors" else name_of(parameter.dtype)
@@ -168,8 +165,6 @@ def _classifies(model: Any) -> bool:
 
 def _languages(model: Any) -> list[str]:
     """The codes that it may be asked for; of a model of one pair of languages those two."""
-    from sightline.generation.chat import tokenizer_settings
-
     if hasattr(model, "transcribe"):
         return _spoken(model)
     if not hasattr(model, "languages"):

@@ -29,7 +29,8 @@ from sightline.errors import UserError
 from sightline.evaluate.answers import answer_report
 from sightline.generation.answer import Passage, answers_in, passage_logits, read_passages
 from sightline.generation.reading import TextReader
-from sightline.models.reading import ReadingModel
+from sightline.models.classifier import Classifier
+from sightline.models.encoder import EncoderModel
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.automatic import decided
 from sightline.tasks.classification import LabellingJob, check_length
@@ -111,7 +112,7 @@ def span_loss(
 def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
     """Read, check and tokenise everything that a published encoder learns answers from."""
     check_length(config)
-    base: ReadingModel = FINE_TUNING.read(request.init)
+    base: EncoderModel = FINE_TUNING.read(request.init)
     train, valid, held = _files(request)
     model = with_head(base, "span", [])
     reader = model.reader
@@ -143,7 +144,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 
 answering_job = partial(encoder_from_scratch, tuned_answers_job, _texts)
-FINE_TUNING = FineTuning(tuned_answers_job, ReadingModel, ENCODERS, "max_length")
+FINE_TUNING = FineTuning(tuned_answers_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 
 
 def _files(request: TrainRequest) -> tuple[list[Question], list[Question], dict[str, Any]]:

@@ -28,7 +28,7 @@ from sightline.data.pictures import Augmentation, Picture, key_of
 from sightline.errors import UserError
 from sightline.evaluate.captions import caption_report
 from sightline.generation.rewrite import beginning_of
-from sightline.models.captions import CaptionModel, say
+from sightline.models.captioner import Captioner, search_captions
 from sightline.network.dropout import Dropout
 from sightline.network.more_dropout import DroppingKernel
 from sightline.network.transformer import Transformer
@@ -67,7 +67,10 @@ class CaptionJob(TellingJob):
     def written(self, network: Transformer, memory: Tensor) -> list[str]:
         """What greedy search makes of pictures that the encoder has seen."""
         settings = self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
-        return [self.model.said(ranked[0].tokens) for ranked in say(network, memory, settings, self.model.max_len)]
+        return [
+            self.model.decode(ranked[0].tokens)
+            for ranked in search_captions(network, memory, settings, self.model.max_len)
+        ]
 
     def judged(self, written: Sequence[str]) -> dict[str, float]:
         """BLEU against all captions of each picture."""
@@ -75,7 +78,7 @@ class CaptionJob(TellingJob):
         return {"bleu": caption_report(written, said, ["BLEU"]).scores["BLEU"].score}
 
 
-def trainable_captioner(model: CaptionModel, dropout: float) -> Transformer:
+def trainable_captioner(model: Captioner, dropout: float) -> Transformer:
     """Its network with weights that may change; `dropout` is the decoder's, the encoder has its own."""
     looks, writes = model.hf_config["encoder"], model.hf_config["decoder"]
     rates, attention = more_dropout(writes, dropout), more_dropout(looks, 0.0).attention
@@ -105,7 +108,7 @@ def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Capti
     """Read and check everything a captioner is trained further on."""
     if request.source_language or request.target_language:
         raise UserError("--source-language and --target-language: captions are written in the language of those learnt")
-    model: CaptionModel = FINE_TUNING.read(request.init)
+    model: Captioner = FINE_TUNING.read(request.init)
     files = _files(request)
     train, valid = (_corpus(model, config, pictures) for pictures in files)
     counts = [f"{len(captions_by_picture(some)):,} pictures with {len(some):,} captions" for some in files]
@@ -135,7 +138,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 captioning_job = partial(captioner_from_scratch, caption_job, _texts)
 FINE_TUNING = FineTuning(
     caption_job,
-    CaptionModel,
+    Captioner,
     "a ViT or DeiT with a GPT-2 (vision-encoder-decoder; `sightline join` makes one of two folders)",
 )
 
@@ -151,7 +154,7 @@ def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture]]:
     return held_out(train, count)
 
 
-def _corpus(model: CaptionModel, config: RunConfig, pictures: Sequence[Picture]) -> CaptionedPictures:
+def _corpus(model: Captioner, config: RunConfig, pictures: Sequence[Picture]) -> CaptionedPictures:
     settings, encode = model.generation, bare(model.tokenizer)[0]
     if not settings.end_ids:
         raise UserError(f"{model.path}: neither config.json nor generation_config.json has an eos_token_id")
@@ -161,7 +164,7 @@ def _corpus(model: CaptionModel, config: RunConfig, pictures: Sequence[Picture])
     return captioned_pictures(pictures, encode, *marks, model.max_len, model.preprocessing, changes)
 
 
-def _rows(model: CaptionModel, dropout: float) -> dict[str, str]:
+def _rows(model: Captioner, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
     config, looks, writes = model.config, model.config.encoder, model.config.decoder
     assert looks and writes

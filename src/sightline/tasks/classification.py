@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.architectures.registry import build_pooled
-from sightline.architectures.xlnet import XLNetClassifier
+from sightline.architectures.xlnet import XLNetClassifier, XLNetShape
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
@@ -39,9 +39,9 @@ from sightline.data.side import Side
 from sightline.errors import UserError
 from sightline.evaluate.classes import label_report
 from sightline.generation.reading import TextReader
-from sightline.models.classifier import logits_of
-from sightline.models.reading import ReadingModel
-from sightline.models.xlnet import LabellingXLNet, XLNetModel
+from sightline.models.classifier import Classifier, logits_of
+from sightline.models.encoder import EncoderModel
+from sightline.models.language_model import LanguageModel
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.automatic import decided
 from sightline.tasks.heads import LABELLED, about_run, headed, in_order, known_head, said_of_head, with_head
@@ -238,7 +238,7 @@ class LabellingJob(ClassificationJob):
 def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> LabellingJob:
     """Read, check and tokenise everything that a published encoder learns labels from."""
     check_length(config)
-    base: ReadingModel | XLNetModel = FINE_TUNING.read(request.init)
+    base: EncoderModel | Classifier | LanguageModel = FINE_TUNING.read(request.init)
     train, valid, n_texts, held = _files(request)
     counts = count_labels(train, n_texts)
     say_seen_once(request, counts)
@@ -261,11 +261,18 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
 
     train = replace(config.train, precision=decided(request, config, folder).precision)
     config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=train)
-    layout = (XLNetLayout if isinstance(model, LabellingXLNet) else SameLayout)(model)
+    layout = (XLNetLayout if isinstance(model.config, XLNetShape) else SameLayout)(model)
     return LabellingJob(config, model.reader.side, about, training, validating, layout=layout, make=make)
 
 
-FINE_TUNING = FineTuning(tuned_labels_job, (ReadingModel, XLNetModel), LABELLED, "max_length", words=in_words)
+FINE_TUNING = FineTuning(
+    tuned_labels_job,
+    (EncoderModel, Classifier, LanguageModel),
+    LABELLED,
+    "max_length",
+    words=in_words,
+    heads=("none", "masked", "replaced", "token_class", "span", "text_class", "permutation"),
+)
 
 
 def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict[str, Any]]:

@@ -32,7 +32,8 @@ from sightline.evaluate.retrieval import retrieval_report
 from sightline.generation.embed import POOLINGS, unit
 from sightline.generation.sentences import SentenceSettings
 from sightline.generation.vectors import TextEmbedder, numbered, vectors
-from sightline.models.reading import ReadingModel
+from sightline.models.classifier import Classifier
+from sightline.models.encoder import EncoderModel
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.automatic import decided
 from sightline.tasks.classification import check_length
@@ -120,7 +121,7 @@ def contrastive_loss(
 def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) -> EmbeddingJob:
     """Read, check and tokenise everything that a published encoder learns vectors from."""
     check_length(config)
-    base: ReadingModel = FINE_TUNING.read(request.init)
+    base: EncoderModel = FINE_TUNING.read(request.init)
     model, settings = with_head(base, "none", []), base.embedder.settings
     if not settings.pool_prompt:
         raise UserError(f"--init {request.init}: its vectors leave its prompt out of the pooling, which is not learnt")
@@ -147,7 +148,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 
 embedding_job = partial(encoder_from_scratch, tuned_embedding_job, _texts)
-FINE_TUNING = FineTuning(tuned_embedding_job, ReadingModel, ENCODERS, "max_length")
+FINE_TUNING = FineTuning(tuned_embedding_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 
 
 def _files(request: TrainRequest) -> tuple[list[Texts], list[Texts], dict[str, Any]]:

@@ -19,8 +19,8 @@ from sightline.checkpoint.xlnet_names import shape_from_hf
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 from sightline.generation.label import class_names
-from sightline.models.family_model import FamilyModel
-from sightline.models.xlnet import LabellingXLNet, XLNetModel
+from sightline.models.load import pretrained_model
+from sightline.models.model import Model
 from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled, replace_parameter, unfilled
 from sightline.tasks.job import TrainRequest, file_names, notify
@@ -48,7 +48,7 @@ ENDINGS = {  # and what says it
 }
 
 
-def with_head(model: FamilyModel, head: str, labels: Sequence[str]) -> Any:
+def with_head(model: Model, head: str, labels: Sequence[str]) -> Any:
     """The model as its config.json would have it with a head for these classes; for the ends of answers, and where it
     is to have no head, there are none. The network is still without.
     """
@@ -63,12 +63,11 @@ def with_head(model: FamilyModel, head: str, labels: Sequence[str]) -> Any:
         values["label2id"] = {label: i for i, label in enumerate(labels)}
     if head == "text_class":
         values["problem_type"] = "single_label_classification"
-    if isinstance(model, XLNetModel):
-        return LabellingXLNet(model.network, shape_from_hf(values), values, model.path, model.device)
-    return replace(model, config=FAMILIES[kind].config_from_hf(values), hf_config=values)
+    config: Any = shape_from_hf(values) if kind == "xlnet" else FAMILIES[kind].config_from_hf(values)
+    return pretrained_model(replace(model.folder, config=config, about=values))
 
 
-def in_order(request: TrainRequest, model: FamilyModel, head: str, names: Sequence[str]) -> list[str]:
+def in_order(request: TrainRequest, model: Model, head: str, names: Sequence[str]) -> list[str]:
     """The labels, in the order of the head's classes where it knows them all; what else becomes of them is said."""
     if model.config.head != head or model.config.n_classes != len(names):
         return list(names)
@@ -79,16 +78,16 @@ def in_order(request: TrainRequest, model: FamilyModel, head: str, names: Sequen
     return list(names)
 
 
-def known_head(base: FamilyModel, model: FamilyModel) -> dict[str, Tensor]:
+def known_head(base: Model, model: Model) -> dict[str, Tensor]:
     """The parameters of the head that the folder has: of one for the same those of the same shape, and a pooler."""
-    found = {} if isinstance(base, XLNetModel) else _unread(base, model)
+    found = {} if isinstance(base.config, XLNetShape) else _unread(base, model)
     if base.config.head == model.config.head:
         found |= {name: value for name, value in parameters_of(base.network).items() if name.startswith("head.")}
     shapes = {name: value.shape for name, value in _unfilled(model.config).named_parameters()}
     return {name: value for name, value in found.items() if value.shape == shapes.get(name)}
 
 
-def _unread(base: FamilyModel, model: FamilyModel) -> dict[str, Tensor]:
+def _unread(base: Model, model: Model) -> dict[str, Tensor]:
     """What stands in the folder for the head, and no network reads."""
     unread, table = unread_tensors(base.path), FAMILIES[str(model.hf_config["model_type"])].table(model.config)
     return {
@@ -107,7 +106,7 @@ def _unfilled(config: Any) -> Any:
         return build_xlnet(config)
 
 
-def headed(base: FamilyModel, model: FamilyModel, known: Mapping[str, Tensor], dropout: float) -> Any:
+def headed(base: Model, model: Model, known: Mapping[str, Tensor], dropout: float) -> Any:
     """The body of `base` with the head of `model`, to be trained: of the head what is known, the rest drawn.
 
     As in `transformers`: normal with `initializer_range` (0.02), biases of zero.
@@ -131,7 +130,7 @@ def headed(base: FamilyModel, model: FamilyModel, known: Mapping[str, Tensor], d
     return trainable(network, dropout, rates)
 
 
-def said_of_head(model: FamilyModel, what: str, known: Mapping[str, Tensor]) -> str:
+def said_of_head(model: Model, what: str, known: Mapping[str, Tensor]) -> str:
     """What is said of the head, which is for `what`."""
     name = model.path.absolute().name
     if {"head.classes.weight", "head.outputs.0.weight"} & known.keys():
@@ -143,7 +142,7 @@ def said_of_head(model: FamilyModel, what: str, known: Mapping[str, Tensor]) -> 
 
 def about_run(
     request: TrainRequest,
-    model: FamilyModel,
+    model: Model,
     dropout: float,
     amount: str,
     corpus: Mapping[str, Any],
@@ -171,9 +170,9 @@ def about_run(
     }
 
 
-def network_rows(model: FamilyModel, dropout: float) -> dict[str, str]:
+def network_rows(model: Model, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
-    if isinstance(model, XLNetModel):
+    if isinstance(model.config, XLNetShape):
         return xlnet_rows(model)
     config, stack = model.config, model.config.encoder
     assert stack

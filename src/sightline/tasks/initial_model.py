@@ -23,7 +23,7 @@ from sightline.config.settings import (
 )
 from sightline.config.tasks import TASKS
 from sightline.errors import UserError
-from sightline.models.kinds import with_verbs
+from sightline.models.load import pretrained_model
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.tasks.job import TrainRequest, notify
 from sightline.tasks.pretrained import NONE_BY_DEFAULT
@@ -170,7 +170,7 @@ def described(path: str, task: str) -> ModelConfig:
 
     `task` is what it is to be trained for, "" = what it is for; `UserError` where that is another thing.
     """
-    model = with_verbs(read_folder(path, dtype="float32"))
+    model = pretrained_model(read_folder(path, dtype="float32"))
     task = task or model.usual_task
     start = fine_tuning_of(task)
     model = start.fit(model, path)

@@ -36,8 +36,8 @@ from sightline.data.documents import (
 )
 from sightline.errors import UserError
 from sightline.families.language import language_axes
-from sightline.models.masked import MaskedModel
-from sightline.models.text import TextModel
+from sightline.models.encoder import EncoderModel
+from sightline.models.language_model import LanguageModel
 from sightline.network.build import build
 from sightline.network.halves import DecoderOnly
 from sightline.network.heads import CappedLanguageHead
@@ -152,7 +152,7 @@ def positions_of(config: RunConfig) -> int:
 def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
     """The same for a published model that is trained further."""
     check_tuned(request, config)
-    model: TextModel = FINE_TUNING.read(request.init)
+    model: LanguageModel = FINE_TUNING.read(request.init)
     about, train, valid = own_texts(request, config, own_cutter(model))
     about["network"] = network_rows(model)
 
@@ -163,7 +163,9 @@ def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> Languag
     return LanguageJob(config, model.tokenizer, about, train, valid, SameLayout(model), make)
 
 
-FINE_TUNING = FineTuning(tuned_job, TextModel, "a decoder alone (GPT-2, LLaMA)", "block_length")
+FINE_TUNING = FineTuning(
+    tuned_job, LanguageModel, "a decoder alone (GPT-2, LLaMA)", "block_length", heads=("language",)
+)
 
 
 def check_tuned(request: TrainRequest, config: RunConfig) -> None:
@@ -185,7 +187,7 @@ def own_texts(
         raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
 
 
-def own_cutter(model: TextModel) -> Cutter:
+def own_cutter(model: LanguageModel) -> Cutter:
     """By a published model's vocabulary: with the marks that it puts around a text, and an end mark behind them all."""
     (encode, before, behind), ends = bare(model.tokenizer), list(model.generation.end_ids[:1])
     return Cutter(
@@ -253,7 +255,7 @@ def _check_sizes(request: TrainRequest, config: RunConfig, train: PreparedText, 
         )
 
 
-def network_rows(model: TextModel | MaskedModel) -> dict[str, str]:
+def network_rows(model: LanguageModel | EncoderModel) -> dict[str, str]:
     """What the model card says of the network."""
     config, stack = model.config, model.config.decoder or model.config.encoder
     assert stack

@@ -26,8 +26,8 @@ from sightline.data.masking import MaskedBatch, MaskedText, Masking, joints_of, 
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.families.language import masked_axes
-from sightline.generation.fill import hidden_logits, told
-from sightline.models.masked import MaskedModel
+from sightline.generation.fill import hidden_logits, predict_masked
+from sightline.models.encoder import EncoderModel
 from sightline.network.build import build
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.job import TrainRequest, choose_tokenizer
@@ -73,7 +73,7 @@ class MaskedJob(LanguageJob):
         """
         assert isinstance(network, EncoderOnly)
         batches = self.hidden(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
-        found = [told(network, [batch]) for batch in shard.of(batches)]
+        found = [predict_masked(network, [batch]) for batch in shard.of(batches)]
         return {
             "nll": [-log_prob for log_prob, *_ in found],
             "right": [right for _, right, _ in found],
@@ -156,7 +156,7 @@ def masking_of(tokenizer: Tokenizer, config: RunConfig) -> Masking:
 def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
     """The same for a published model that is trained further."""
     check_tuned(request, config)
-    model: MaskedModel = FINE_TUNING.read(request.init)
+    model: EncoderModel = FINE_TUNING.read(request.init)
     masking = model.masking(config.data.mask_share, config.data.whole_words)
     hidden = partial(model.hidden, length=config.data.block_length, masking=masking)
     check_length(config, config.data.block_length - hidden(np.array([], np.int32)).room)
@@ -172,9 +172,10 @@ def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
 
 FINE_TUNING = FineTuning(
     tuned_masked_job,
-    MaskedModel,
+    EncoderModel,
     "an encoder that was saved with its head for what is masked (BERT, RoBERTa, DistilBERT)",
     "block_length",
+    heads=("masked",),
 )
 
 

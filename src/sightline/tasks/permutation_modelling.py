@@ -28,7 +28,7 @@ from sightline.data.documents import Cutter, cutter_of
 from sightline.data.permutation import PermutedBatch, PermutedText
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.models.xlnet import PermutationModel
+from sightline.models.language_model import LanguageModel
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.language_modelling import (
     LanguageJob,
@@ -134,7 +134,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
 def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
     """The same for a published XLNet that is trained further."""
     check_tuned(request, config)
-    model: PermutationModel = FINE_TUNING.read(request.init)
+    model: LanguageModel = FINE_TUNING.read(request.init)
     encode, _, behind = bare(model.tokenizer)
     check_length(config, len(behind))
     origin = fingerprint(model.path), model.config.vocab_size
@@ -151,7 +151,12 @@ def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path
 
 
 FINE_TUNING = FineTuning(
-    tuned_permutation_job, PermutationModel, "an XLNet that predicts pieces", "block_length", words=in_words
+    tuned_permutation_job,
+    LanguageModel,
+    "an XLNet that predicts tokens",
+    "block_length",
+    words=in_words,
+    heads=("permutation",),
 )
 
 

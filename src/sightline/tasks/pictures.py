@@ -32,7 +32,7 @@ from sightline.data.pictures import (
 )
 from sightline.errors import UserError
 from sightline.families.pictures import picture_axes
-from sightline.models.pictures import PictureModel
+from sightline.models.vision import VisionModel
 from sightline.network.build import build
 from sightline.network.fronts import PatchFront
 from sightline.tasks.classification import label_baseline, label_figures, label_outputs, say_seen_once
@@ -115,7 +115,7 @@ def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pictu
 
 def tuned_picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
     """The same for a published network, which sees pictures as its folder says."""
-    base: PictureModel = FINE_TUNING.read(request.init)
+    base: VisionModel = FINE_TUNING.read(request.init)
     files, names = _files(request)
     labels = in_order(request, base, "image_class", names)
     model = with_head(base, "image_class", labels)
@@ -131,7 +131,7 @@ def tuned_picture_job(request: TrainRequest, config: RunConfig, folder: Path) ->
 
 FINE_TUNING = FineTuning(
     tuned_picture_job,
-    PictureModel,
+    VisionModel,
     "a network for pictures (ViT, DeiT)",
 )
 

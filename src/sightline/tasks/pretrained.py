@@ -19,9 +19,8 @@ from torch import nn
 from sightline.checkpoint.read import read_folder
 from sightline.config.settings import ModelConfig, RunConfig
 from sightline.errors import UserError
-from sightline.models.family_model import FamilyModel
-from sightline.models.kinds import with_verbs
-from sightline.models.xlnet import XLNetModel
+from sightline.models.load import pretrained_model
+from sightline.models.model import Model
 from sightline.network.axes import NetworkConfig
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly, EncoderOnly
@@ -115,25 +114,26 @@ class FineTuning:
     """What a task starts from where that is a published model."""
 
     job: Callable[[TrainRequest, RunConfig, Path], Job]
-    model: type[FamilyModel] | tuple[type[FamilyModel], ...]  # that it must be, one of them
+    model: type[Model] | tuple[type[Model], ...]  # that it must be, one of them
     folders: str  # the same in words
     longest: str = ""  # the setting of [data] that says how much is read at once
     report: Callable[[TrainRequest, Any], None] | None = None  # of a job that has ended: what it has changed
+    heads: tuple[str, ...] = ()  # one of which a model must have; () = any
     words: Callable[[Any, str], ModelConfig] | None = None  # of a network that has no axes: `described` of it
 
     def read(self, path: str) -> Any:
         """The model in a folder, its weights in float32; `UserError` where it is none to start from."""
-        return self.fit(with_verbs(read_folder(path, dtype="float32")), path)
+        return self.fit(pretrained_model(read_folder(path, dtype="float32")), path)
 
-    def fit(self, model: FamilyModel, path: str) -> Any:
+    def fit(self, model: Model, path: str) -> Any:
         """The model itself, if it is one to start from."""
-        if isinstance(model, self.model):
+        if isinstance(model, self.model) and (not self.heads or model.head in self.heads):
             return model
         family = model.info().get("family", "another kind")
         raise UserError(f"--init {path}: is a model of {family} that {model.does}; this task needs {self.folders}")
 
 
-def xlnet_rows(model: XLNetModel) -> dict[str, str]:
+def xlnet_rows(model: Model) -> dict[str, str]:
     """What the model card says of it."""
     shape = model.config
     sizes = f"d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.n_heads} heads"
@@ -143,7 +143,7 @@ def xlnet_rows(model: XLNetModel) -> dict[str, str]:
     }
 
 
-def in_words(model: XLNetModel, task: str) -> ModelConfig:
+def in_words(model: Model, task: str) -> ModelConfig:
     """An XLNet in the words of a recipe, as far as they go: `shape_of`, backwards."""
     shape = model.config
     return ModelConfig(

@@ -25,7 +25,8 @@ from sightline.errors import UserError
 from sightline.evaluate.entities import tag_report
 from sightline.generation.reading import TextReader
 from sightline.generation.tag import PartOfSentence, read_words, word_logits
-from sightline.models.reading import ReadingModel
+from sightline.models.classifier import Classifier
+from sightline.models.encoder import EncoderModel
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.automatic import decided
 from sightline.tasks.classification import LabellingJob, check_length, label_baseline, say_seen_once
@@ -70,7 +71,7 @@ class TaggingJob(LabellingJob):
 def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
     """Read, check and tokenise everything that a published encoder learns tags from."""
     check_length(config)
-    base: ReadingModel = FINE_TUNING.read(request.init)
+    base: EncoderModel = FINE_TUNING.read(request.init)
     train, valid, held = _files(request)
     counts = count_tags(train, ", ".join(request.train))
     say_seen_once(request, counts, "tag")
@@ -103,7 +104,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 
 tagging_job = partial(encoder_from_scratch, tuned_tags_job, _texts)
-FINE_TUNING = FineTuning(tuned_tags_job, ReadingModel, ENCODERS, "max_length")
+FINE_TUNING = FineTuning(tuned_tags_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 
 
 def read_tags(

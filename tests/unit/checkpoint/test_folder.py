@@ -12,7 +12,7 @@ import sightline
 from sightline.checkpoint.layout import is_family
 from sightline.cli import main
 from sightline.errors import UserError
-from sightline.models.family_model import FamilyModel
+from sightline.models.model import Model
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -25,7 +25,7 @@ def imported(write: Any, tmp_path: Path) -> Path:
 
 def test_import_keeps_the_network(imported: Path, tmp_path: Path) -> None:
     theirs, ours = sightline.load(tmp_path / "llama", "cpu"), sightline.load(imported, "cpu")
-    assert isinstance(ours, FamilyModel)
+    assert isinstance(ours, Model)
     assert torch.equal(theirs.network(TOKENS), ours.network(TOKENS))
     assert (ours.config, ours.hf_config) == (theirs.config, theirs.hf_config)
     assert ours.info()["family"] == "llama"

@@ -20,10 +20,10 @@ from sightline.generation.chat import refuse_single
 from sightline.generation.output import decode_after
 from sightline.generation.settings import settings_from
 from sightline.generation.transcribe import detect_language
-from sightline.models.masked import MaskedModel
-from sightline.models.pictures import PictureModel
+from sightline.models.encoder import EncoderModel
+from sightline.models.language_model import LanguageModel
 from sightline.models.rewriting import RewritingModel
-from sightline.models.text import TextModel
+from sightline.models.vision import VisionModel
 from sightline.native.library import library
 
 Make = Callable[..., Any]
@@ -36,7 +36,7 @@ TEMPLATE = (
 
 
 def test_the_class_follows_the_network(make: Make) -> None:
-    kinds = {TextModel: "gpt2", RewritingModel: "t5", MaskedModel: "bert", PictureModel: "vit"}
+    kinds = {LanguageModel: "gpt2", RewritingModel: "t5", EncoderModel: "bert", VisionModel: "vit"}
     for kind, name in kinds.items():
         assert type(make(name)) is kind
 

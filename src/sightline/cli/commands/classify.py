@@ -7,6 +7,7 @@ from typing import Any
 from sightline.cli.files import lines_of, output
 from sightline.cli.options import ANY_MODEL, format_option, input_option, model_option, output_option
 from sightline.data.prepared import chunks
+from sightline.errors import UserError
 from sightline.models.load import load_task
 
 
@@ -20,7 +21,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Line in, label out."""
     model: Any = load_task("classify", options.model, options.device, published=True)
-    classify, pretrained = model.classify, model.reads == "text"  # or a `UserError`
+    if not hasattr(model, "classify"):
+        has_none = "was saved without a head for classes of texts; train --task classify adds one"
+        raise UserError(f"{options.model}: {has_none}")
+    classify, pretrained = model.classify, model.head != "trained"
     with output(options.output) as file:
         for lines in chunks(lines_of(options.input, "classify")):
             for found in classify([tuple(line.split("\t")) for line in lines] if pretrained else lines):

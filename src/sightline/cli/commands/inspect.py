@@ -24,7 +24,6 @@ from sightline.inspect.picture import save_attention
 from sightline.inspect.record import AttentionRecord, Patches, Trace
 from sightline.inspect.recording import attentions
 from sightline.inspect.terminal import heat_map
-from sightline.models.looking import LookVerbs
 from sightline.report.document import inspection_page
 
 FORMATS = ("html", "png", "svg", "pdf", "text", "json")
@@ -96,8 +95,8 @@ def run(options: argparse.Namespace) -> None:
     style, model = format_of(options), model_of(options)
     _ = model.attend  # a `UserError` for a model without attention
     text = _input_of(options.text, model)
-    looks = isinstance(model, LookVerbs)
-    settings = _single_settings(options, model, style) if looks else _pair_settings(options, model)
+    pairs = model.reads == "pairs"
+    settings = _pair_settings(options, model) if pairs else _single_settings(options, model, style)
     if style in ("html", "json"):
         record, trace = model.look_inside(text, **settings)
         return _write_all(options, style, record, trace, getattr(model, "known_alignment_head", None))
@@ -111,7 +110,7 @@ def _input_of(text: str, model: Any) -> str:
     """The input; `UserError` if a model that reads text was given a file name."""
     if text == "-":
         return sys.stdin.read()
-    if isinstance(model, LookVerbs) and model.reads in ("picture", "sound"):
+    if model.reads in ("picture", "sound"):
         return text
     exists, name = os.path.isfile(text), not any(map(str.isspace, text))
     kind = {"image": "a picture", "audio": "a sound"}.get((guess_type(text)[0] or "").partition("/")[0])
@@ -135,10 +134,10 @@ def _pair_settings(options: argparse.Namespace, model: Any) -> dict[str, Any]:
 
 def _single_settings(options: argparse.Namespace, model: Any, style: str) -> dict[str, Any]:
     """The settings for a sound or a picture; `UserError` for one without a meaning there."""
-    for name in FOR_PAIRS if model.tells else (*FOR_PAIRS, *FOR_WRITERS):
+    for name in FOR_PAIRS if model.writes else (*FOR_PAIRS, *FOR_WRITERS):
         if name in options.flags:
             raise UserError(f"{options.flags[name]} is for models that translate; this one reads a {model.reads}")
-    if not model.tells:
+    if not model.writes:
         return {}
     own = {"target": options.target, **decode_overrides(options, model.generation)}
     if model.reads == "picture":

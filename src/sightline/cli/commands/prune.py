@@ -29,21 +29,23 @@ def run(options: argparse.Namespace) -> None:
     model = model_of(options)
     measure = model.head_importance  # a `UserError` for a model without attention heads
     count = parse_count(options.heads, len(all_heads(model.network)))
-    removed = listed(least_important(measure(*_inputs(options, model.reads)), count))
+    removed = listed(least_important(measure(*_inputs(options, model)), count))
     folder = model.prune(removed, options.output)
     text = f"{folder}: without {count} heads, {dict(removed)}"
     print(text if heads_can_go(model.config) else f"{text}; {SILENT}", file=sys.stderr)
 
 
-def _inputs(options: argparse.Namespace, reads: str) -> list[Any]:
-    """The arguments of `head_importance` for a model that reads `reads`; `UserError` for files of another kind."""
+def _inputs(options: argparse.Namespace, model: Any) -> list[Any]:
+    """The arguments of `head_importance` for this model; `UserError` for files of another kind."""
     targets = [target_text(options.target, "--target")] if options.target else []
-    if reads in ("labelled", "series"):
+    if model.reads == "series":
         if options.target:
-            raise UserError(f"--target: the files of --source say it all; this model reads files of its own ({reads})")
+            raise UserError("--target: this model predicts series, whose targets are in the files of --source")
         return [options.source]
-    if reads in ("picture", "sound"):
+    if hasattr(model, "examples") and not options.target:
+        return [*model.examples(options.source)]
+    if model.reads in ("picture", "sound"):
         return [options.source, *parallel_texts(targets)]
-    if len(options.source) > 1 or (reads == "pairs" and not options.target):
+    if len(options.source) > 1 or (model.reads == "pairs" and not options.target):
         raise UserError("one file of texts is --source, and for a model that translates --target has the translations")
     return parallel_texts([source_text(options.source[0]), *targets])

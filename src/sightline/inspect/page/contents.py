@@ -9,23 +9,21 @@ import io
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.readings import clearest_head
 from sightline.inspect.record import AttentionRecord, Axis, Patches, Times, Trace, Word
 from sightline.inspect.walk import WalkStep
-
-if TYPE_CHECKING:
-    from sightline.inspect.alignment import AlignmentHead
 
 PARTS = ("encoder", "decoder", "cross")
 
 
 def page_contents(
-    record: AttentionRecord, trace: Trace | None = None, model: str = "", aligns: "AlignmentHead | None" = None
+    record: AttentionRecord, trace: Trace | None = None, model: str = "", aligns: AlignmentHead | None = None
 ) -> dict[str, Any]:
     """All that the page shows of one translation; `model` is a name to show.
 

@@ -17,7 +17,6 @@ from sightline.inspect.example import example_source
 from sightline.inspect.heads import all_heads
 from sightline.inspect.page.contents import about, page_contents, walk_contents
 from sightline.inspect.recording import attentions
-from sightline.models.looking import LookVerbs
 from sightline.serve.explorer.requests import ExplorerRequest
 
 MAX_WAITING = 8
@@ -75,7 +74,7 @@ class ExplorerModel:
 
     def __init__(self, name: str, model: Any) -> None:
         self.name, self.model, self.turns = name, model, RequestQueue()
-        self.reads_files = isinstance(model, LookVerbs) and model.reads != "text"
+        self.reads_files = model.reads in ("picture", "sound")
 
     def described(self) -> dict[str, Any]:
         """What the page must know before it asks: the heads of each layer of each part, none where it has no heads; and
@@ -91,7 +90,7 @@ class ExplorerModel:
 
     def _about(self) -> dict[str, Any]:
         """What the page chooses its views by."""
-        if not isinstance(self.model, LookVerbs):
+        if self.model.reads == "pairs":
             return about("pieces", writes=True, traced=True)
         stacks = attentions(self.model.network)
         reads = {"picture": "patches", "sound": "times"}.get(self.model.reads, "pieces")
@@ -105,7 +104,7 @@ class ExplorerModel:
 
     def translated(self, ask: ExplorerRequest) -> dict[str, Any]:
         """The translation as the page shows it, and without silenced heads for comparison."""
-        if isinstance(self.model, LookVerbs):
+        if self.model.reads != "pairs":
             return self.read(ask)
         settings: dict[str, Any] = {"prefix": ask.prefix, "beam_size": ask.beam_size}
         with self.turns.turn(f"translate {ask.page}"):

@@ -1,6 +1,6 @@
-"""What the models of this package read, named for whoever looks inside: texts, pictures, sounds, each with its losses.
+"""Texts, pictures and sounds as the inspector reads them, with names for their positions; and the same with a loss.
 
-Not here: looking (`sightline.inspect`), and pairs of texts, which `translating` has.
+Not here: the inspector (`sightline.inspect`), and pairs of texts (`sightline.inspect.pair`).
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from sightline.checkpoint.layout import PREPROCESSOR, read_json
 from sightline.checkpoint.vocabulary import Vocabulary, bare
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
-from sightline.data.image import Preprocessing, read_image
+from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.errors import UserError
+from sightline.generation.reading import longest_text
 from sightline.generation.rewrite import beginning_of as beginning_of_output
 from sightline.generation.sides import FamilySide
 from sightline.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
@@ -25,31 +27,31 @@ from sightline.inspect.inputs import Encoded, Heard, Names, ReadOn, Seen, Told
 from sightline.inspect.pair import written
 from sightline.inspect.record import Axis, Patches
 from sightline.inspect.words import words
-from sightline.models.family_model import FamilyModel
+from sightline.models.model import Model
 
-MOST = 1024  # positions: the weights of all heads grow with their square
-APART = 7  # every seventh piece is masked at once, about the 15 % of BERT's training
-PREFIX = ("<class>", "<distilled>")  # what stands before the patches of ViT and DeiT
+MOST = 1024  # positions: attention weights grow with their square
+APART = 7  # every seventh token is masked at once, about the 15 % of BERT's training
+PREFIX = ("<class>", "<distilled>")  # tokens before the patches of ViT and DeiT
 
 
 # --- Texts ---
 
 
-def encoded_text(model: FamilyModel, text: str, max_len: int | None) -> Encoded:
+def encoded_text(model: Model, text: str) -> Encoded:
     """A text for an encoder alone."""
-    ids, axis = _text(model.tokenizer, text, max_len)
-    head, names = model.config.head, _pieces(model.tokenizer)
+    ids, axis = _text(model.tokenizer, text, longest_text(model.config.encoder))
+    head, names = model.config.head, _token_names(model.tokenizer)
     if head in ("text_class", "token_class"):
         names = _labels(model.hf_config)
     whole, each = head == "text_class", head in ("masked", "token_class")
     return Encoded(text, ids, axis, [""] if whole else list(axis.labels) if each else [], names)
 
 
-def text_to_read_on(model: FamilyModel, text: str, max_len: int | None) -> ReadOn:
-    """A text for a decoder alone; what it says next nobody has written."""
+def text_to_continue(model: Model, text: str, max_len: int | None) -> ReadOn:
+    """A text for a decoder alone; the token that it predicts at the end is unknown."""
     ids, axis = _text(model.tokenizer, text, max_len)
     written = [*axis.labels[1:], ""] if model.config.head == "language" else []
-    return ReadOn(text, ids, axis, written, _pieces(model.tokenizer))
+    return ReadOn(text, ids, axis, written, _token_names(model.tokenizer))
 
 
 def _text(vocabulary: Vocabulary, text: str, max_len: int | None) -> tuple[Int[Tensor, "1 length"], Axis]:
@@ -57,17 +59,17 @@ def _text(vocabulary: Vocabulary, text: str, max_len: int | None) -> tuple[Int[T
         raise UserError("the text is blank: there is nothing to look at")
     ids = vocabulary.encode(text)
     if len(ids) > (most := min(max_len or MOST, MOST)):
-        raise UserError(f"the text has {len(ids):,} pieces, and {most:,} can be looked at: shorten it")
+        raise UserError(f"the text has {len(ids):,} tokens, more than the {most:,} that can be inspected: shorten it")
     side = side_of(vocabulary)
     return torch.tensor([list(ids)]), Axis(side.pieces(ids), words(side, ids))
 
 
 def side_of(vocabulary: Vocabulary) -> FamilySide:
-    """A vocabulary as what spells pieces; its marks do not matter there."""
+    """A vocabulary that only spells tokens, without its special ones."""
     return FamilySide(vocabulary, vocabulary.encode, 0, 0, 0)
 
 
-def _pieces(vocabulary: Vocabulary) -> Names:
+def _token_names(vocabulary: Vocabulary) -> Names:
     return side_of(vocabulary).pieces
 
 
@@ -79,7 +81,7 @@ def _labels(hf_config: Mapping[str, Any]) -> Names:
 # --- Pictures ---
 
 
-def encoded_picture(model: FamilyModel, path: str | Path, how: Preprocessing) -> Encoded:
+def encoded_picture(model: Model, path: str | Path, how: Preprocessing) -> Encoded:
     """A picture for an encoder of patches."""
     pixels = read_image(path, how)
     written = [""] if model.config.head == "image_class" else []
@@ -88,31 +90,39 @@ def encoded_picture(model: FamilyModel, path: str | Path, how: Preprocessing) ->
 
 
 def seen_picture(model: Any, path: str | Path, target: str | None = None, **settings: Any) -> Seen:
-    """A picture with its caption: `target`, or what the `CaptionModel` says; settings are as `caption` takes them."""
+    """A picture with its caption: `target`, or the model's own; settings as of `caption`."""
     pixels, chosen = read_image(path, model.preprocessing), model.generation.changed({"n_best": 1, **settings})
     begun, ends = beginning_of_output(chosen), list(chosen.end_ids[:1])
     if target is None:
-        best = model.look([pixels], chosen)[0][0]
+        best = model.search([pixels], chosen)[0][0]
         tgt = written(best, *ends) if ends else best.tokens
     else:
         tgt = [*bare(model.tokenizer)[0](target.strip()), *ends]
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
-        raise UserError(f"the caption has {len(tgt)} pieces, and this model writes {model.max_len}: shorten it")
+        raise UserError(f"the caption has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     axis = _patches(model, pixels, model.preprocessing)
     return Seen(Path(path).name, pixels.unsqueeze(0), begun, tgt, side_of(model.tokenizer), axis)
 
 
-def _patches(model: FamilyModel, pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Axis:
+def _patches(model: Model, pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Axis:
     c = model.config
     rows, columns = (length // c.patch_size for length in c.image_size)
     labels = [*PREFIX[: c.n_prefix], *(f"row {r}, col {k}" for r in range(rows) for k in range(columns))]
-    return Axis(labels, of=Patches(_seen(pixels, how), rows, columns, c.n_prefix))
+    return Axis(labels, of=Patches(_colours(pixels, how), rows, columns, c.n_prefix))
 
 
-def _seen(pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Any:
-    """The values as plain colours again."""
+def _colours(pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Any:
+    """The pixel values as colours from 0 to 255 again."""
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (how.mean, how.std))
     return ((pixels * std + mean) / how.scale).round().clamp(0, 255).byte().permute(1, 2, 0).contiguous().numpy()
+
+
+def preprocessing_of(model: Model) -> Preprocessing:
+    """How the folder of a model of pictures wants them; without that as ViT, at the size of its pictures."""
+    path = model.path / PREPROCESSOR
+    if path.is_file():
+        return preprocessing_from_hf(read_json(path))
+    return Preprocessing(size=model.config.image_size)
 
 
 # --- Sounds ---
@@ -127,14 +137,14 @@ def heard_sound(
     task: str = "transcribe",
     **settings: Any,
 ) -> Heard:
-    """A sound of at most one window with its transcript: `target`, or what the model hears.
+    """A sound of at most one window with its transcript: `target`, or the model's own.
 
     Args:
         model: a `SpeechModel`; language, task and settings of generation are as `transcribe` takes them.
-        n_times: stretches of the sound to show, at most; 0 = as many as the encoder has positions.
+        n_times: into how many stretches the sound is divided at most; 0 = one for each encoder position.
 
     Raises:
-        UserError: the file cannot be read, or is longer than a window, or as `transcribe`.
+        UserError: the file cannot be read or is longer than a window; or as of `transcribe`.
     """
     if n_times < 0:
         raise UserError(f"n_times = {n_times}: must be a number of stretches, or 0 for all positions")
@@ -143,7 +153,7 @@ def heard_sound(
     seconds = len(samples) / RATE
     if len(samples) // HOP > frames:
         longest = frames * HOP / RATE
-        raise UserError(f"{path}: has {seconds:.1f} seconds, and this model hears {longest:g} at once: cut it")
+        raise UserError(f"{path}: has {seconds:.1f} seconds, and this model reads {longest:g} at once: cut it")
     mel = log_mel(samples, model.config.n_mels, ceil(frames * HOP / RATE))[:, :frames]
     language = language or detect_language(model.network, mel, model.marks)
     begun = beginning_of(model.marks, language, task, timestamps=False)
@@ -153,38 +163,38 @@ def heard_sound(
     else:
         tgt = [*bare(model.tokenizer)[0](f" {target.strip()}"), model.marks.end]
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
-        raise UserError(f"the transcript has {len(tgt)} pieces, and this model writes {model.max_len}: shorten it")
+        raise UserError(f"the transcript has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     n_sound, name = min(max(1, ceil(seconds / STEP)), stack.max_len), Path(path).name
     return Heard(name, mel.unsqueeze(0), begun, tgt, side_of(model.tokenizer), n_sound, STEP, n_times)
 
 
-# --- What heads matter for ---
+# --- With a loss ---
 
 
-def next_pieces(ids: Int[Tensor, "1 length"]) -> Example:
-    """A text for what predicts the next piece."""
+def next_tokens(ids: Int[Tensor, "1 length"]) -> Example:
+    """A text for a network that predicts the next token."""
     return Example(1, lambda network: _loss(network.logits(_moved(network, ids, network.decode))[:, :-1], ids[:, 1:]))
 
 
 def masked_text(ids: Int[Tensor, "1 length"], vocabulary: Vocabulary, mask_id: int) -> Example:
-    """A text for what fills in masks: a row for each of `APART` ways to mask some of its pieces, marks aside."""
+    """A text for a masked language model: `APART` rows, each with other tokens masked, but no special ones."""
     side = side_of(vocabulary)
-    real = [place for place, token in enumerate(ids[0].tolist()) if not side.is_mark(token)]
-    places = torch.zeros(min(APART, len(real)), ids.size(1), dtype=torch.bool)
-    places[torch.arange(len(real)) % APART, real] = True
-    targets = ids.expand(len(places), -1).masked_fill(~places, -100)
-    rows = ids.expand(len(places), -1).masked_fill(places, mask_id)
+    real = [position for position, token in enumerate(ids[0].tolist()) if not side.is_mark(token)]
+    masked = torch.zeros(min(APART, len(real)), ids.size(1), dtype=torch.bool)
+    masked[torch.arange(len(real)) % APART, real] = True
+    targets = ids.expand(len(masked), -1).masked_fill(~masked, -100)
+    rows = ids.expand(len(masked), -1).masked_fill(masked, mask_id)
     return Example(len(rows), lambda network: _loss(network.logits(_moved(network, rows, network.encode)), targets))
 
 
 def labelled(values: Tensor, number: int) -> Example:
-    """Something that has a label."""
+    """Ids of a text, or pixels, with a label."""
     target = torch.tensor([number])
     return Example(1, lambda network: _loss(network.logits(_moved(network, values, network.encode)), target))
 
 
-def told(of: Told) -> Example:
-    """A sound with its transcript, or a picture with its caption; the marks before it are given."""
+def described(of: Told) -> Example:
+    """A sound with its transcript, or a picture with its caption; the start tokens are given."""
     targets = torch.tensor([[*[-100] * (len(of.begun) - 1), *of.tgt]])
     return Example(1, lambda network: _loss(network.logits(of.read_by(network)), targets))
 
@@ -194,13 +204,13 @@ def _moved(network: Any, values: Tensor, read: Any) -> Tensor:
 
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """The sum of the negative log-likelihoods of all targets but those that are -100."""
+    """The sum of the negative log-likelihoods of all targets other than -100."""
     logits = logits.float().reshape(-1, logits.size(-1))
     return F.cross_entropy(logits, targets.to(logits.device).flatten(), reduction="sum")
 
 
-def label_number(model: FamilyModel, label: Any) -> int:
-    """The number of a label given by name or number; `UserError` where the model has no such label."""
+def label_number(model: Model, label: Any) -> int:
+    """The class of a label given by name or number; `UserError` for an unknown one."""
     listed = {str(name): int(i) for i, name in (model.hf_config.get("id2label") or {}).items()}
     number = listed.get(str(label), label)
     if not isinstance(number, int) or not 0 <= number < model.config.n_classes:
