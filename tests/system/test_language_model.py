@@ -253,12 +253,12 @@ def test_an_empty_file(cli: Cli, texts: Path, tmp_path: Path, text: str) -> None
         (
             "gpt2",
             ["--task", "translate"],
-            "is a model of gpt2 that writes texts on; this task needs one that reads a text and",
+            "is a model of gpt2 that continues texts; this task needs one that reads a text and",
         ),
         (
             "gpt2",
             ["--task", "denoise"],
-            "is a model of gpt2 that writes texts on; this task needs a T5, mT5, BART or mBART",
+            "is a model of gpt2 that continues texts; this task needs a T5, mT5, BART or mBART",
         ),
         ("gpt2", ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("gpt2", ["--set", "data.subword=characters"], "the tokenizer is that of --init"),

@@ -168,7 +168,7 @@ def test_a_tokenizer_without_a_mask(cli: Cli, texts: Path, model_path: Path, tmp
 @pytest.mark.parametrize(
     ("kind", "changes", "more", "expected"),
     [
-        ("gpt2", {}, [], "is a model of gpt2 that writes texts on; this task needs an encoder that was saved with its"),
+        ("gpt2", {}, [], "is a model of gpt2 that continues texts; this task needs an encoder that was saved with its"),
         (
             "bert",
             {"architectures": ["BertModel"]},

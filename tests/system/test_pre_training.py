@@ -206,7 +206,7 @@ def test_an_xlnet_learns_labels_and_transformers_says_the_same(
     assert "going on with the head of out for 2 classes" in again.err
     assert records(tmp_path / "on", "validation.jsonl")[0]["loss"] == pytest.approx(min(losses), rel=1e-5)
     refused = cli(*further(tmp_path / "out", paired), "--out", tmp_path / "no").complaint
-    assert "is a model of xlnet that says which label a text has; this task needs an XLNet that predicts" in refused
+    assert "is a model of xlnet that labels texts; this task needs an XLNet that predicts" in refused
 
 
 # --- What does not go
@@ -239,8 +239,14 @@ def test_what_does_not_go(
         (["--set", "data.block_length=2"], "data.block_length = 2: 2 tokens of a block are marks; raise it"),
         (["--set", "train.lora_rank=2"], "train.lora_rank = 2: an XLNet can have no adapters; leave it out"),
         (["--source-language", "de"], "--source-language and --target-language are for models that translate"),
-        (["--task", "lm"], "is a model of xlnet that reads texts and writes them on; this task needs a decoder alone"),
-        (["--task", "tag"], "is a model of xlnet that reads texts and writes them on; this task needs an encoder"),
+        (
+            ["--task", "lm"],
+            "is a model of xlnet that continues texts and fills in masked tokens; this task needs a decoder alone",
+        ),
+        (
+            ["--task", "tag"],
+            "is a model of xlnet that continues texts and fills in masked tokens; this task needs an encoder",
+        ),
     ],
 )
 def test_what_does_not_go_with_an_xlnet(

@@ -414,4 +414,4 @@ def test_other_networks_do_not_translate(cli: Cli, tmp_path: Path) -> None:
     write_tiny(tmp_path, "gpt2")
     (tmp_path / "text").write_text("A dog\n")
     ran = cli("align", tmp_path, "--source", tmp_path / "text", "--target", tmp_path / "text")
-    assert ran.code == 2 and "this gpt2 writes texts on; it can " in ran.err
+    assert ran.code == 2 and "this gpt2 continues texts; it can " in ran.err

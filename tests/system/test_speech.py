@@ -105,7 +105,7 @@ def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model
     write_tiny(tmp_path / "gpt2", "gpt2")
     files = ["--task", "transcribe", "--train", folder / "train.tsv", "--valid", folder / "train.tsv"]
     for more, expected in [
-        (["--init", tmp_path / "gpt2"], "is a model of gpt2 that writes texts on; this task needs Whisper"),
+        (["--init", tmp_path / "gpt2"], "is a model of gpt2 that continues texts; this task needs Whisper"),
         (["--init", model_path], "--task transcribe starts from Whisper, and this is none"),
         (["--recipe", "tiny"], "--task transcribe needs --init: the folder of a model to start from"),
     ]:

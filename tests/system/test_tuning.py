@@ -189,7 +189,7 @@ def test_a_model_of_many_languages_must_be_told_which(cli: Cli, files: list[str]
 def test_other_networks_are_not_for_pairs(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
     ran = cli("train", "--task", "translate", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
-    assert "is a model of gpt2 that writes texts on; this task needs one that reads a text and writes" in ran.complaint
+    assert "is a model of gpt2 that continues texts; this task needs one that reads a text and writes" in ran.complaint
 
 
 def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Path) -> None:
