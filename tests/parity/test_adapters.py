@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
+from sightline.checkpoint.adapter_folders import MATRICES
 from sightline.checkpoint.adapter_layout import AdapterLayout, adaptable
-from sightline.checkpoint.adapters import MATRICES
 from sightline.checkpoint.layout import ADAPTER, read_json
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout

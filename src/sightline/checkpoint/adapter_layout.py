@@ -11,7 +11,8 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sightline.checkpoint.adapters import MATRICES, PREFIX
+from sightline.checkpoint.adapter_folders import MATRICES
+from sightline.checkpoint.adapters import PREFIX
 from sightline.checkpoint.layout import ADAPTER
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import CARD, write_file, write_json, write_text

@@ -19,60 +19,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from sightline.checkpoint.hub import known_folder
+from sightline.checkpoint.adapter_folders import MATRICES, base_of, home_of
 from sightline.checkpoint.layout import ADAPTER, CONFIG, adapters_in, read_json, weight_files
 from sightline.checkpoint.tensors import _mapped, _unpickled
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 
-pass
-
-
-MATRICES = "adapter_model.safetensors"
 PREFIX = "base_model.model."  # of every key: how peft wraps a network
 REFUSED = ("use_dora", "alpha_pattern", "layer_replication", "target_parameters", "trainable_token_indices")
-
-
-def home_of(path: Path) -> Path:
-    """The folder of whatever stands beside the weights: of adapters their own, or that of the model they change."""
-    found = adapters_in(path)
-    if not found:
-        return path
-    return found[0] if (found[0] / CONFIG).is_file() else home_of(base_of(found[0]))
-
-
-def base_of(folder: Path) -> Path:
-    """The folder of the model that adapters change; `UserError` where it is not there."""
-    name = str(read_json(folder / ADAPTER).get("base_model_name_or_path") or "")
-    for base in (known_folder(name), folder / name) if name else ():
-        if (base / CONFIG).is_file():
-            return base
-    raise UserError(
-        f"{folder / ADAPTER}: base_model_name_or_path = {name!r} is no folder of a model; write there where it is"
-    )
-
-
-def folders_of(path: Path) -> list[Path]:
-    """Every folder that a model is read from: its own, or those of adapters and of what they change."""
-    found = adapters_in(path)
-    return [*folders_of(base_of(found[0])), *found] if found else [path]
-
-
-def files_of(path: Path) -> list[Path]:
-    """Every file of tensors that a model is made of: those of a folder, or of adapters and of what they change."""
-    found = adapters_in(path)
-    return [*files_of(base_of(found[0])), *(folder / MATRICES for folder in found)] if found else weight_files(path)
-
-
-def described(path: Path) -> str:
-    """What there is of adapters in `path`; "" where it is something else."""
-    said = []
-    for folder in adapters_in(path):
-        values, matrices = read_json(folder / ADAPTER), _matrices(folder)
-        size = sum(tensor.numel() for tensor in matrices.values())
-        rank, alpha, base = values.get("r"), values.get("lora_alpha"), base_of(folder)
-        said.append(f"{folder.absolute().name}: rank {rank}, alpha {alpha}, {size:,} numbers, added to {base}")
-    return "; ".join(said)
 
 
 def adapted_tensors(adapters: Sequence[Path]) -> dict[str, Tensor]:
@@ -174,8 +128,6 @@ def _key_of(path: str, tensors: Mapping[str, Tensor], folder: Path) -> str:
 def open_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor of a folder by its key, mapped into memory; of adapters, those of the model that they change."""
     if adapters := adapters_in(folder):
-        pass
-
         return adapted_tensors(adapters)
     files = weight_files(folder)
     read = _mapped if files[0].suffix == ".safetensors" else _unpickled

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from sightline.checkpoint.adapters import folders_of, home_of, open_tensors
+from sightline.checkpoint.adapter_folders import folders_of, home_of
+from sightline.checkpoint.adapters import open_tensors
 from sightline.checkpoint.companions import FORMAT, copy_companions
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import CONFIG, UNREAD, WEIGHTS, read_json

@@ -9,13 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint import adapters
+from sightline.checkpoint.adapter_folders import describe_adapters, files_of
 from sightline.checkpoint.beside import SHORTLIST
 from sightline.checkpoint.compiled import described
 from sightline.checkpoint.layout import WEIGHTS, is_family
 from sightline.checkpoint.manifest import MANIFEST, check_files
 from sightline.checkpoint.model_card import card_rows, read_rows
-from sightline.checkpoint.precision import dtype_for, name_of
 from sightline.checkpoint.trained import CARD, RUN
 from sightline.config.settings import RunConfig
 from sightline.config.tasks import TASKS
@@ -115,9 +114,9 @@ def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
 
 def _of_family(folder: Path, model: Any) -> dict[str, str]:
     """A folder in the Hugging Face layout, or what `sightline import` made of one."""
-    parameter = next(iter(model.network.parameters()))
-    files = adapters.files_of(folder)
-    stored = _stored(files)[1] if files[0].suffix == ".safetensors" else name_of(parameter.dtype)
+    own = str(next(iter(model.network.parameters())).dtype).removeprefix("torch.")
+    files = files_of(folder)
+    stored = _stored(files)[1] if files[0].suffix == ".safetensors" else own
     size = size_text(sum(file.stat().st_size for file in files))
     info, values = model.info(), model.hf_config
     rows = {
@@ -128,11 +127,11 @@ def _of_family(folder: Path, model: Any) -> dict[str, str]:
         "architecture": _architecture(info),
         "parameters": f"{info['parameters']:,}",
         "vocabulary": f"{info['vocab_size']:,} pieces" if info.get("vocab_size") else "",
-        "adapters": adapters.described(folder),
+        "adapters": describe_adapters(folder),
         **_trained_here(folder),
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
         "computed by": f"{described() if getattr(model, 'compiled', False) else 'torch'}, "
-        f"in {name_of(dtype_for('auto', model.device) or parameter.dtype)}",
+        f"in {'float32' if model.device.type == 'cpu' else own}",
         "saved by": f"transformers {values['transformers_version']}" if values.get("transformers_version") else "",
     }
     return {name: text for name, text in rows.items() if text}

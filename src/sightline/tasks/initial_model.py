@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.adapters import home_of
+from sightline.checkpoint.adapter_folders import home_of
 from sightline.checkpoint.growing import write_grown
 from sightline.checkpoint.layout import CONFIG, adapters_in, is_family, read_json
 from sightline.checkpoint.read import read_folder
