@@ -26,8 +26,15 @@ from sightline.generation.settings import IDS, GenerationSettings, read_settings
 from sightline.generation.stopping import stop_at
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Seen
-from sightline.models import introspection
 from sightline.models.inputs import described, preprocessing_of, seen_picture
+from sightline.models.introspection import (
+    attend_input,
+    input_head_importance,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+)
 from sightline.models.model import Model
 from sightline.network.transformer import Transformer
 
@@ -39,8 +46,12 @@ class Captioner(Model):
     reads = "picture"
     writes = True
     usual_task = "caption"
-    attend, trace, look_inside = introspection.attend, introspection.trace, introspection.look_inside
-    mask_heads, prune, head_importance = introspection.mask_heads, introspection.prune, introspection.head_importance
+    attend, trace, look_inside = attend_input, trace_input, inspect_input
+    mask_heads, prune, head_importance = (
+        mask_model_heads,
+        prune_model,
+        input_head_importance,
+    )
 
     def caption(self, pictures: Sequence[str | Path], **settings: Any) -> list[Output]:
         refuse_single(pictures, "caption")

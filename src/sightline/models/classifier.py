@@ -35,8 +35,8 @@ from sightline.generation.vectors import TextEmbedder, embed_texts, text_embedde
 from sightline.inspect.heads import Head
 from sightline.inspect.importance import Example, importance_over
 from sightline.inspect.inputs import Encoded
-from sightline.models import introspection
 from sightline.models.inputs import encoded_text, label_number
+from sightline.models.introspection import attend_input, inspect_input, mask_model_heads, prune_model, trace_input
 from sightline.models.model import Model, only_with
 from sightline.training.losses import label_loss
 
@@ -54,11 +54,11 @@ class Classifier(Model):
 
     does = "labels texts"
     usual_task = "classify"
-    attend = only_with(PRETRAINED)(introspection.attend)
-    trace = only_with(PRETRAINED)(introspection.trace)
-    look_inside = only_with(PRETRAINED)(introspection.look_inside)
-    mask_heads = only_with(TRAINED, PRETRAINED)(introspection.mask_heads)
-    prune = only_with(TRAINED, PRETRAINED)(introspection.prune)
+    attend = only_with(PRETRAINED)(attend_input)
+    trace = only_with(PRETRAINED)(trace_input)
+    look_inside = only_with(PRETRAINED)(inspect_input)
+    mask_heads = only_with(TRAINED, PRETRAINED)(mask_model_heads)
+    prune = only_with(TRAINED, PRETRAINED)(prune_model)
     embed = only_with(PRETRAINED, XLNET)(embed_texts)
 
     def __init__(self, folder: Folder) -> None:

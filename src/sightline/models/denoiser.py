@@ -9,7 +9,7 @@ from sightline.data.noise import MASK
 from sightline.decode.translator import Translation, Translator
 from sightline.inspect.heads import Head
 from sightline.inspect.importance import head_importance
-from sightline.models import introspection
+from sightline.models.introspection import mask_model_heads, prune_model
 from sightline.models.model import Model
 
 
@@ -19,7 +19,7 @@ class Denoiser(Model):
     does = "restores texts, and a translator starts from it (`sightline train --init`)"
     reads = "pairs"
     usual_task = "denoise"
-    mask_heads, prune = introspection.mask_heads, introspection.prune
+    mask_heads, prune = mask_model_heads, prune_model
 
     def restore(self, texts: Sequence[str], **overrides: Any) -> list[Translation]:
         """Each text with words in the place of every `<mask>`; the model decides how many.

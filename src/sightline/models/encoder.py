@@ -32,8 +32,15 @@ from sightline.generation.tag import Tagging, read_known_tags, read_words, taggi
 from sightline.generation.vectors import TextEmbedder, embed_texts, retrieved, text_embedder
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Encoded
-from sightline.models import introspection
 from sightline.models.inputs import encoded_text, masked_text
+from sightline.models.introspection import (
+    attend_input,
+    input_head_importance,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+)
 from sightline.models.model import Model, only_with
 
 AT_ONCE = 4096  # tokens
@@ -47,9 +54,9 @@ class EncoderModel(Model):
     Heads: "masked" for masked tokens, "token_class" for tags of words, "span" for answers, "none".
     """
 
-    attend, trace, look_inside = introspection.attend, introspection.trace, introspection.look_inside
-    mask_heads, prune = introspection.mask_heads, introspection.prune
-    head_importance = only_with("masked")(introspection.head_importance)
+    attend, trace, look_inside = attend_input, trace_input, inspect_input
+    mask_heads, prune = mask_model_heads, prune_model
+    head_importance = only_with("masked")(input_head_importance)
     embed = embed_texts
 
     def __init__(self, folder: Folder) -> None:

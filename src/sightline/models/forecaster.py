@@ -15,7 +15,7 @@ from sightline.errors import UserError
 from sightline.evaluate.forecasts import ForecastReport, forecast_report
 from sightline.inspect.heads import Head
 from sightline.inspect.importance import Example, importance_over
-from sightline.models import introspection
+from sightline.models.introspection import mask_model_heads, prune_model
 from sightline.models.model import Model
 from sightline.training.losses import squared_loss
 
@@ -26,7 +26,7 @@ class Forecaster(Model):
     does = "reads time series"
     reads = "series"
     usual_task = "forecast"
-    mask_heads, prune = introspection.mask_heads, introspection.prune
+    mask_heads, prune = mask_model_heads, prune_model
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)

@@ -1,7 +1,7 @@
 """Look into a network that reads one text, picture or sound: what its heads attend to, and which of them matter.
 
-Methods of several kinds of models (`attend = introspection.attend`). A model has `observed(given, **options)`, an input
-as the inspector reads it, and `example(given, target)`, an input with its loss. Not here: pairs of texts.
+Methods of several kinds of models (`attend = attend_input`), which have `observed(given, **options)`, an input as the
+inspector reads it, and `example(given, target)`, an input with its loss. Not here: pairs of texts (`pair_inspector`).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from sightline.inspect.trace import trace_of
 from sightline.models.pruning import write_pruned
 
 
-def attend(
+def attend_input(
     self: Any, given: Any, layers: Layers | None = None, heads: Sequence[int] | None = None, **options: Any
 ) -> AttentionView:
     """`Model.attend`."""
@@ -28,18 +28,18 @@ def attend(
     return look(self.network, self.observed(given, **options), layers, heads)
 
 
-def trace(self: Any, given: Any, top: int = 10, **options: Any) -> Trace:
+def trace_input(self: Any, given: Any, top: int = 10, **options: Any) -> Trace:
     """`Model.trace`."""
     return trace_of(self.network, self.observed(given, **options), top)
 
 
-def look_inside(self: Any, given: Any, **options: Any) -> Inspection:
+def inspect_input(self: Any, given: Any, **options: Any) -> Inspection:
     """`Model.look_inside`; the network reads its input once."""
     observed = self.observed(given, **options)
     return Inspection(look(self.network, observed), trace_of(self.network, observed, 10))
 
 
-def head_importance(self: Any, given: Sequence[Any], targets: Sequence[Any] = ()) -> dict[Head, float]:
+def input_head_importance(self: Any, given: Sequence[Any], targets: Sequence[Any] = ()) -> dict[Head, float]:
     """`Model.head_importance`."""
     if not given or len(targets) not in (0, len(given)):
         raise UserError(f"{len(given)} inputs and {len(targets)} targets; target n must belong to input n")
@@ -47,7 +47,7 @@ def head_importance(self: Any, given: Sequence[Any], targets: Sequence[Any] = ()
     return importance_over(self.network, (self.example(one, target) for one, target in pairs))
 
 
-def mask_heads(self: Any, heads: HeadsByLayer) -> AbstractContextManager[object]:
+def mask_model_heads(self: Any, heads: HeadsByLayer) -> AbstractContextManager[object]:
     """`Model.mask_heads`."""
     chosen = heads_of(self.network, heads)
     mask = vars(self).setdefault("head_mask", HeadMask(self.network))
@@ -56,6 +56,6 @@ def mask_heads(self: Any, heads: HeadsByLayer) -> AbstractContextManager[object]
     return undo
 
 
-def prune(self: Any, heads: HeadsByLayer, out: str | Path) -> Path:
+def prune_model(self: Any, heads: HeadsByLayer, out: str | Path) -> Path:
     """`Model.prune`."""
     return write_pruned(self, heads_of(self.network, heads), Path(out))

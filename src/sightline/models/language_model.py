@@ -21,8 +21,15 @@ from sightline.generation.text import Onward, Perplexity, perplexity, stream_on,
 from sightline.generation.vectors import DecoderEmbedder, TextEmbedder, embed_texts, text_embedder
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import ReadOn
-from sightline.models import introspection
 from sightline.models.inputs import next_tokens, text_to_continue
+from sightline.models.introspection import (
+    attend_input,
+    input_head_importance,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+)
 from sightline.models.model import Model, only_with
 
 WINDOW = 1024  # tokens read at once for a perplexity, where the model has no limit
@@ -35,12 +42,12 @@ class LanguageModel(Model):
     A decoder without a head (E5-Mistral, Qwen3-Embedding, ...) only embeds.
     """
 
-    attend = only_with("language", "embedding")(introspection.attend)
-    trace = only_with("language", "embedding")(introspection.trace)
-    look_inside = only_with("language", "embedding")(introspection.look_inside)
-    mask_heads = only_with("language", "embedding")(introspection.mask_heads)
-    prune = only_with("language", "embedding")(introspection.prune)
-    head_importance = only_with("language")(introspection.head_importance)
+    attend = only_with("language", "embedding")(attend_input)
+    trace = only_with("language", "embedding")(trace_input)
+    look_inside = only_with("language", "embedding")(inspect_input)
+    mask_heads = only_with("language", "embedding")(mask_model_heads)
+    prune = only_with("language", "embedding")(prune_model)
+    head_importance = only_with("language")(input_head_importance)
     embed = embed_texts
 
     def __init__(self, folder: Folder) -> None:

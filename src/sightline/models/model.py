@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from sightline.generation.tag import Tagging
     from sightline.generation.text import Perplexity
     from sightline.generation.transcribe import Transcript
-    from sightline.glossary.reading import Given
+    from sightline.glossary.files import GlossaryInput
     from sightline.inspect.alignment import AlignmentHead
     from sightline.inspect.heads import Head, HeadsByLayer
     from sightline.inspect.notebook import Inspection
@@ -78,13 +78,17 @@ class Method:
 
     def __init__(self, function: Callable[..., Any], heads: Sequence[str] = ()) -> None:
         self.function, self.heads, self.__doc__ = function, heads, function.__doc__
+        self.name = function.__name__
+
+    def __set_name__(self, kind: type, name: str) -> None:
+        self.name = name
 
     def __get__(self, model: Model | None, kind: Any = None) -> Any:
         if model is None:
             return self.function
         if model.head in self.heads:
             return self.function.__get__(model)
-        raise Unable(f"{model}; it can {', '.join(model.methods)}, and not {self.function.__name__}")
+        raise Unable(f"{model}; it can {', '.join(model.methods)}, and not {self.name}")
 
 
 def only_with(*heads: str) -> Callable[[Function], Function]:
@@ -180,7 +184,7 @@ class Model:
         source_language: str = "",
         target_language: str = "",
         draft: Draft | str = "",
-        glossary: Given | None = None,
+        glossary: GlossaryInput | None = None,
         **settings: Any,
     ) -> list[Translation]:
         """The translation of each text, in order; blank texts stay blank.

@@ -43,8 +43,15 @@ from sightline.generation.transcribe import (
 )
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Heard
-from sightline.models import introspection
 from sightline.models.inputs import described, heard_sound
+from sightline.models.introspection import (
+    attend_input,
+    input_head_importance,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+)
 from sightline.models.model import Model
 
 
@@ -55,8 +62,12 @@ class SpeechModel(Model):
     reads = "sound"
     writes = True
     usual_task = "transcribe"
-    attend, trace, look_inside = introspection.attend, introspection.trace, introspection.look_inside
-    mask_heads, prune, head_importance = introspection.mask_heads, introspection.prune, introspection.head_importance
+    attend, trace, look_inside = attend_input, trace_input, inspect_input
+    mask_heads, prune, head_importance = (
+        mask_model_heads,
+        prune_model,
+        input_head_importance,
+    )
 
     def transcribe(
         self,

@@ -2,7 +2,7 @@
 
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sightline.checkpoint.compiled import is_for_library
 from sightline.checkpoint.folder import Folder
@@ -15,10 +15,6 @@ from sightline.device import choose_device
 from sightline.models.pairs import PairVerbs
 from sightline.models.translation import TranslationVerbs
 from sightline.training.allocator import keep_freed_memory
-
-if TYPE_CHECKING:
-    from sightline.inspect.alignment import AlignmentHead
-pass
 
 
 class TrainedTranslator(PairVerbs, TranslationVerbs):
@@ -55,17 +51,6 @@ class TrainedTranslator(PairVerbs, TranslationVerbs):
     @property
     def _changed(self) -> bool:
         return self._trained.changed
-
-    @property
-    def known_alignment_head(self) -> "AlignmentHead | None":
-        """The attention that was chosen in the model directory, or trained to align; None where neither was done."""
-        from sightline.inspect.alignment import AlignmentHead, supervised_layer
-
-        train = self.config.train
-        if (chosen := super().known_alignment_head) or not train.alignment_weight:
-            return chosen
-        layer = supervised_layer(train.alignment_layer, self.config.model.n_decoder_layers)
-        return AlignmentHead(layer, 0, "predicts")
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""

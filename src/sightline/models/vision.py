@@ -11,8 +11,15 @@ from sightline.evaluate.classes import LabelReport, label_report
 from sightline.generation.label import Label, label_picture
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Encoded
-from sightline.models import introspection
 from sightline.models.inputs import encoded_picture, label_number, labelled, preprocessing_of
+from sightline.models.introspection import (
+    attend_input,
+    input_head_importance,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+)
 from sightline.models.model import Model, only_with
 
 
@@ -22,9 +29,9 @@ class VisionModel(Model):
     does = "reads pictures"
     reads = "picture"
     usual_task = "label"
-    attend, trace, look_inside = introspection.attend, introspection.trace, introspection.look_inside
-    mask_heads, prune = introspection.mask_heads, introspection.prune
-    head_importance = only_with("image_class")(introspection.head_importance)
+    attend, trace, look_inside = attend_input, trace_input, inspect_input
+    mask_heads, prune = mask_model_heads, prune_model
+    head_importance = only_with("image_class")(input_head_importance)
 
     @only_with("image_class")
     def label(self, picture: str | Path, top: int = 5) -> list[Label]:

@@ -1,0 +1,107 @@
+"""What a translation model does with a source and its target: scores, word links, attention, attribution.
+
+Unlike translating all of it needs torch, so `Translator` gets this from `load` when one of these methods is called.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from sightline.checkpoint.beside import read_alignment
+from sightline.config.settings import RunConfig
+from sightline.data.links import GoldLinks, Links
+from sightline.decode.translator import clean_text
+from sightline.evaluate.alignment import AlignmentScore
+from sightline.evaluate.score import PairScore
+from sightline.inspect.alignment import AlignmentHead, align, joined, rank_heads, supervised_layer, usual_head
+from sightline.inspect.attend import Layers, attend
+from sightline.inspect.attribution import attribute
+from sightline.inspect.heads import Head, HeadsByLayer
+from sightline.inspect.importance import head_importance
+from sightline.inspect.notebook import AttentionView, Inspection
+from sightline.inspect.record import Attribution, Trace
+from sightline.inspect.trace import trace
+from sightline.inspect.walk import WalkStep, walk
+from sightline.models.introspection import mask_model_heads, prune_model
+from sightline.models.scoring import score_texts
+
+
+class PairInspector:
+    """The methods of a translation model that read pairs; documented in `Model`."""
+
+    def __init__(self, model: Any) -> None:
+        """`model._translator` is an `inspect.pair.Translating`."""
+        self._model = model
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
+        t = self._model._translator
+        return score_texts(t.model, t.tokenizer, sources, targets, t.batch_tokens)
+
+    def align(
+        self, sources: Sequence[str], targets: Sequence[str], head: AlignmentHead | None = None, reverse: Any = None
+    ) -> list[Links]:
+        sources, targets = [clean_text(text) for text in sources], [clean_text(text) for text in targets]
+        t, head = self._model._translator, head or self.alignment_head
+        links = align(t.model, t.tokenizer, sources, targets, head, t.batch_tokens, t.max_len)
+        return joined(links, reverse.align(targets, sources)) if reverse else links
+
+    @property
+    def alignment_head(self) -> AlignmentHead:
+        """The attention that `align` reads: `known_alignment_head`, or else the one that is usually best."""
+        return self.known_alignment_head or usual_head(self._model._translator.model)
+
+    @property
+    def known_alignment_head(self) -> AlignmentHead | None:
+        """The attention that was chosen for the folder, or trained to align; None for neither."""
+        config = self._model.config
+        if chosen := read_alignment(self._model.path):
+            return AlignmentHead(**chosen)
+        if not isinstance(config, RunConfig) or not config.train.alignment_weight:
+            return None
+        layer = supervised_layer(config.train.alignment_layer, config.model.n_decoder_layers)
+        return AlignmentHead(layer, 0, "predicts")
+
+    def rank_heads(
+        self, sources: Sequence[str], targets: Sequence[str], gold: Sequence[GoldLinks]
+    ) -> dict[AlignmentHead, AlignmentScore]:
+        sources, targets = [clean_text(text) for text in sources], [clean_text(text) for text in targets]
+        t = self._model._translator
+        return rank_heads(t.model, t.tokenizer, sources, targets, gold, t.batch_tokens)
+
+    def attend(
+        self,
+        src: str,
+        tgt: str | None = None,
+        layers: Layers | None = None,
+        heads: Sequence[int] | None = None,
+        prefix: str = "",
+        **settings: Any,
+    ) -> AttentionView:
+        return attend(self._model._translator, src, tgt, layers, heads, prefix, **settings)
+
+    def attribute(
+        self, src: str, tgt: str | None = None, steps: int = 64, prefix: str = "", **settings: Any
+    ) -> Attribution:
+        return attribute(self._model._translator, src, tgt, steps, prefix, **settings)
+
+    def trace(self, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **settings: Any) -> Trace:
+        return trace(self._model._translator, src, tgt, top, prefix, **settings)
+
+    def look_inside(self, src: str, **options: Any) -> Inspection:
+        return Inspection(self.attend(src, **options), self.trace(src, **options))
+
+    def walk(
+        self, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = 0, head: int = 0, **options: Any
+    ) -> list[WalkStep]:
+        return walk(self._model._translator, src, tgt, stack, layer, head, **options)
+
+    def head_importance(self, sources: Sequence[str], targets: Sequence[str]) -> dict[Head, float]:
+        t = self._model._translator
+        return head_importance(t.model, t.tokenizer, sources, targets, t.batch_tokens)
+
+    def mask_heads(self, heads: HeadsByLayer) -> AbstractContextManager[object]:
+        return mask_model_heads(self._model, heads)
+
+    def prune(self, heads: HeadsByLayer, out: str | Path) -> Path:
+        return prune_model(self._model, heads, out)
