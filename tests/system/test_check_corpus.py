@@ -29,7 +29,7 @@ FAULTS: dict[str, tuple[Pair, str]] = {  # what is put at line 31, and what is s
     "uneven": (("A", "Ein Hund" + " und noch ein Hund" * 9), "more uneven than data.max_length_ratio"),
     "longer": (
         ("A small dog is here", "Dieser kleine Hund" + " läuft sehr weit weg" * 4),
-        "lengths unlike the rest's",
+        "unusual length ratio",
     ),
     "same": (("Nachrichten 77!", "nachrichten 77"), "the same text on both sides"),
     "swapped": (
@@ -51,7 +51,7 @@ FAULTS: dict[str, tuple[Pair, str]] = {  # what is put at line 31, and what is s
     "no-break": (("The child is here", "Das Kind ist hier\u00a0!"), "target: no-break spaces"),
     "apart": (("The cafe\u0301 is here", "Das Kind ist hier"), "source: letters and accents apart (not NFC)"),
     "entity": (("The child &amp; I are here", "Das Kind ist hier"), "source: HTML entities"),
-    "blanks": (("The child  is here", "Das Kind ist hier"), "source: blanks at an edge or in a row"),
+    "blanks": (("The child  is here", "Das Kind ist hier"), "source: leading, trailing or repeated spaces"),
     "script": (("The child is here", "Ребёнок здесь"), "target: in another script than the rest (Latin)"),
 }
 REPEATS = {
@@ -96,7 +96,11 @@ def test_each_fault_once(cli: Any, tmp_path: Path, fault: str) -> None:
     found = [line for line in findings(ran.out) if line.startswith(said)]
     assert len(found) == 1, ran.out
     others = set(findings(ran.out)) - set(found)
-    expected = {"uneven": {"lengths unlike"}, "long": {"source: blanks", "target: blanks"}, "empty": {"target: blanks"}}
+    expected = {
+        "uneven": {"unusual length ratio"},
+        "long": {"source: leading", "target: leading"},
+        "empty": {"target: leading"},
+    }
     assert all(any(other.startswith(start) for start in expected.get(fault, ())) for other in others), others
     assert re.search(rf"      1  1.96%  {re.escape(found[0])}\n +line 31: ", ran.out)
 

@@ -155,7 +155,7 @@ def test_runs_that_are_still_training_are_left_out_and_named(runs: list[Path], t
     tested = cli("results", runs[1], runs[2], "--test", "news", *test_set)
     with locked(runs[0]):
         ran = cli("results", *runs)
-        assert (ran.out, ran.err) == (alone.out, "sightline: left out, for they are still training: copy-1\n")
+        assert (ran.out, ran.err) == (alone.out, "sightline: left out because they are still training: copy-1\n")
         assert cli("results", *runs, "--test", "news", *test_set).out == tested.out != alone.out
         assert "copy-1: still training, so there are no results yet" in cli("results", runs[0]).complaint
     assert cli("results", *runs).err == ""

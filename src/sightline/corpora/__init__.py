@@ -1,1 +1,1 @@
-"""Corpora before a training: surveying them, and making them by back-translation and distillation."""
+"""Corpus tools: checks, back-translation and distillation."""

@@ -1,9 +1,8 @@
-"""Back-translation (Sennrich et al. 2016, arXiv:1511.06709): plain text of the target language, made into pairs.
+"""Back-translation (Sennrich et al. 2016, arXiv:1511.06709): training pairs from text in the target language.
 
-A model of the other direction translates each line back into the source language; the line itself, written by people,
-is the target. Drawn at random (`--sample`) the sources are worse and teach more, given pairs enough (Edunov et al.
-2018, arXiv:1808.09381); a tag before each of them, a piece of its own, tells the model what a machine wrote (Caswell et
-al. 2019, arXiv:1906.06442). Not here: training on both.
+A model for the opposite direction translates each line into the source language; the line itself is the target. Sampled
+sources (`--sample`) are worse but more useful, given enough pairs (Edunov et al. 2018, arXiv:1808.09381). A tag before
+each source, a token of its own, marks machine-translated text (Caswell et al. 2019, arXiv:1906.06442).
 """
 
 from collections import Counter
@@ -24,13 +23,13 @@ def back_translate(
     tag: str = "",
     left_out: Counter[str] | None = None,
 ) -> Iterator[Pair]:
-    """Each line of the target language as the target of what a model makes of it; in constant memory.
+    """Pairs of a translation and its line in the target language, in constant memory.
 
     Args:
-        lines: of the target language.
-        translate: such lines into the source language, in order.
+        lines: text in the target language.
+        translate: translates such lines into the source language, in order.
         tag: put before every source.
-        left_out: counts the lines that gave no pair, by reason.
+        left_out: counts lines without a pair, by reason.
     """
     left_out = Counter() if left_out is None else left_out
     ahead, behind = tee(_not_blank(lines, left_out))  # holds as many lines as `translate` reads ahead

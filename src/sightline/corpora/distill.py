@@ -1,7 +1,7 @@
-"""Sequence-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947): a teacher's translations to train on.
+"""Sequence-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947): training on a teacher's translations.
 
-A small or shallow student learns more from what a large model writes than from the human references, which vary in
-ways it has no room for (arXiv:2006.10369). The output is a training corpus like any other.
+A small student learns more from a large model's output than from human references, which vary more than it can model
+(arXiv:2006.10369). The output is a normal training corpus.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,14 +16,13 @@ from sightline.data.rows import Pair
 def distill(
     pairs: Iterable[Pair], translate: Callable[[Iterable[str]], Iterable[Written]], interpolate: bool = False
 ) -> Iterator[Pair]:
-    """Each source with the teacher's translation of it and its alternatives, a pair for each different text; empty ones
-    are left out.
+    """Each source with the teacher's translation and its alternatives, a pair for each different text.
 
     Args:
         pairs: the training corpus.
         translate: source lines to the teacher's translations, in order.
-        interpolate: take, of the translation and its alternatives, only the one most similar to the reference by
-            sentence BLEU (section 3.2, "sequence-level interpolation").
+        interpolate: take only the candidate most similar to the reference by sentence BLEU (section 3.2,
+            "sequence-level interpolation").
     """
     ahead, behind = tee(pairs)  # holds as many pairs as `translate` reads ahead
     for (source, reference), found in zip(behind, translate(source for source, _ in ahead), strict=True):
@@ -32,7 +31,7 @@ def distill(
 
 
 def closest(translation: Written, reference: str) -> str:
-    """Of a translation and its alternatives the text with the highest sentence BLEU; the likelier wins a tie."""
+    """The candidate with the highest sentence BLEU; among equals the more probable one."""
     return max(hypothesis_texts(translation), key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
 
 

@@ -1,2 +1,1 @@
-"""How good is a model: corpus metrics on its output (`bleu.py`) and its own probabilities for given text
-(`score.py`)."""
+"""Metrics: corpus metrics of a model's output (`bleu.py`), and its probabilities for given text (`score.py`)."""

@@ -1,4 +1,4 @@
-"""Alignment error rate: links between words against those that annotators drew.
+"""Alignment error rate: word links compared with those of annotators.
 
 Och and Ney 2003 (https://aclanthology.org/J03-1002), section 6: annotators mark sure links S and possible ones P, S
 within P. With A the links found, precision = |A & P| / |A|, recall = |A & S| / |S| and
@@ -18,17 +18,17 @@ from sightline.errors import UserError
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """How links compare with gold; shares in percent. Of the error rate less is better."""
+    """Links compared with gold links; shares in percent. A lower error rate is better."""
 
     aer: float
     precision: float
     recall: float
-    links: int  # found
+    links: int  # predicted
     sure: int  # of gold
     pairs: int
 
     def as_json(self) -> dict[str, float]:
-        """The fields by their names."""
+        """The fields by name."""
         return asdict(self)
 
     def render(self) -> str:
@@ -40,9 +40,9 @@ class AlignmentScore:
 
 
 def score_alignment(found: Sequence[Collection[Link]], gold: Sequence[GoldLinks]) -> AlignmentScore:
-    """Compare the links found in some pairs with those of their gold.
+    """Compare predicted links of sentence pairs with gold links.
 
-    Nothing found where nothing was to be found is an error rate of 0 and a precision and recall of 100.
+    If there are neither, the error rate is 0, and precision and recall are 100.
 
     Raises:
         UserError: the numbers of pairs differ.

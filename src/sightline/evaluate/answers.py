@@ -1,7 +1,7 @@
-"""How good answers are: exact match and F1 of words, as the script of SQuAD 2.0 has them (arXiv:1806.03822).
+"""Exact match and word F1 of answers, as computed by the script of SQuAD 2.0 (arXiv:1806.03822).
 
-Both compare words without case, punctuation and English articles, with the best of the answers that were written down.
-Where there is none, only saying nothing is right.
+Both ignore case, punctuation and English articles, and use the best of the reference answers. If there is none, only
+an empty answer is right.
 """
 
 import re
@@ -15,7 +15,7 @@ PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """What is compared of an answer.
+    """An answer as it is compared.
 
     >>> normalize_answer("The  U.S. dollar, an-d a cent!")
     'us dollar and cent'
@@ -24,7 +24,7 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(answer: str, gold: str) -> bool:
-    """Whether they are the same.
+    """Whether both answers are the same.
 
     >>> exact_match("the Rhine", "Rhine."), exact_match("", "Rhine")
     (True, False)
@@ -33,7 +33,7 @@ def exact_match(answer: str, gold: str) -> bool:
 
 
 def f1_of_words(answer: str, gold: str) -> float:
-    """The harmonic mean of precision and recall of words, each as often as it stands there.
+    """The harmonic mean of word precision and recall, with repetitions.
 
     >>> round(f1_of_words("the river Rhine", "Rhine"), 3)
     0.667
@@ -52,17 +52,17 @@ class AnswerReport:
     exact_match: float
     f1: float
     questions: int
-    without: int = 0  # that have no answer
-    f1_with: float = 0.0  # of those that have one
-    right_without: float = 0.0  # of those that have none, to which nothing is said
+    without: int = 0  # questions without an answer
+    f1_with: float = 0.0  # of questions with an answer
+    right_without: float = 0.0  # share of questions without an answer that are left unanswered
 
     def as_json(self) -> dict[str, float]:
-        """The fields; what is said of questions without an answer where there are some."""
+        """The fields; those about questions without an answer only if there are any."""
         apart = ("without", "f1_with", "right_without")
         return {name: value for name, value in vars(self).items() if self.without or name not in apart}
 
     def render(self) -> str:
-        """A line for people, and a second where there are questions without an answer."""
+        """One line for people, and a second one if there are questions without an answer."""
         lines = [f"exact match {self.exact_match:.2%}, F1 {self.f1:.2%} over {self.questions:,} questions"]
         if self.without:
             lines.append(
@@ -73,7 +73,7 @@ class AnswerReport:
 
 
 def answer_report(answers: Sequence[str], gold: Sequence[Sequence[str]]) -> AnswerReport:
-    """Scores of answers, each with all that were written down for its question; none of them: it has no answer.
+    """Scores of answers, each with the reference answers of its question; an empty list means it has no answer.
 
     >>> answer_report(["Rhine", ""], [["the Rhine", "Rhine river"], []])
     AnswerReport(exact_match=1.0, f1=1.0, questions=2, without=1, f1_with=1.0, right_without=1.0)

@@ -1,13 +1,12 @@
 """Corpus metrics: BLEU, chrF++ and TER as sacreBLEU computes them (Post 2018, arXiv:1804.08771), each with
 the signature that reproduces it.
 
-Text goes in as the user would read it: detokenised hypotheses against untouched references. The one exception
-is the tokenised, lowercased figure of the Multi30k literature, which exists to stand beside a published table and must
-not be mixed with the others. Producing the hypotheses is `decode`'s work; the model's own probabilities are in
-`score.py`.
+Inputs are detokenized hypotheses and untouched references. The one exception is the tokenized, lowercased figure of
+the Multi30k literature, for comparison with published tables only. Not here: producing hypotheses (`decode`), and the
+model's own probabilities (`score.py`).
 
-Every figure is made by a `Measure`: statistics of each line, and a score from their sums. Corpus scores and the
-bootstrap (`significance.py`) differ in which lines are summed, in nothing else.
+A `Measure` computes statistics of each line, and a score from their sums. The bootstrap (`significance.py`) sums other
+lines and is the same otherwise.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +18,14 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from sightline.errors import UserError, unknown
-from sightline.evaluate.letters import of_letters
 from sightline.evaluate.measure import Measure, References, Score, _streams
 from sightline.evaluate.rouge import Rouge
-from sightline.evaluate.spacing import bleu_tokenizer
+from sightline.evaluate.spacing import bleu_tokenizer, split_letters
 
 METRICS = ("BLEU", "chrF++", "TER")
 ROUGE = ("ROUGE-1", "ROUGE-2", "ROUGE-L")  # of summaries
-EAST_ASIAN = ("zh", "ja-mecab", "char")  # tokenizers of text in which TER, too, has to look for words
-TOKENIZER_PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}  # those of others: sentencepiece
+EAST_ASIAN = ("zh", "ja-mecab", "char")  # tokenizers of text in which TER needs word segmentation as well
+TOKENIZER_PACKAGES = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}  # other tokenizers need sentencepiece
 MULTI30K = "BLEU (Multi30k: tokenized, lowercased)"
 
 
@@ -38,16 +36,16 @@ def measures(
     multi30k: str = "",
     references: References = (),
 ) -> list[Measure]:
-    """The metrics that `metrics` names (TER is much the slowest), and the Multi30k figure of a target language.
+    """The metrics named in `metrics` (TER is the slowest), and the Multi30k figure of a target language.
 
-    `tokenize` names sacreBLEU's BLEU tokenizer; "" is the one for text as `references` are (`spacing.py`). With "char"
-    TER is of letters, too: Thai and others, which sacreBLEU leaves whole, are put apart; the signature says so.
-    `lowercase` concerns BLEU and chrF++ only (TER ignores case by its definition).
+    `tokenize` names sacreBLEU's BLEU tokenizer; "" chooses it by the `references` (`spacing.py`). With "char" TER also
+    compares letters: Thai and other scripts that sacreBLEU leaves whole are split, and the signature shows it.
+    `lowercase` affects BLEU and chrF++ only (TER always ignores case).
 
     The Multi30k figure prepares both sides as the data set's own `*.lc.norm.tok.*` files (lower case, Moses'
     normalize-punctuation, Moses' tokenizer; github.com/multi30k/dataset, scripts/task1-tokenize.sh) and scores them
     like `multi-bleu.perl`: sacreBLEU with no tokenizer and no smoothing. `multi30k` is the code of the target language,
-    "de" or "fr". Of the data set's own tokenised test files all German lines come out identical, and all French ones
+    "de" or "fr". All German lines of the data set's tokenized test files come out identical, and all French ones
     but one.
     """
     tokenize = tokenize or bleu_tokenizer([line for stream in _streams(references) for line in stream])
@@ -64,16 +62,16 @@ def measures(
             raise unknown("metric", name, makers)
     chosen = [Measure(name, makers[name]()) for name in metrics]
     if tokenize == "char":
-        chosen = [of_letters(measure, references) for measure in chosen]
+        chosen = [split_letters(measure, references) for measure in chosen]
     if multi30k:
         chosen.append(Measure(MULTI30K, BLEU(tokenize="none", smooth_method="none", force=True), *_moses(multi30k)))
     return chosen
 
 
 def _bleu(tokenize: str, lowercase: bool) -> BLEU:
-    """The metric, or in one line what its tokenizer needs: some of them are packages of their own, or downloads."""
+    """The metric; `UserError` if its tokenizer needs a package or a download."""
     try:
-        # `force` only silences a warning about text that looks tokenised already; no figure depends on it.
+        # `force` only silences a warning about text that looks tokenized already; no figure depends on it.
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     except (ImportError, RuntimeError, OSError, SystemExit) as error:
         package = TOKENIZER_PACKAGES.get(tokenize, "sentencepiece")
@@ -91,7 +89,7 @@ def corpus_scores(
     lowercase: bool = False,
     multi30k: str = "",
 ) -> dict[str, Score]:
-    """BLEU, chrF++ and TER of a whole corpus, or the `measures` asked for.
+    """BLEU, chrF++ and TER of a corpus, or other `measures`.
 
     `references` is one list of strings, or several such lists for several references, each as long as
     `hypotheses`. Raises `UserError` for counts that differ.
@@ -105,7 +103,7 @@ def corpus_scores(
 
 
 def bleu_signature(references: Sequence[str] = ()) -> str:
-    """The signature of `corpus_scores`' BLEU with one reference for each line.
+    """The signature of BLEU in `corpus_scores` with one reference for each line.
 
     >>> bleu_signature().split("|version")[0]
     'nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp'
@@ -114,7 +112,7 @@ def bleu_signature(references: Sequence[str] = ()) -> str:
 
 
 def _moses(language: str) -> tuple[Callable[[str], str], str]:
-    """The preparation of a line, and a description of it in the manner of a signature."""
+    """The preprocessing of a line, and its part of the signature."""
     try:
         import sacremoses
     except ImportError:

@@ -1,4 +1,4 @@
-"""How well pictures are described: BLEU and chrF++ against all captions that a picture has."""
+"""BLEU and chrF++ of captions against all reference captions of a picture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ METRICS = ("BLEU", "chrF++")
 
 @dataclass(frozen=True)
 class CaptionReport:
-    """Of all pictures together."""
+    """Scores of a test set."""
 
     scores: dict[str, Score]
     pictures: int
-    captions: int  # that they have
+    captions: int  # references
 
     def as_json(self) -> dict[str, Any]:
         """`{"BLEU": {"score": ..., "signature": ...}, ..., "pictures": n, "captions": n}`."""
@@ -30,16 +30,16 @@ class CaptionReport:
 
 
 def caption_report(
-    written: Sequence[str], said: Sequence[Sequence[str]], metrics: Sequence[str] = METRICS
+    written: Sequence[str], references: Sequence[Sequence[str]], metrics: Sequence[str] = METRICS
 ) -> CaptionReport:
-    """Of what was `written` of each picture and of the captions that it has, at least one each.
+    """Scores of one caption `written` per picture against its reference captions, at least one each.
 
-    A picture with fewer captions than others has its first one several times: neither figure changes by that.
+    A picture with fewer captions than others repeats its first one, which changes neither figure.
 
     >>> round(caption_report(["a dog runs fast"], [["a cat", "a dog runs fast"]]).scores["BLEU"].score)
     100
     """
-    most = max(map(len, said), default=1)
-    streams = [[own[i] if i < len(own) else own[0] for own in said] for i in range(most)]
+    most = max(map(len, references), default=1)
+    streams = [[own[i] if i < len(own) else own[0] for own in references] for i in range(most)]
     scores = corpus_scores(written, streams, metrics=metrics)
-    return CaptionReport(scores, len(written), sum(map(len, said)))
+    return CaptionReport(scores, len(written), sum(map(len, references)))

@@ -1,4 +1,4 @@
-"""How well labels are found: accuracy, and precision, recall and F1 of each class."""
+"""Classification metrics: accuracy, and precision, recall and F1 of each class."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,29 +8,29 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ClassCount:
-    """How often a label is right."""
+    """Counts of one label."""
 
-    n_true: int  # texts that have it
-    n_predicted: int  # texts that were given it
+    n_true: int  # texts with this label
+    n_predicted: int  # texts predicted to have it
     n_correct: int  # both
 
     def as_json(self) -> dict[str, Any]:
-        """The counts and what follows from them."""
+        """The counts and the metrics."""
         return {**asdict(self), "precision": self.precision, "recall": self.recall, "f1": self.f1}
 
     @property
     def precision(self) -> float:
-        """Correct / predicted; 0 where nothing was."""
+        """Correct / predicted; 0 if nothing is predicted."""
         return self.n_correct / self.n_predicted if self.n_predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """Correct / true; 0 where there is none."""
+        """Correct / true; 0 if there are none."""
         return self.n_correct / self.n_true if self.n_true else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both, 2 correct / (true + predicted); 0 where nothing is correct."""
+        """The harmonic mean of both, 2 correct / (true + predicted); 0 if nothing is correct."""
         return 2 * self.n_correct / (self.n_true + self.n_predicted) if self.n_correct else 0.0
 
 
@@ -55,7 +55,7 @@ class LabelReport:
 
 
 def class_table(classes: Mapping[str, ClassCount], name: str, true: str) -> list[str]:
-    """A line for each class below a header, where a class is called `name` and what truly is of it `true`."""
+    """A header and a line for each class; `name` and `true` are the headings of classes and of their true counts."""
     width = max(len(name), *map(len, classes), 0)
     header = f"{name:<{width}}  {true:>5}  predicted  correct  precision  recall      F1"
     return [
@@ -71,7 +71,7 @@ def class_table(classes: Mapping[str, ClassCount], name: str, true: str) -> list
 def label_report(true: Sequence[str], predicted: Sequence[str]) -> LabelReport:
     """Scores of predicted labels.
 
-    Macro F1 is the plain mean over all labels that are true or predicted somewhere, as in scikit-learn's `f1_score`
+    Macro F1 is the mean over all labels that occur, true or predicted, as in scikit-learn's `f1_score`
     with average="macro".
 
     >>> report = label_report(["a", "a", "b"], ["a", "b", "b"])

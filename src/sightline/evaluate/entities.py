@@ -1,8 +1,8 @@
-"""How well named things are found in tagged words: precision, recall and F1 of whole entities, as seqeval has them.
+"""Precision, recall and F1 of entities in tagged words, as computed by seqeval.
 
-An entity counts as found where its kind, its first and its last word are right. Tags are read as CoNLL's own script
-reads them: B- begins one, I- goes on with one of its kind and begins one where there is none (IOB1 and IOB2 alike),
-E- ends one and S- is one (IOBES). What has no such prefix is a kind by itself, and like neighbours are one entity.
+An entity is correct if its type, first and last word are. Tags are read as CoNLL's script reads them: B- begins an
+entity, I- continues one of its type or begins one (IOB1 and IOB2), E- ends one and S- is one (IOBES). A tag without
+such a prefix is a type itself, and equal neighbours are one entity.
 """
 
 from collections import Counter
@@ -13,11 +13,11 @@ from sightline.data.rows import OUTSIDE
 from sightline.evaluate.classes import ClassCount, class_table
 
 PREFIXES = ("B", "I", "E", "S")
-Entity = tuple[str, int, int]  # kind, first word, the word behind the last
+Entity = tuple[str, int, int]  # type, first word, end
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """What the tags of a sentence mark, in its order.
+    """The entities of a tagged sentence, in order.
 
     >>> entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [('PER', 0, 2), ('LOC', 3, 4), ('LOC', 4, 5)]
@@ -35,7 +35,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def _parted(tag: str) -> tuple[str, str]:
-    """Prefix and kind; nothing at all of a word that is part of nothing."""
+    """Prefix and type; both empty for a word outside of every entity."""
     if tag == OUTSIDE:
         return "", ""
     prefix, _, kind = tag.partition("-")
@@ -46,14 +46,14 @@ def _parted(tag: str) -> tuple[str, str]:
 class TagReport:
     """Scores of a test set."""
 
-    kinds: dict[str, ClassCount]  # of entities
+    kinds: dict[str, ClassCount]  # by entity type
     accuracy: float  # of words
     words: int
     sentences: int
 
     @property
     def all(self) -> ClassCount:
-        """Entities of whatever kind."""
+        """Entities of all types."""
         counts = [(one.n_true, one.n_predicted, one.n_correct) for one in self.kinds.values()]
         return ClassCount(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
@@ -71,7 +71,7 @@ class TagReport:
 
 
 def tag_report(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> TagReport:
-    """Scores of the tags of sentences; F1 over all kinds is the micro average, seqeval's default.
+    """Scores of the tags of sentences; F1 over all types is the micro average, seqeval's default.
 
     >>> report = tag_report([["B-PER", "I-PER", "O"]], [["B-PER", "O", "B-LOC"]])
     >>> report.all, round(report.accuracy, 3)

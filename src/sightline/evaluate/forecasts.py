@@ -1,4 +1,4 @@
-"""How far forecasts are off, beside two that need no learning: the value a season ago, and the last one known."""
+"""Errors of forecasts, compared with two naive baselines: the value a season ago, and the last value."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Errors:
-    """Means over all windows and steps: absolute and squared, of standardised values and in the series' own units."""
+    """Mean absolute and squared error over all windows and steps, of standardised values and in the series' units."""
 
     mae: float
     mse: float
@@ -48,7 +48,7 @@ class ForecastReport:
 
 
 def errors_of(predicted: NDArray[Any], true: NDArray[Any], std: float) -> Errors:
-    """Errors of standardised values; `std` is that of the series, which leads back to its units.
+    """Errors of standardised values; `std` is that of the series, which converts them to its units.
 
     >>> errors_of(np.array([[1.0, 2.0]]), np.array([[0.0, 4.0]]), std=2.0)
     Errors(mae=1.5, mse=2.5, mae_original=3.0, mse_original=10.0)
@@ -61,6 +61,6 @@ def errors_of(predicted: NDArray[Any], true: NDArray[Any], std: float) -> Errors
 def forecast_report(
     forecasts: Mapping[str, NDArray[Any]], true: NDArray[Any], std: float, target: str, season: int
 ) -> ForecastReport:
-    """Errors of several forecasters of the same windows; arrays are (windows, horizon)."""
+    """Errors of several forecasters on the same windows; arrays are (windows, horizon)."""
     errors = {name: errors_of(predicted, true, std) for name, predicted in forecasts.items()}
     return ForecastReport(errors, target, season, *true.shape)

@@ -15,15 +15,15 @@ References = Sequence[str] | Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Length:
-    """How long the output is beside the references, in BLEU's tokens; of several references the nearest counts."""
+    """Length of the output compared with the references, in BLEU's tokens; of several references the nearest counts."""
 
     hypothesis: int
     reference: int
-    brevity_penalty: float  # what BLEU is multiplied by for it, 0 to 1
+    brevity_penalty: float  # factor of BLEU, 0 to 1
 
     @property
     def ratio(self) -> float:
-        """Output / references; below 1 it is too short."""
+        """Output / references; below 1 the output is shorter."""
         return self.hypothesis / self.reference if self.reference else 0.0
 
     def as_json(self) -> dict[str, float]:
@@ -33,7 +33,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Score:
-    """One figure, 0 to 100, and how it was made. Higher is better, except for TER, which counts edits."""
+    """A score, 0 to 100, with its signature. Higher is better, except for TER, which counts edits."""
 
     name: str
     score: float
@@ -43,7 +43,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric of sacreBLEU's or `rouge.Rouge`, what is done to each line before it, and how the signature says so."""
+    """A metric of sacreBLEU or `rouge.Rouge`, the preprocessing of each line, and its part of the signature."""
 
     name: str
     metric: Any
@@ -51,14 +51,14 @@ class Measure:
     steps: str = ""
 
     def statistics(self, hypotheses: Sequence[str], references: References) -> Float[np.ndarray, "lines figures"]:
-        """What each line contributes: their sum makes the corpus score. `UserError` for counts that differ."""
+        """The statistics of each line, whose sum gives the corpus score. `UserError` for counts that differ."""
         streams = _reference_streams(hypotheses, references)
         lines = [self.prepare(line) for line in hypotheses]
         prepared = [[self.prepare(line) for line in stream] for stream in streams]
         return np.array(self.metric._extract_corpus_statistics(lines, prepared), dtype=float)
 
     def score(self, statistics: Float[np.ndarray, "lines figures"]) -> Score:
-        """The score of the corpus that `statistics` has just been called for."""
+        """The score of the corpus that `statistics` was last called for."""
         result = self.metric._compute_score_from_stats(statistics.sum(0))
         length = (
             Length(int(result.sys_len), int(result.ref_len), float(result.bp))
@@ -68,7 +68,7 @@ class Measure:
         return Score(self.name, float(result.score), self.signature(), length)
 
     def signature(self, **more: Any) -> str:
-        """sacreBLEU's, once the metric has seen references; with `more` items, such as `seed=1`."""
+        """sacreBLEU's signature, once the metric has seen references; with `more` items, such as `seed=1`."""
         signature = self.metric.get_signature()
         for key, value in more.items():
             signature.update(key, value)
@@ -81,7 +81,7 @@ def scores_as_json(scores: dict[str, Score]) -> dict[str, dict[str, float | str]
 
 
 def _reference_streams(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """References as a list of lists, after a check that every list pairs up with the hypotheses."""
+    """References as a list of lists, each checked to be as long as the hypotheses."""
     if not hypotheses:
         raise UserError("nothing to evaluate: there are no hypotheses")
     streams = _streams(references)
@@ -100,5 +100,5 @@ def _streams(references: References) -> list[list[str]]:
 
 
 def _is_text(references: References) -> TypeGuard[Sequence[str]]:
-    """Whether these are the references themselves rather than lists of them."""
+    """Whether this is one list of references rather than several."""
     return all(isinstance(line, str) for line in references)

@@ -1,4 +1,4 @@
-"""An evaluation from model to report: translate a test set, score it, say how it was decoded."""
+"""Evaluation of a model: translate a test set and score it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from sightline.evaluate.significance import Comparison, comparison_as_json, pair
 
 @runtime_checkable
 class Translates(Protocol):
-    """What an evaluation needs of a model."""
+    """The methods of a model that an evaluation calls."""
 
     def settings(self, **overrides: Any) -> Any: ...  # of one call: `SearchSettings`, or a published model's own
     def translate(self, texts: Sequence[str], **overrides: Any) -> Sequence[Written]: ...
@@ -20,10 +20,10 @@ class Translates(Protocol):
 
 @dataclass(frozen=True)
 class TranslationReport:
-    """Scores of a test set, and everything needed to get them again."""
+    """Scores of a test set, and everything needed to reproduce them."""
 
     scores: dict[str, Score]
-    comparisons: dict[str, Comparison]  # against other translations; empty without
+    comparisons: dict[str, Comparison]  # with other translations, if there are any
     decoding: Any  # `SearchSettings`, or a published model's own settings; None: the translations came from a file
     n_sentences: int
     hypotheses: list[str]
@@ -52,12 +52,12 @@ def evaluate_model(
     overrides: Mapping[str, Any] | None = None,
     metrics: Sequence[str] = METRICS,
 ) -> TranslationReport:
-    """Translate `sources` and score the output against one or several `references`, detokenised.
+    """Translate `sources` and score the detokenized output against one or several `references`.
 
-    `other` is compared by paired bootstrap; `multi30k` is the target language whose tokenised, lowercased figure is
-    wanted beside `metrics`.
+    `other` is compared by paired bootstrap; `multi30k` is the target language for the tokenized, lowercased figure of
+    that data set.
     """
-    # What they lack is said before anything is translated.
+    # Missing packages are reported before anything is translated.
     measures(metrics, tokenize, multi30k=multi30k or "", references=references)
     settings = dict(overrides or {})
     others = hypotheses_of(other, sources, settings) if other else None
@@ -67,7 +67,7 @@ def evaluate_model(
 
 
 def hypotheses_of(model: Translates, sources: Sequence[str], overrides: Mapping[str, Any]) -> list[str]:
-    """What a model makes of a test set, a line each."""
+    """The translations of a test set."""
     return [translation.text for translation in model.translate(sources, **overrides)]
 
 
@@ -80,7 +80,7 @@ def evaluate_text(
     decoding: Any = None,
     metrics: Sequence[str] = METRICS,
 ) -> TranslationReport:
-    """`evaluate_model` for translations that are there already, whoever made them, and `others` to compare with."""
+    """`evaluate_model` for existing translations, and `others` to compare with."""
     streams, language = [list(reference) for reference in references], multi30k or ""
     how: dict[str, Any] = {"metrics": metrics, "tokenize": tokenize, "multi30k": language}
     scores = corpus_scores(hypotheses, streams, **how)
@@ -108,9 +108,9 @@ def render_report(report: TranslationReport) -> str:
 
 
 def describe_length(score: Score) -> str:
-    """How long the output is beside the references.
+    """The length of the output compared with the references.
 
-    >>> from sightline.evaluate.bleu import Length
+    >>> from sightline.evaluate.measure import Length
     >>> describe_length(Score("BLEU", 40.0, "", Length(950, 1000, 0.9487)))
     'length ratio 0.950 (950 of 1,000 tokens), brevity penalty 0.949'
     """

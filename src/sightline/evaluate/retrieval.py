@@ -1,4 +1,4 @@
-"""How well a text is found among many by its vector."""
+"""Retrieval metrics: how well a text is found among many by its embedding."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,16 +12,16 @@ ROWS = 256  # queries compared at once
 
 @dataclass(frozen=True)
 class RetrievalReport:
-    """Each query looks for the text that belongs to it, among all that there are, by cosine."""
+    """Each query ranks all texts by cosine similarity; one of them belongs to it."""
 
-    accuracy: float  # share of queries that find it first
-    recall_at_10: float  # share that find it among the first ten
-    mrr: float  # mean of 1 / the place where it is found
+    accuracy: float  # share of queries whose text ranks first
+    recall_at_10: float  # share whose text ranks among the first ten
+    mrr: float  # mean of 1 / rank
     queries: int
     texts: int
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """The fields by name."""
         return asdict(self)
 
     def render(self) -> str:
@@ -34,20 +34,20 @@ class RetrievalReport:
 def retrieval_report(
     queries: Float[np.ndarray, "queries width"], texts: Float[np.ndarray, "texts width"], wanted: Sequence[int]
 ) -> RetrievalReport:
-    """`wanted` is the number of each query's text. Of texts that are equally near it counts as the last.
+    """`wanted` is the index of each query's text, which ranks last among equally similar ones.
 
     >>> report = retrieval_report(np.eye(2), np.array([[1.0, 0.1], [0.9, 0.8]]), [0, 0])
     >>> report.accuracy, report.mrr
     (0.5, 0.75)
     """
-    places = np.empty(len(queries))
+    ranks = np.empty(len(queries))
     queries, texts = _unit(queries), _unit(texts)
     for start in range(0, len(queries), ROWS):
         rows = slice(start, start + ROWS)
         near = queries[rows] @ texts.T
-        places[rows] = (near >= np.take_along_axis(near, np.array(wanted[rows])[:, None], 1)).sum(1)
+        ranks[rows] = (near >= np.take_along_axis(near, np.array(wanted[rows])[:, None], 1)).sum(1)
     return RetrievalReport(
-        float((places == 1).mean()), float((places <= 10).mean()), float((1 / places).mean()), len(queries), len(texts)
+        float((ranks == 1).mean()), float((ranks <= 10).mean()), float((1 / ranks).mean()), len(queries), len(texts)
     )
 
 

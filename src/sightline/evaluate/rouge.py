@@ -1,8 +1,8 @@
-"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004, aclanthology.org/W04-1013) of summaries, counted by Google's `rouge-score`.
+"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004, aclanthology.org/W04-1013) of summaries, computed by Google's `rouge-score`.
 
-F1 of the words, pairs of words, or longest common subsequence that a summary shares with its reference, after Porter's
-stemmer; of several references the best counts; the figure of a corpus is the mean over its lines. Words are runs of a
-to z and digits, as in ROUGE-1.5.5: it is a metric for English.
+F1 of the words, word pairs, or longest common subsequence that a summary shares with its reference, after Porter
+stemming. The best of several references counts; a corpus has the mean over its lines. Words are runs of a to z and
+digits, as in ROUGE-1.5.5: this is a metric for English.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from sightline.errors import UserError
 
 @dataclass(frozen=True)
 class RougeScore:
-    """The figure of a corpus, 0 to 100."""
+    """The score of a corpus, 0 to 100."""
 
     score: float
 
 
 @dataclass
 class Signature:
-    """How a figure was made, in sacreBLEU's manner."""
+    """How a score was computed, in the format of sacreBLEU."""
 
     parts: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def update(self, key: str, value: Any) -> None:
-        """One more item."""
+        """Add an item."""
         self.parts[key] = value
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Signature:
 
 
 class Rouge:
-    """One of them, as `bleu.Measure` takes a metric: figures of each line, and a score from their sum."""
+    """A ROUGE metric with the methods that `measure.Measure` calls."""
 
     def __init__(self, name: str) -> None:
         try:
@@ -52,7 +52,7 @@ class Rouge:
     def _extract_corpus_statistics(
         self, lines: Sequence[str], streams: Sequence[Sequence[str]]
     ) -> Float[np.ndarray, "lines 2"]:
-        """F1 of each line, and one: sums that make a mean."""
+        """F1 of each line, and 1: their sums give a mean."""
         self._references = len(streams)
         given = zip(lines, zip(*streams, strict=True), strict=True)
         return np.array([[self._f1(number, line, of_it), 1.0] for number, (line, of_it) in enumerate(given, start=1)])
@@ -69,6 +69,6 @@ class Rouge:
         return RougeScore(100.0 * float(stats[0] / stats[1]))
 
     def get_signature(self) -> Signature:
-        """How it was counted."""
+        """The signature, once references are known."""
         version = metadata.version("rouge-score")
         return Signature({"nrefs": self._references, "case": "lc", "stem": "porter", "f": 1, "rouge-score": version})

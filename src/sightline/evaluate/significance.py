@@ -1,7 +1,7 @@
-"""Whether the difference between two systems is more than chance: the paired bootstrap over the lines of a test set.
+"""Significance of the difference between two systems: paired bootstrap over the lines of a test set.
 
-A corpus score is made of the statistics of its lines (`bleu.Measure`); a sample draws as many lines, with replacement,
-and scores their sum.
+A corpus score is computed from the statistics of its lines (`measure.Measure`). A sample has as many lines, sampled
+with replacement, and is scored from their sum.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SAMPLES, SEED = 1000, 12345  # of the bootstrap; the seed is sacreBLEU's
 
 @dataclass(frozen=True)
 class Interval:
-    """A system's score, and mean and half width of its 95 % interval over bootstrap samples."""
+    """A system's score, and mean and half width of its 95 % confidence interval over bootstrap samples."""
 
     score: float
     mean: float
@@ -28,7 +28,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems under one metric; `p_value`: how often chance alone makes as large a difference."""
+    """Two systems under one metric."""
 
     name: str
     a: Interval
@@ -45,10 +45,10 @@ def comparison_as_json(comparisons: dict[str, Comparison]) -> dict[str, dict[str
 def resampled(
     measure: Measure, statistics: Float[np.ndarray, "lines figures"], n_samples: int = SAMPLES, seed: int = SEED
 ) -> Float[np.ndarray, " samples"]:
-    """The scores of as many lines drawn with replacement, the same draws for every system of as many lines."""
+    """Scores of bootstrap samples, which have the same lines for every system of as many lines."""
     lines = len(statistics)
-    drawn = np.random.default_rng(seed).choice(lines, size=(n_samples, lines), replace=True)
-    counts = np.stack([np.bincount(row, minlength=lines) for row in drawn])
+    sampled = np.random.default_rng(seed).choice(lines, size=(n_samples, lines), replace=True)
+    counts = np.stack([np.bincount(row, minlength=lines) for row in sampled])
     return np.array([measure.metric._compute_score_from_stats(sums).score for sums in counts @ statistics], dtype=float)
 
 
@@ -63,11 +63,10 @@ def paired_bootstrap(
     lowercase: bool = False,
     multi30k: str = "",
 ) -> dict[str, Comparison]:
-    """Is system b really different from a? Paired bootstrap (Koehn 2004, W04-3250), sacreBLEU's figure for figure.
+    """Test whether system b differs from a by paired bootstrap (Koehn 2004, W04-3250), with the figures of sacreBLEU.
 
-    Both systems are scored on the same `n_samples` random draws, with replacement, of as many lines as the
-    corpus has. A p-value under 0.05 is the usual line; with a few hundred lines a difference of half a point
-    rarely makes it.
+    Both systems are scored on the same `n_samples` bootstrap samples. The usual threshold is p < 0.05; with a few
+    hundred lines a difference of half a point rarely reaches it.
     """
     if n_samples < 1 or seed < 1:
         raise UserError(f"n_samples and seed must be at least 1, not {n_samples} and {seed}")
@@ -88,22 +87,22 @@ def compare(
     samples: tuple[Sequence[Float[np.ndarray, " samples"]], Sequence[Float[np.ndarray, " samples"]]],
     seed: int = SEED,
 ) -> Comparison:
-    """Two systems, each trained once or with several seeds: `scores` of the runs, and theirs when `resampled`.
+    """Compare two systems, each trained once or with several seeds: `scores` of the runs, and their `resampled` scores.
 
-    A system of several runs counts by their mean. In each sample as many of its runs are drawn, with replacement, as it
-    has: the luck of a seed is chance as well as that of a sentence (Clark et al. 2011, P11-2031).
+    The score of a system is the mean over its runs. Each sample also samples its runs with replacement, because the
+    seed is random like the test set (Clark et al. 2011, P11-2031).
     """
     rng = np.random.default_rng(seed)
     real = [float(np.mean(own)) for own in scores]
-    a, b = (_mean_of_drawn(np.stack(own), rng) for own in samples)
+    a, b = (_mean_of_sampled(np.stack(own), rng) for own in samples)
     differences = np.abs(a - b)
     beyond = int((differences - differences.mean() > abs(real[0] - real[1])).sum())
-    # For equal scores the count gives the smallest p-value, but every difference is as large as none.
+    # For equal scores the count gives the smallest p-value, but every difference is at least as large.
     p_value = 1.0 if real[0] == real[1] else (beyond + 1) / (len(differences) + 1)
     return Comparison(name, _interval(real[0], a), _interval(real[1], b), p_value, signature)
 
 
-def _mean_of_drawn(
+def _mean_of_sampled(
     samples: Float[np.ndarray, "runs samples"], rng: np.random.Generator
 ) -> Float[np.ndarray, " samples"]:
     runs = rng.integers(len(samples), size=samples.shape)

@@ -1,9 +1,9 @@
-"""How well speech is written down: word and character error rate, counted by `jiwer`.
+"""Word and character error rate of transcripts, computed by `jiwer`.
 
-Both are edits over the length of the reference, all texts together: (substitutions + deletions + insertions) / words.
-Case, punctuation and what stands in brackets do not count: texts are normalised as Whisper's report says (arXiv:
-2212.04356, appendix C) for all languages but English. Its numbers and spellings, which the report also makes one, are
-made so by OpenAI's own rules where "english" is asked for (package `whisper-normalizer`).
+Both are edits over the length of the references: (substitutions + deletions + insertions) / words. Case, punctuation
+and text in brackets are ignored: texts are normalized as in Whisper's report (arXiv:2212.04356, appendix C) for all
+languages but English. The normalizer "english" also unifies numbers and spellings, by OpenAI's rules (package
+`whisper-normalizer`).
 """
 
 import re
@@ -21,15 +21,15 @@ BASIC, ENGLISH = NORMALIZERS = ("basic", "english")
 
 @dataclass(frozen=True)
 class TranscriptReport:
-    """Of all recordings together."""
+    """Scores of a test set."""
 
-    wer: float  # errors a word, normalised; above 1 where more is written than was said
+    wer: float  # errors per word, normalized; can exceed 1
     wer_as_written: float  # case and punctuation count
-    cer: float  # errors a character, normalised: for languages that put no blanks between words
+    cer: float  # errors per character, normalized; for languages without spaces between words
     substitutions: int
     deletions: int
     insertions: int
-    words: int  # of the references, normalised
+    words: int  # of the references, normalized
     recordings: int
     normalizer: str = BASIC  # one of NORMALIZERS
 
@@ -46,14 +46,14 @@ class TranscriptReport:
 
 
 def transcript_report(said: Sequence[str], written: Sequence[str], normalizer: str = BASIC) -> TranscriptReport:
-    """Of the references `said` and of what a model has `written`.
+    """Scores of the transcripts `written` against the references `said`.
 
     >>> report = transcript_report(["Four, five.", "six"], ["four nine", "Six [laughs]"])
     >>> round(report.wer, 3), report.substitutions, round(report.wer_as_written, 3)
     (0.333, 1, 1.333)
 
     Raises:
-        UserError: `jiwer` or the normaliser is not installed, or a reference has no word.
+        UserError: `jiwer` or the normalizer is not installed, or a reference has no word.
     """
     jiwer, normalise = check_jiwer(), normalizer_of(normalizer)
     plain = [normalise(text) for text in said]
@@ -75,7 +75,7 @@ def transcript_report(said: Sequence[str], written: Sequence[str], normalizer: s
 
 
 def check_jiwer() -> Any:
-    """The module `jiwer`; `UserError` where it is not installed."""
+    """The module `jiwer`; `UserError` if it is not installed."""
     try:
         import jiwer
     except ImportError:
@@ -84,7 +84,7 @@ def check_jiwer() -> Any:
 
 
 def normalizer_of(name: str) -> Callable[[str], str]:
-    """What makes texts comparable; `UserError` where there is none of that name, or it is not installed."""
+    """The normalizer of that name; `UserError` if it does not exist or is not installed."""
     if name == BASIC:
         return normalize_transcript
     if name != ENGLISH:
@@ -93,19 +93,19 @@ def normalizer_of(name: str) -> Callable[[str], str]:
         from whisper_normalizer.english import EnglishTextNormalizer  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UserError(
-            "English numbers and spellings are made one by whisper-normalizer: pip install 'sightline[speech-english]'"
+            "--normalizer english needs whisper-normalizer: pip install 'sightline[speech-english]'"
         ) from None
     return EnglishTextNormalizer()
 
 
 def _without(pattern: re.Pattern[str], closing: str, text: str) -> str:
-    """A text without what a pattern finds; behind the last closing bracket nothing is looked for, as it cannot end."""
+    """A text without the matches of a pattern; behind the last closing bracket there can be none."""
     end = 1 + max(text.rfind(bracket) for bracket in closing)
     return pattern.sub("", text[:end]) + text[end:]
 
 
 def normalize_transcript(text: str) -> str:
-    """Small letters and digits with one blank between words; without what stands in brackets.
+    """Lowercase letters and digits with one space between words; without text in brackets.
 
     >>> normalize_transcript("(Sighs.)  Seven, ÉIGHT!")
     'seven éight'

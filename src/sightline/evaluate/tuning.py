@@ -1,7 +1,7 @@
-"""The length penalty that a model translates best with: chosen on validation data, by BLEU.
+"""Choose the best length penalty on validation data, by BLEU.
 
-Every value is a search of its own. A list of the n best, ranked anew, would be cheaper and is not the same: which
-hypotheses a beam finishes, and when it may end, depends on the penalty (`decode/ending.py`).
+Every value needs a search of its own. Reranking an n-best list would be cheaper but not the same, because the penalty
+influences which hypotheses a beam finishes and when it ends (`decode/ending.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ FINE = (0.2, 0.1)  # steps to either side of the best so far
 
 @dataclass(frozen=True)
 class Tuning:
-    """BLEU for each value that was tried, in ascending order."""
+    """BLEU for each value, in ascending order."""
 
     scores: Mapping[float, Score]
-    before: Any  # what the model decodes with now, but for the value
+    before: Any  # the settings of the search, with the old value
 
     @property
     def best(self) -> float:
-        """The value of the highest BLEU; among equals the one nearest to the model's own."""
+        """The value with the highest BLEU; among equals the one nearest to the model's own."""
         own = self.before.length_penalty
         return max(self.scores, key=lambda value: (self.scores[value].score, -abs(value - own)))
 
@@ -36,7 +36,7 @@ class Tuning:
         return replace(self.before, length_penalty=self.best)
 
     def describe(self, files: Sequence[str]) -> str:
-        """For a model card: what was chosen, and on what."""
+        """The choice in a line for a model card."""
         bleu = self.scores[self.best].score
         return (
             f"length penalty {self.best}, the best of {len(self.scores)} on {', '.join(files)}: "
@@ -77,10 +77,10 @@ def tune_length_penalty(
 ) -> Tuning:
     """Translate `sources` with several length penalties and score each against the references.
 
-    Coarse steps over the usual range and the model's own value first, then finer ones around the best.
+    First come coarse steps over the usual range and the model's own value, then finer ones around the best.
 
     Raises:
-        UserError: the model does not search with a beam, which is all that the penalty is for.
+        UserError: the model does not use beam search.
     """
     settings = dict(overrides or {})
     before = model.settings(**settings)

@@ -1,1 +1,1 @@
-"""Documents, tables of figures and statistics: what reports of all kinds are made of."""
+"""HTML documents, figures and statistics for reports."""

@@ -1,8 +1,8 @@
-"""The page as one text: style, scripts and data in one HTML file, which needs nothing else.
+"""Self-contained HTML pages: style, scripts and data in one file.
 
-The scripts are ES modules; for the page they are written one after the other, in the order of their imports, into one
-module. No text of a user's is ever part of the HTML: it stands in a JSON block, in which `<` is escaped, and a content
-security policy lets nothing run or load but the page's own script and style.
+The scripts are ES modules, concatenated in the order of their imports into one module. User text is never part of the
+HTML: it stands in a JSON block, in which `<` is escaped. A content security policy allows only the page's own script
+and style.
 """
 
 import base64
@@ -24,12 +24,12 @@ EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MUL
 def inspection_page(
     inspections: Sequence[Mapping[str, Any]], title: str = "Sightline", live: Mapping[str, Any] | None = None
 ) -> str:
-    """The HTML of a page.
+    """The HTML of an inspection page.
 
     Args:
-        inspections: what `page_contents` gave; several are shown side by side.
+        inspections: as returned by `page_contents`; several are shown side by side.
         title: of the window.
-        live: for the explorer, what its page must know of its server; None is a page that stands alone.
+        live: for the explorer, the settings of its server; None for a static page.
     """
     data = as_script_json({"inspections": list(inspections), "live": live})
     body = fill_template(asset("page.html"), {"data": data})
@@ -38,15 +38,15 @@ def inspection_page(
 
 
 def document(title: str, style: str, body: str, script: str = "", allowed: Sequence[str] = ()) -> str:
-    """A whole page that asks no network for anything.
+    """A whole page that makes no network requests.
 
     Args:
         title: of the window.
-        style: all of it, in CSS.
-        body: what is shown, in HTML; the script comes behind it.
-        script: a module of JavaScript; "" for a page without.
-        allowed: what else its content security policy lets it do beside showing its own pictures: directives, or
-            further words for a script, as in `"script-src 'wasm-unsafe-eval'"`.
+        style: CSS.
+        body: HTML; the script follows it.
+        script: a JavaScript module; "" for none.
+        allowed: further directives of the content security policy, or further words of one, as in
+            `"script-src 'wasm-unsafe-eval'"`.
     """
     policy = {"default-src": "'none'", "style-src": f"'{source_hash(style)}'", "img-src": "data:"}
     policy |= {"script-src": f"'{source_hash(script)}'"} if script else {}
@@ -63,13 +63,13 @@ def document(title: str, style: str, body: str, script: str = "", allowed: Seque
 
 
 def notebook_frame(inspection: Mapping[str, Any], height: int = 640) -> str:
-    """The page in a frame of its own, for a notebook: several on one sheet know nothing of each other."""
+    """The page in an iframe, for a notebook, so that several pages do not interfere."""
     style = f"width: 100%; height: {height}px; border: 0; border-radius: 8px"
     return f'<iframe srcdoc="{html.escape(inspection_page([inspection]))}" style="{style}" title="Sightline"></iframe>'
 
 
 def as_script_json(value: Any) -> str:
-    """JSON that can stand in a script element whatever strings it holds.
+    """JSON that is safe in a script element, whatever its strings.
 
     >>> as_script_json("</script>")
     '"\\\\u003c/script>"'
@@ -84,15 +84,15 @@ def asset(name: str) -> str:
 
 @cache
 def script_text(entry: str, read: Callable[[str], str] = asset) -> str:
-    """All modules in one, each after those it imports; `read` gives the text of each.
+    """All modules in one, each after those it imports; `read` returns the text of one.
 
-    Module scopes become one scope, so no two modules may use a name at top level for two things; a test holds that.
+    Module scopes become one scope, so top-level names must be unique; a test checks that.
     """
     return "\n".join(EXPORT.sub("", IMPORT.sub("", read(name))) for name in module_order(entry, read))
 
 
 def module_order(name: str, read: Callable[[str], str] = asset, before: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """`before`, then what module `name` imports and `before` lacks, then the module.
+    """`before`, then the modules that `name` imports and `before` lacks, then `name`.
 
     >>> module_order("dom.js")
     ('dom.js',)
@@ -104,10 +104,10 @@ def module_order(name: str, read: Callable[[str], str] = asset, before: tuple[st
 
 
 def fill_template(template: str, parts: Mapping[str, str]) -> str:
-    """The template with each `{{name}}` replaced; what replaces it is not looked at again."""
+    """The template with each `{{name}}` replaced, once."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 
 def source_hash(text: str) -> str:
-    """How a content security policy names an inline script or style."""
+    """The hash by which a content security policy allows an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

@@ -1,7 +1,7 @@
-"""Figures of lines with bands, described and drawn: the colours of Okabe and Ito, a marker and a dash for each line.
+"""Line plots with bands, in the colours of Okabe and Ito, with a marker and a dash style for each line.
 
-The bare matplotlib figure, without pyplot: no window system. Not here: what a figure shows (`study`, `results`), and
-pictures of attention (`inspect/picture.py`).
+This uses matplotlib without pyplot, so it needs no window system. Not here: the data (`study`, `results`), and pictures
+of attention (`inspect/picture.py`).
 """
 
 import io
@@ -21,9 +21,9 @@ INK, GREY, GRID = "#1b2530", "#5c6670", "#e3e7eb"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2), (9, 2), (3, 1), (1, 3))
-# Networks look alike in every figure; other lines are styled in the order in which they come.
+# A network has the same style in every figure; other lines are styled in order.
 PLACES = {"transformer": 0, "lstm": 1, "conv": 2, "bahdanau": 3, "luong": 4, "gru": 5, "rnn": 6}
-PANEL_WIDTH, PANEL_HEIGHT, DPI = 4.7, 4.1, 130  # inches, inches, dots an inch
+PANEL_WIDTH, PANEL_HEIGHT, DPI = 4.7, 4.1, 130  # inches, inches, dots per inch
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side, a sentence that says what to see in them, and one for those who cannot see them."""
+    """Panels side by side, with a caption and an alternative text."""
 
     name: str  # of the PNG file
     caption: str
@@ -77,7 +77,7 @@ def render_figure(figure: Figure, style: str = "png") -> bytes:
     canvas = Canvas(figsize=size, dpi=DPI, facecolor="white", layout="constrained")
     grid = canvas.add_gridspec(lines, columns)
     for number, panel in enumerate(figure.panels):
-        alone = number == len(figure.panels) - 1 and number % columns == 0  # the last one has its row for itself
+        alone = number == len(figure.panels) - 1 and number % columns == 0  # the last one has a row to itself
         _draw_panel(canvas.add_subplot(grid[number // columns, :] if alone else grid[number]), panel)
     file = io.BytesIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "sightline"}):
@@ -105,14 +105,14 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     axes.set_xlabel(panel.x_label, fontsize=9, color=INK)
     axes.set_ylabel(panel.y_label, fontsize=9, color=INK)
     _scale(axes, panel)
-    # Below the axes, where it hides nothing; long names take fewer columns.
+    # Below the axes, where it hides nothing; long names need fewer columns.
     columns = 2 if max(len(line.name) for line in panel.series) > 12 else 4
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": columns}
     axes.legend(fontsize=8, frameon=False, handlelength=3.4, columnspacing=1.4, **place)
 
 
 def _spare_places(lines: Sequence[Series]) -> list[int]:
-    """A style for each line that has none of its own, not used by one that has."""
+    """A style for each line without a fixed one, not used by another line."""
     taken = {PLACES[line.name] for line in lines if line.name in PLACES}
     free = [place for place in range(len(COLOURS)) if place not in taken] or [0]
     return [free[i % len(free)] for i in range(len(lines))]
@@ -152,7 +152,7 @@ def _scale(axes: "Axes", panel: Panel) -> None:
 
 
 def _log_y(axes: "Axes", heights: Sequence[float]) -> None:
-    """Limits around the lines, which a band that touches zero must not stretch; plain numbers where decades are few."""
+    """Limits around the lines, not the bands, which can touch zero; plain numbers if there are few decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = min(heights), max(heights)
@@ -166,7 +166,7 @@ def _log_y(axes: "Axes", heights: Sequence[float]) -> None:
 
 
 def _apart(places: Sequence[float | int]) -> list[float]:
-    """Ascending, without those so near to the one before that their labels would meet.
+    """Ascending, without those whose labels would overlap.
 
     >>> _apart([16, 64, 66, 16])
     [16.0, 64.0]
@@ -179,7 +179,7 @@ def _apart(places: Sequence[float | int]) -> list[float]:
 
 
 def _short(x: float | int) -> str:
-    """A number as a tick has room for.
+    """A short number for a tick.
 
     >>> _short(512), _short(102_400), _short(1_048_576), _short(0.05)
     ('512', '102k', '1.05M', '0.05')

@@ -1,7 +1,7 @@
-"""How sure a number is: intervals over seeds, paired differences, and exponents of power laws. Numpy only.
+"""Confidence intervals over seeds, paired differences, and exponents of power laws.
 
-Everything assumes independent draws with roughly normal errors: seeds of one experiment are that, the points of one
-fitted curve only if the curve has the fitted form. An interval of a slope is therefore about scatter, not about a bend.
+Everything assumes independent samples with roughly normal errors. That holds for seeds of one experiment, but for the
+points of a fitted curve only if the curve has the fitted form: the interval of a slope covers scatter, not curvature.
 """
 
 import math
@@ -17,12 +17,12 @@ Numbers = Sequence[float | int]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and how far it may be off: an interval of probability `LEVEL`, or the range of what was seen."""
+    """A number with an interval of probability `LEVEL`, or the observed range."""
 
     value: float
     low: float
     high: float
-    n: int  # draws it rests on
+    n: int  # samples
 
     def __str__(self) -> str:
         if self.n < 2 or self.low == self.high:
@@ -32,14 +32,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences a - b, and how surprising it would be if there were none."""
+    """The mean of paired differences a - b, and its p-value."""
 
     estimate: Estimate
     p_value: float  # two-sided
 
     @property
     def significant(self) -> bool:
-        """Whether the interval leaves out zero."""
+        """Whether the interval excludes zero."""
         return self.p_value < 1 - LEVEL
 
 
@@ -66,7 +66,7 @@ def mean_interval(values: Numbers) -> Estimate:
 
 
 def seed_range(values: Numbers) -> Estimate:
-    """Median, lowest and highest: what a figure shows of a few seeds, for which an interval says little.
+    """Median, minimum and maximum, for a few seeds, for which an interval says little.
 
     >>> print(seed_range([1.0, 9.0, 2.0]))
     2 [1, 9]
@@ -75,7 +75,7 @@ def seed_range(values: Numbers) -> Estimate:
 
 
 def bootstrap_interval(values: Numbers, draws: int = 2000, seed: int = 0) -> Estimate:
-    """Percentile bootstrap of the mean, for samples of twenty and more whose shape is not known."""
+    """Percentile bootstrap of the mean, for twenty or more values of unknown distribution."""
     sample = np.asarray(values, dtype=float)
     picks = np.random.default_rng(seed).integers(0, len(sample), (draws, len(sample)))
     low, high = np.quantile(sample[picks].mean(1), [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
@@ -83,7 +83,7 @@ def bootstrap_interval(values: Numbers, draws: int = 2000, seed: int = 0) -> Est
 
 
 def paired_difference(a: Numbers, b: Numbers) -> Difference:
-    """Paired t-test: `a[i]` and `b[i]` share a seed. Fewer than two pairs prove nothing: p is 1."""
+    """Paired t-test: `a[i]` and `b[i]` share a seed. With fewer than two pairs p is 1."""
     differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
     estimate = mean_interval(differences.tolist())
     if len(differences) < 2:
@@ -112,9 +112,9 @@ def power_law(x: Numbers, y: Numbers) -> PowerLaw:
 
 
 def crossing(x: Numbers, first: Numbers, second: Numbers) -> float | None:
-    """The x at which `first`, smaller to begin with, overtakes `second`: straight lines between points, on logarithms.
+    """The x at which `first`, initially smaller, overtakes `second`, by log-log interpolation.
 
-    None where it never does; the first x where it is larger from the start.
+    None if it never does; the first x if it is larger from the start.
 
     >>> crossing([1, 4, 16], [1, 4, 16], [4, 4, 4])
     4.0

@@ -1,3 +1,3 @@
-"""Several runs beside each other: which belong together (`runs`), what they translate test sets into (`hypotheses`),
-their scores (`table`, written by `formats`), and how they learnt (`curves`). How a score is computed is in `evaluate`.
+"""Comparison of runs: groups of runs (`runs`), their translations of test sets (`hypotheses`), scores (`table`, written
+by `formats`), and learning curves (`curves`). Scores are computed in `evaluate`.
 """

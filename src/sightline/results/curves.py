@@ -1,5 +1,5 @@
-"""Learning curves of runs, from their logs: validation figures and the training loss against updates or hours, and
-the best validation figures as a table.
+"""Learning curves from the logs of runs (validation scores and training loss by updates or hours), and the best
+validation scores as a table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ from sightline.results.table import Cell, ResultsColumn, ResultsTable, Row
 from sightline.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
 
 NAMES = {"bleu": "BLEU", "macro_f1": "macro F1", "f1": "F1", "exact_match": "exact match", "mrr": "MRR", "wer": "WER"}
-AXES = {"updates": "updates", "hours": "hours of training, validations among them"}
+AXES = {"updates": "updates", "hours": "hours of training, including validation"}
 
 
 @dataclass(frozen=True)
 class Point:
-    """Figures of the model as it was then: of one validation, or of one interval of training."""
+    """Figures of one validation, or of one interval of training."""
 
     updates: int
     hours: float
@@ -30,9 +30,9 @@ class Point:
 
 
 def learning_curves(groups: Sequence[Group], axis: str) -> Figure:
-    """A panel for each figure that some run has; a line for each system, a band from the worst to the best of its runs.
+    """A panel for each metric, with a line for each system and a band from the worst to the best of its runs.
 
-    The panel of the loss also has the loss in training, a thin line for each system.
+    The panel of the loss also has the training loss, as a thin line for each system.
 
     Raises:
         UserError: a run has not been validated yet.
@@ -53,14 +53,14 @@ def learning_curves(groups: Sequence[Group], axis: str) -> Figure:
 
 
 def read_points(run: Run) -> list[Point]:
-    """The validations of a run in their order, without that of the averaged checkpoints at its end."""
+    """The validations of a run in order, without that of the averaged checkpoints at the end."""
     records = [record for record in _validations(run) if str(record.get("what", "")).startswith("step ")]
     return [Point(record["step"], _hours(run, record), _figures(record)) for record in records]
 
 
 def read_training(run: Run) -> list[Point]:
-    """The loss of each interval of training: the log-likelihood alone where it was logged, as in validation, else what
-    was minimised. Hours are those of training and the validations in between, as the log has them.
+    """The loss of each training interval: the negative log-likelihood if it was logged, as in validation, otherwise the
+    training objective. Hours include the validations in between, as in the log.
     """
     points, hours = [], 0.0
     for record in read_log(run.path / TRAINING_LOG):
@@ -71,7 +71,7 @@ def read_training(run: Run) -> list[Point]:
 
 
 def validation_table(groups: Sequence[Group]) -> ResultsTable:
-    """What each system's best models score in validation, and after how many updates and hours training ended."""
+    """The best validation scores of each system, and the updates and hours of training."""
     keys = _measured(groups)
     best = [ResultsColumn("validation", NAMES.get(key, key), digits=2 if key == "bleu" else 4) for key in keys]
     columns = [*best, ResultsColumn("", "updates", digits=0), ResultsColumn("", "hours")]
@@ -79,15 +79,15 @@ def validation_table(groups: Sequence[Group]) -> ResultsTable:
 
 
 def _measured(groups: Sequence[Group]) -> list[str]:
-    """What the tasks of the runs are judged by, the loss last."""
+    """The metrics of the runs' tasks, the loss last."""
     tasks = dict.fromkeys(run.config.model.task for group in groups for run in group.runs)
     return [*dict.fromkeys(chain.from_iterable(TASKS[task].metrics for task in tasks)), "loss"]
 
 
 def _label(key: str, groups: Sequence[Group], with_training: bool) -> str:
-    """Of an axis; a translator's loss has a unit that is known."""
+    """The label of an axis; the loss of translators has a known unit."""
     translators = all(run.config.model.task == "translate" for group in groups for run in group.runs)
-    unit = ", nats a piece" if key == "loss" and translators else ""
+    unit = ", nats per token" if key == "loss" and translators else ""
     return f"{'' if with_training else 'validation '}{NAMES.get(key, key)}{unit}"
 
 
@@ -115,7 +115,7 @@ def _figures(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _hours(run: Run, record: Mapping[str, Any]) -> float:
-    """When a validation ended; logs that do not say have the length of each interval of training."""
+    """When a validation ended; older logs have only the durations of training intervals."""
     if "elapsed" in record:
         return record["elapsed"] / 3600
     before = [line for line in read_log(run.path / TRAINING_LOG) if line["step"] <= record["step"]]
@@ -123,7 +123,7 @@ def _hours(run: Run, record: Mapping[str, Any]) -> float:
 
 
 def _line(name: str, runs: Sequence[Sequence[Point]], key: str, axis: str) -> Series:
-    """The mean of the runs wherever all have been validated."""
+    """The mean of the runs at steps where all were validated."""
     by_step = [{point.updates: point for point in points if key in point.figures} for points in runs]
     steps = sorted(set.intersection(*(set(points) for points in by_step)))
     at = [[points[step] for points in by_step] for step in steps]

@@ -1,4 +1,4 @@
-"""A table of results as Markdown that also reads well in a terminal, as LaTeX, and as CSV with every figure in full."""
+"""A table of results as Markdown (readable in a terminal), LaTeX, or CSV with all digits."""
 
 import csv
 import io
@@ -9,24 +9,13 @@ from sightline.evaluate.bleu import MULTI30K
 from sightline.evaluate.significance import SAMPLES, SEED
 from sightline.results.table import Cell, ResultsColumn, ResultsTable
 
-HEAD = (
-    "model",
-    "test",
-    "metric",
-    "runs",
-    "mean",
-    "deviation",
-    "difference",
-    "p_value",
-    "baseline",
-    "scores",
-    "signature",
-)
-SHORT = {MULTI30K: "BLEU tok. lc."}  # of a metric, where room is scarce
+HEAD = ["model", "test", "metric", "runs", "mean", "deviation"]
+HEAD += ["difference", "p_value", "baseline", "scores", "signature"]
+SHORT = {MULTI30K: "BLEU tok. lc."}  # short names of metrics
 
 
 def markdown(table: ResultsTable) -> str:
-    """A row for each system; below it what the figures mean."""
+    """A row for each system, and notes below."""
     head, *rows = _texts(table)
     widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -35,7 +24,7 @@ def markdown(table: ResultsTable) -> str:
 
 
 def latex(table: ResultsTable) -> str:
-    """A `tabular` that needs no package; what the figures mean stands in comments."""
+    """A `tabular` that needs no package, with the notes as comments."""
     head, *rows = [[_escaped(text) for text in line] for line in _texts(table)]
     lines = [f"{' & '.join(line)} \\\\" for line in (head, *rows)]
     body = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline", lines[0], r"\hline", *lines[1:], r"\hline"]
@@ -64,7 +53,7 @@ def _numbers(cell: Cell, table: ResultsTable) -> list[object]:
 
 
 def _texts(table: ResultsTable) -> list[list[str]]:
-    """What stands in each line of a table to look at."""
+    """The texts of each line of a table."""
     columns = table.columns
     head = ["model", "runs", *(f"{c.test} {SHORT.get(c.metric, c.metric)}".strip() for c in columns)]
     rows = []
@@ -96,13 +85,13 @@ def _notes(table: ResultsTable) -> list[str]:
     if any(cell and cell.deviation is not None for row in table.rows for cell in row.cells):
         notes.append("mean ± standard deviation over the runs of a model")
     if table.baseline:
-        drawn = f"{SAMPLES:,} draws of sentences and of runs, seed {SEED}"
+        drawn = f"{SAMPLES:,} samples of sentences and runs, seed {SEED}"
         notes.append(f"difference from {table.baseline}, and p by paired bootstrap: {drawn}")
     return [*notes, *table.notes]
 
 
 def _signature(column: ResultsColumn, columns: Sequence[ResultsColumn]) -> str:
-    """Which test set it is of only where that makes a difference."""
+    """A signature, with the test set only if signatures differ between test sets."""
     same = {other.signature for other in columns if other.metric == column.metric}
     where = f" of {column.test}" if len(same) > 1 else ""
     return f"{column.metric}{where}: {column.signature}"

@@ -1,7 +1,7 @@
-"""What a run makes of a test set, kept in the run: translated once, and there for anybody to score again.
+"""Translations of test sets, cached in the folder of their run.
 
-`RUN/hypotheses/NAME.KEY.txt` has a line for each of the source; a `.json` beside it says which model, text and settings
-it belongs to. The key is a digest of all of them: another model, or other settings, are other files.
+`RUN/hypotheses/NAME.KEY.txt` has a line for each source line; a `.json` file beside it describes model, text and
+settings. The key is a digest of these, so another model or other settings have other files.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ FOLDER = "hypotheses"
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """A text and its references, by a name that can be part of a file's."""
+    """A test set: source, references, and a name that can be part of a file name."""
 
     name: str
     sources: Sequence[str]
@@ -35,10 +35,10 @@ class EvaluationSet:
 
 
 class Hypotheses:
-    """The translations of one run, read where they are kept and made where they are not."""
+    """The translations of one run, read from its folder or computed."""
 
     def __init__(self, run: Run, device: str, overrides: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        """`overrides` are settings to decode with in place of the model's own; `say` is told what takes time."""
+        """`overrides` replace settings of the model's search; `say` receives messages about progress."""
         self._run = run
         self._device = device
         self._overrides = dict(overrides)
@@ -46,10 +46,10 @@ class Hypotheses:
         self.decoding: SearchSettings = override(run.config.decode, self._overrides)
 
     def of(self, texts: EvaluationSet) -> list[str]:
-        """A line for each source.
+        """A line for each source line.
 
         Raises:
-            UserError: the run has no model yet, or another one at the end than at the beginning.
+            UserError: the run has no model yet, or its model changes meanwhile.
         """
         about = self._about(texts)
         key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
@@ -60,13 +60,13 @@ class Hypotheses:
         self._say(f"{self._run.name}: translating {texts.name}, {len(texts.sources):,} lines")
         lines = hypotheses_of(self._model, texts.sources, self._overrides)
         if self._about(texts) != about:
-            raise UserError(f"{self._run.path}: has another model now than a moment ago; wait until its training ends")
+            raise UserError(f"{self._run.path}: its model changed meanwhile; wait until its training ends")
         write_text(path, "".join(f"{line}\n" for line in lines))
         write_text(path.with_suffix(".json"), json.dumps(about, indent=2) + "\n")
         return lines
 
     def _about(self, texts: EvaluationSet) -> dict[str, Any]:
-        """All that the translations depend on."""
+        """Everything that the translations depend on."""
         files = [WEIGHTS, TOKENIZER, *([SHORTLIST] if self.decoding.shortlist else [])]
         return {
             "sightline": __version__,
@@ -82,10 +82,10 @@ class Hypotheses:
 
 
 def describe_decoding(hypotheses: Mapping[str, Hypotheses]) -> list[str]:
-    """How runs, by their names, were decoded: once if all of them alike."""
-    said = {name: describe_search(own.decoding) for name, own in hypotheses.items()}
-    alike = len(set(said.values())) == 1
-    return [next(iter(said.values()))] if alike else [f"{name}: {search}" for name, search in said.items()]
+    """How runs were decoded, by name; one line if all are the same."""
+    searches = {name: describe_search(own.decoding) for name, own in hypotheses.items()}
+    alike = len(set(searches.values())) == 1
+    return [next(iter(searches.values()))] if alike else [f"{name}: {search}" for name, search in searches.items()]
 
 
 def _digest(path: Path) -> str:

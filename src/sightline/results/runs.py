@@ -1,4 +1,4 @@
-"""Runs, and which of them are one model trained with several seeds."""
+"""Runs, and groups of runs that differ in the seed only."""
 
 import json
 import re
@@ -14,12 +14,12 @@ from sightline.config.settings import RunConfig
 from sightline.errors import UserError
 from sightline.training.lock import is_held
 
-SEED = re.compile(r"[-_.]?(seed|s)?[-_.]?\d+$")  # how names of runs say it
+SEED = re.compile(r"[-_.]?(seed|s)?[-_.]?\d+$")  # in names of runs
 
 
 @dataclass(frozen=True)
 class Run:
-    """The model directory of one run."""
+    """The model folder of one run."""
 
     path: Path
     name: str
@@ -28,7 +28,7 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """Everything the run was made of but its seed."""
+        """All settings and data of the run, except the seed."""
         tables = self.config.as_dict()
         del tables["train"]["seed"]
         corpus = self.about.get("corpus", {}).get("key")
@@ -37,20 +37,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that count as one system."""
+    """Runs of one system."""
 
     name: str
     runs: Sequence[Run]
 
 
 def read_runs(paths: Sequence[str], tasks: Sequence[str] | None = None) -> list[Run]:
-    """Runs by the names of their folders, or by their paths where those are the same.
+    """Runs named by their folders, or by their paths if folder names repeat.
 
     Args:
-        tasks: what they were trained for; None = anything.
+        tasks: tasks that the runs may have been trained for; None = all.
 
     Raises:
-        UserError: one is no folder of a run, was trained for another task, or is named twice.
+        UserError: a folder is not a run, was trained for another task, or is named twice.
     """
     folders = [Path(path).resolve() for path in paths]
     for number, folder in enumerate(folders):
@@ -62,22 +62,22 @@ def read_runs(paths: Sequence[str], tasks: Sequence[str] | None = None) -> list[
 
 
 def _settings(path: str, tasks: Sequence[str] | None) -> tuple[RunConfig, dict[str, Any]]:
-    """Where any task will do, also those of a run whose model lies in a family's layout."""
+    """The settings; if all tasks are allowed, also of a run whose model has a Hugging Face layout."""
     return settings_for(tasks, path) if tasks or not Path(path, RUN).is_file() else read_run(Path(path))
 
 
 def without_training(runs: Sequence[Run], say: Callable[[str], None]) -> list[Run]:
-    """Those that no process trains any more; `say` is told of the others in one line.
+    """The runs that have ended; the others are reported to `say` in one line.
 
     Raises:
-        UserError: none is left.
+        UserError: none has ended.
     """
     ended = [run for run in runs if not is_held(run.path)]
     names = ", ".join(run.name for run in runs if run not in ended)
     if not ended:
         raise UserError(f"{names}: still training, so there are no results yet; wait until the first run has ended")
     if names:
-        say(f"left out, for they are still training: {names}")
+        say(f"left out because they are still training: {names}")
     return ended
 
 
@@ -85,12 +85,12 @@ def group_runs(runs: Sequence[Run], patterns: Mapping[str, str]) -> list[Group]:
     """The systems, in the order of their first runs.
 
     Args:
-        runs: as `read_runs` gives them.
-        patterns: names of systems, and what the names of their runs look like (`tiny-*`). Other runs belong together
-            where everything but the seed is equal.
+        runs: as returned by `read_runs`.
+        patterns: names of systems, and patterns of their runs' names (`tiny-*`). Other runs are grouped if they differ
+            in the seed only.
 
     Raises:
-        UserError: no run looks like a pattern.
+        UserError: no run matches a pattern.
     """
     for name, pattern in patterns.items():
         if not any(fnmatchcase(run.name, pattern) for run in runs):
@@ -108,6 +108,6 @@ def group_runs(runs: Sequence[Run], patterns: Mapping[str, str]) -> list[Group]:
 
 
 def _name_of(runs: Sequence[Run]) -> str:
-    """What the names of several runs are without their seeds; a run alone has its own name."""
+    """The common name of several runs without their seeds; the name of a single run."""
     stems = {SEED.sub("", run.name) for run in runs}
     return stems.pop() or runs[0].name if len(runs) > 1 and len(stems) == 1 else runs[0].name

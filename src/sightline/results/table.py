@@ -1,4 +1,4 @@
-"""Scores of systems on test sets: mean and deviation over runs, and whether a difference is more than chance."""
+"""Scores of systems on test sets: mean and standard deviation over runs, and significance of differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ class ResultsColumn:
     test: str
     metric: str
     signature: str = ""
-    digits: int = 2  # to show
+    digits: int = 2  # shown
 
 
 @dataclass(frozen=True)
 class Cell:
     """A system under one metric."""
 
-    scores: Sequence[float]  # of its runs
-    p_value: float | None = None  # of the difference from the baseline
+    scores: Sequence[float]  # one per run
+    p_value: float | None = None  # of the difference to the baseline
     difference: float = 0.0  # mean - mean of the baseline
 
     @property
@@ -38,13 +38,13 @@ class Cell:
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation between runs; None of a single one."""
+        """The standard deviation over the runs; None for a single one."""
         return stdev(self.scores) if len(self.scores) > 1 else None
 
 
 @dataclass(frozen=True)
 class Row:
-    """A system; a cell is None where it has no such figure."""
+    """A system; a cell is None if it has no such figure."""
 
     name: str
     runs: int
@@ -58,12 +58,12 @@ class ResultsTable:
     columns: Sequence[ResultsColumn]
     rows: Sequence[Row]
     baseline: str = ""
-    notes: Sequence[str] = ()  # how the figures came about
+    notes: Sequence[str] = ()  # how the figures were computed
 
 
 @dataclass(frozen=True)
 class _Figures:
-    """A system on one test set by one metric: the score of each run, and its scores when resampled."""
+    """A system on one test set under one metric: the score of each run, and its bootstrap scores."""
 
     scores: Sequence[float]
     samples: Sequence[Float[np.ndarray, " samples"]]
@@ -77,10 +77,10 @@ def score_table(
     baseline: str = "",
     notes: Sequence[str] = (),
 ) -> ResultsTable:
-    """Every system on every test set by every metric.
+    """Every system on every test set under every metric.
 
-    `hypotheses` are lines by the names of run and test set. With the name of a `baseline` the others are compared with
-    it by paired bootstrap over sentences and runs (`sightline.evaluate.bleu.compare`).
+    `hypotheses` are lines by the names of run and test set. With a `baseline` the other systems are compared with it by
+    paired bootstrap over sentences and runs (`evaluate.significance.compare`).
     """
     columns: list[ResultsColumn] = []
     cells: dict[str, list[Cell | None]] = {group.name: [] for group in groups}
@@ -95,7 +95,7 @@ def score_table(
 
 
 def check_baseline(name: str, groups: Sequence[Group]) -> None:
-    """`UserError` where there is no such system; to be asked before anything is translated."""
+    """`UserError` if there is no such system; called before anything is translated."""
     names = [group.name for group in groups]
     if name and name not in names:
         raise unknown("baseline", name, names)

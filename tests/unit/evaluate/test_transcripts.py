@@ -43,7 +43,7 @@ def test_english_makes_numbers_and_spellings_one() -> None:
 
 def test_a_normaliser_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "whisper_normalizer.english", None)
-    with pytest.raises(UserError, match=r"by whisper-normalizer: pip install 'sightline\[speech-english\]'"):
+    with pytest.raises(UserError, match=r"needs whisper-normalizer: pip install 'sightline\[speech-english\]'"):
         normalizer_of("english")
     with pytest.raises(UserError, match="normalizer"):
         normalizer_of("french")

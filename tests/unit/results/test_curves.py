@@ -61,7 +61,7 @@ def test_the_loss_in_training_is_a_thin_line_beside_that_of_validation(make_run:
     bleu, loss = learning_curves(group_runs(runs, {}), "updates").panels
     assert [line.name for line in bleu.series] == ["a", "b"]
     assert [(line.name, line.thin) for line in loss.series] == [("a", False), ("a, training", True), ("b", False)]
-    assert loss.y_label == "loss, nats a piece"
+    assert loss.y_label == "loss, nats per token"
     line = loss.series[1]
     assert list(line.x) == [4, 8, 12]  # as far as both runs have come
     assert [point.value for point in line.y] == [7.5, 6.5, 5.5]  # without label smoothing, as in validation

@@ -50,7 +50,7 @@ def test_lines_are_kept_as_they_are(run: Any, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_model_that_changes_meanwhile_leaves_nothing(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     changing = Echo(lambda: (run.path / "model.safetensors").write_text("two", encoding="utf-8"))
-    with pytest.raises(UserError, match="has another model now than a moment ago"):
+    with pytest.raises(UserError, match="its model changed meanwhile"):
         of(run, monkeypatch, changing)
     assert not (run.path / "hypotheses").exists()
 

@@ -88,7 +88,7 @@ def test_markdown_is_aligned_and_says_what_it_means() -> None:
         "- BLEU: nrefs:1|x",
         "- chrF++: nrefs:1|y",
         "- mean ± standard deviation over the runs of a model",
-        "- difference from base, and p by paired bootstrap: 1,000 draws of sentences and of runs, seed 12345",
+        "- difference from base, and p by paired bootstrap: 1,000 samples of sentences and runs, seed 12345",
         "- beam 4",
     ]
 

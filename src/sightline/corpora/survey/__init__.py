@@ -1,6 +1,6 @@
-"""`sightline check-corpus`: what is in parallel files, and what is wrong with them, as text and as one HTML page.
+"""`sightline check-corpus`: statistics and problems of parallel files, as text and as an HTML page.
 
-`characters.py` judges one text, `count.py` walks through files, `findings.py` says what is wrong, `report.py` and
-`page.py` write it down. What other stages judge is asked of them: why training drops a pair (`data/prepared.py`), when
-two sentences are the same (`data/sentences.py`), what looks wrong at first sight (`data/first_look.py`).
+`characters.py` checks one text, `count.py` reads the files, `findings.py` collects problems, `report.py` and `page.py`
+write them. Shared with other stages: why training drops a pair (`data/pack.py`), when two sentences are the same
+(`data/sentences.py`), and quick checks (`data/first_look.py`).
 """

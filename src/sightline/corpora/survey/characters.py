@@ -1,4 +1,4 @@
-"""What is wrong with one text, by its characters, and the scripts of its letters."""
+"""Faulty characters of a text, and the scripts of its letters."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from functools import cache
 
 MOJIBAKE, REPLACEMENT, CONTROL = "bytes read in a wrong encoding", "replacement characters", "control characters"
 INVISIBLE, NO_BREAK, DECOMPOSED = "invisible characters", "no-break spaces", "letters and accents apart (not NFC)"
-ENTITY, BLANKS = "HTML entities", "blanks at an edge or in a row"
+ENTITY, BLANKS = "HTML entities", "leading, trailing or repeated spaces"
 ADVICE = {
     MOJIBAKE: "UTF-8 that was read as Windows-1252, such as Ã¤ for ä: make the file again, or repair it with ftfy",
     REPLACEMENT: "U+FFFD stands where a character was lost: go back to the original",
@@ -17,11 +17,11 @@ ADVICE = {
     NO_BREAK: "as French has them before ! and ?; replace them if the texts to translate will not have them",
     DECOMPOSED: "data.normalization, nfc unless set, composes them for training; other programs may not",
     ENTITY: "write the characters themselves: &amp; is &, &quot; is a quotation mark",
-    BLANKS: "harmless to training, which keeps them; translations will have them, too",
+    BLANKS: "harmless in training, which keeps them, but translations will have them, too",
 }
 
-# What UTF-8 looks like when its bytes are read as Windows-1252 (0x80 to 0x9f) or Latin-1. Each lead that is a letter of
-# everyday text counts in company alone: „Spaß“ and CAFÉ» are sound.
+# UTF-8 whose bytes were read as Windows-1252 (0x80 to 0x9f) or Latin-1. A lead that is a letter of everyday text counts
+# only together with others: „Spaß“ and CAFÉ» are correct.
 _NEXT = "[\u0080-\u00bf" + bytes(range(0x80, 0xA0)).decode("cp1252", "ignore") + "]"
 _MOJIBAKE = re.compile(
     f"\u00c3[\u0080-\u00bf\u0192\u201a\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u0152\u017d\u2022\u02dc\u2122\u0161"
@@ -40,7 +40,7 @@ EAST_ASIAN = "Chinese or Japanese"
 
 @cache
 def kind(character: str) -> str:
-    """The script of a letter, what is wrong with a character that is none, or "".
+    """The script of a letter, the fault of another character, or "".
 
     >>> kind("ä"), kind("犬"), kind("\\u212a"), kind("7"), kind("\\u00ad")
     ('Latin', 'Chinese or Japanese', 'Latin', '', 'invisible characters')
@@ -60,7 +60,7 @@ def kind(character: str) -> str:
 
 
 def check_characters(text: str) -> tuple[set[str], frozenset[str]]:
-    """What is wrong with a text, and the scripts of its letters."""
+    """The faults of a text, and the scripts of its letters."""
     faults = set(_plain_faults(text))
     if text.isascii():
         return faults, frozenset(["Latin"] if text.lower() != text.upper() else [])
@@ -76,7 +76,7 @@ def check_characters(text: str) -> tuple[set[str], frozenset[str]]:
 
 
 def _plain_faults(text: str) -> Iterator[str]:
-    """Those that ASCII can have."""
+    """The faults that ASCII text can have."""
     if _CONTROLS.search(text):
         yield CONTROL
     if "&" in text and _ENTITY.search(text):
@@ -86,7 +86,7 @@ def _plain_faults(text: str) -> Iterator[str]:
 
 
 def position(text: str, fault: str) -> int:
-    """Where a text has one of the faults first; 0 for anything else.
+    """The position of the first occurrence of a fault in a text; 0 for any other title.
 
     >>> position("a dog &amp; cat", ENTITY), position("cafe\u0301", DECOMPOSED)
     (6, 4)
@@ -115,12 +115,12 @@ def scripts(counts: Counter[str]) -> dict[str, int]:
 
 
 def usual(found: dict[str, int]) -> frozenset[str]:
-    """The scripts that a side is written in: of a tenth of its letters at least."""
+    """The scripts of at least a tenth of the letters."""
     return frozenset(name for name, count in found.items() if 10 * count >= sum(found.values()))
 
 
 def visible(texts: Iterable[str]) -> str:
-    """Characters named by their numbers where nothing would be seen.
+    """The text with invisible characters as code points.
 
     >>> visible("a\\u00a0b")
     'a<U+00A0>b'

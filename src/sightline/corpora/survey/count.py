@@ -1,4 +1,4 @@
-"""One walk through the files of a set: numbers for each pair, counts for each side; no text is kept but a sample.
+"""One pass through the files of a set: numbers for each pair, counts for each side, and a sample of the text.
 
 A pair takes 24 bytes of memory: two keys (`data/sentences.py`) and two lengths.
 """
@@ -18,14 +18,14 @@ from sightline.data.corpus import Corpus, display_name, read_pairs
 from sightline.data.rows import Pair
 from sightline.data.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key
 
-SAMPLE = 50_000  # pairs to learn pieces and words from, at most
+SAMPLE = 50_000  # pairs for training the tokenizer and counting words, at most
 SHOWN = 5  # locations of a finding
 SIDES = ("source", "target")
 
 
 @dataclass
 class FoundRows:
-    """How many pairs something is true of, and the first of them."""
+    """How many pairs have a property, and the first of them."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
@@ -65,7 +65,7 @@ class SideCounts:
 
 @dataclass(frozen=True)
 class Counted:
-    """A set of pairs and what was counted in it."""
+    """A set of pairs with its counts."""
 
     name: str
     corpora: Sequence[Corpus]
@@ -91,7 +91,7 @@ class Counted:
         return pair_keys(self.src, self.tgt)
 
     def location(self, row: int) -> str:
-        """File and line of a pair; the line alone where there is but one corpus."""
+        """File and line of a pair; only the line if there is one corpus."""
         number = bisect_right(self.starts, row) - 1
         line = f"line {row - self.starts[number] + 1:,}"
         return line if len(self.corpora) == 1 else f"{display_name(self.corpora[number].paths[0])} {line}"
@@ -101,7 +101,7 @@ def count_pairs(name: str, corpora: Sequence[Corpus]) -> Counted:
     """Read a set once.
 
     Raises:
-        UserError: what `read_pairs` raises, or that there is no pair.
+        UserError: as `read_pairs`.
     """
     keys, lengths, sides = (array("Q"), array("Q")), (array("I"), array("I")), (SideCounts(), SideCounts())
     starts, sample, step = [0], [], 1
@@ -114,7 +114,7 @@ def count_pairs(name: str, corpora: Sequence[Corpus]) -> Counted:
                 length.append(len(text))
             if row % step == 0:
                 sample.append(pair)
-                if len(sample) > SAMPLE:  # every second of them, so that it comes from everywhere in the files
+                if len(sample) > SAMPLE:  # every second one, so that the sample covers the files evenly
                     sample, step = sample[::2], 2 * step
         starts.append(len(keys[0]))
         rows = count(len(keys[0]))
@@ -124,5 +124,5 @@ def count_pairs(name: str, corpora: Sequence[Corpus]) -> Counted:
 
 
 def numbered_pairs(counted: Counted) -> Iterator[tuple[int, Pair]]:
-    """The pairs of a set again, with their rows."""
+    """The pairs of a set with their rows, read again."""
     return enumerate(read_pairs(counted.corpora))

@@ -1,4 +1,4 @@
-"""What is wrong with sets of pairs: from what was counted, and from a second walk with what the first one learnt."""
+"""Problems of sets of pairs: from the counts, and from a second pass that uses the results of the first."""
 
 import math
 from collections import Counter
@@ -18,38 +18,38 @@ from sightline.data.rows import Pair
 from sightline.data.sentences import EMPTY, SentenceKeys
 from sightline.data.tokenizer import Tokenizer
 
-UNEVEN = 3.0  # times longer or shorter than usual is one side of a pair that is mentioned
-SHORT = 20  # characters; between shorter texts such ratios are common
-CLEARLY = 6.0  # log-odds of a text's words from which its language is told
-FREQUENT = 5  # times must a word of the sample stand there to count
+UNEVEN = 3.0  # factor by which the length ratio of a reported pair differs from the median
+SHORT = 20  # characters; shorter texts often have such ratios
+CLEARLY = 6.0  # log-odds of a text's words that decide its language
+FREQUENT = 5  # occurrences of a word in the sample to count
 DROPPED = "training drops them"
-EMPTY_SIDE = "one side is empty"  # as `prepared.fault` says it
+EMPTY_SIDE = "one side is empty"  # as in `pack.fault`
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is true of some pairs of a set."""
+    """A problem of some pairs of a set."""
 
     title: str
     side: str  # "source", "target", or "" for both
     rows: FoundRows
     advice: str
-    as_in: dict[int, str] = field(default_factory=dict)  # where the same was before, by row
+    as_in: dict[int, str] = field(default_factory=dict)  # location of the first occurrence, by row
 
 
 @dataclass(frozen=True)
 class Survey:
-    """A set, and what was found in it."""
+    """A set and its findings."""
 
     counted: Counted
     findings: list[Finding]
-    texts: dict[int, Pair]  # of the rows that findings name
-    kept: int  # pairs that training keeps; all of a set that nothing is trained on
+    texts: dict[int, Pair]  # of the rows in findings
+    kept: int  # pairs that training keeps; for other sets all
 
 
 @dataclass(frozen=True)
 class Leak:
-    """Pairs of `held`, a validation or test set, of which something stands in `other`, too."""
+    """Pairs of `held`, a validation or test set, that are also (in part) in `other`."""
 
     held: str
     other: str
@@ -61,12 +61,12 @@ class Leak:
 def survey(
     counted: Counted, odds: dict[str, float], tokenizer: Tokenizer | None, config: DataConfig, leaking: Sequence[Leak]
 ) -> Survey:
-    """Everything that is wrong with one set.
+    """All findings of one set.
 
     Args:
         odds: see `word_odds`.
-        tokenizer: to tell what training drops by; None for a set to validate or test on, of which nothing is dropped.
-        leaking: those of this set.
+        tokenizer: counts tokens, to find pairs that training drops; None for a validation or test set.
+        leaking: the leaks of this set.
     """
     findings = [*_repeats(counted), *_uneven(counted), *_sides(counted)]
     named = {row for found in (*findings, *leaking) for row in found.rows.first}
@@ -93,7 +93,7 @@ def _drops(
     drops: dict[str, FoundRows],
     texts: dict[int, Pair],
 ) -> None:
-    """Count what training would drop of some pairs."""
+    """Count the pairs that training would drop, by reason."""
     sides = [tokenizer.encode_batch([pair[side] for _, pair in chunk]) for side in (0, 1)]
     for (row, (src, tgt)), src_pieces, tgt_pieces in zip(chunk, *sides, strict=True):
         reason = fault(src, tgt, len(src_pieces), len(tgt_pieces), config)
@@ -105,21 +105,21 @@ def _drops(
 
 
 def _repeats(counted: Counted) -> Iterator[Finding]:
-    """Pairs that stand there more than once, one side that does, and the same text on both sides."""
+    """Repeated pairs, repeated sides, and the same text on both sides."""
     blank = counted.blank
     pairs = repeated(counted.pairs, blank)
     yield _seen_before(counted, pairs, counted.pairs, "the same pair as before", "", "repeats weigh more in training")
     for side, keys in zip(SIDES, (counted.src, counted.tgt), strict=True):
         rows = np.setdiff1d(repeated(keys, blank), pairs, assume_unique=True)
         other = SIDES[side == "source"]
-        title, advice = f"the same {side} as before with another {other}", "fine where several translations are right"
+        title, advice = f"the same {side} as before with another {other}", "fine if several translations are right"
         yield _seen_before(counted, rows, keys, title, side, advice)
     same = FoundRows.where((counted.src == counted.tgt) & ~blank)
     yield Finding("the same text on both sides", "", same, "untranslated? Names and numbers may be; sentences not")
 
 
 def repeated(keys: SentenceKeys, without: np.ndarray) -> Int64[np.ndarray, " found"]:
-    """Rows whose key stood in an earlier row.
+    """Rows whose key occurs in an earlier row.
 
     >>> repeated(np.array([5, 7, 5, 5], np.uint64), np.zeros(4, bool)).tolist()
     [2, 3]
@@ -138,7 +138,7 @@ def _seen_before(
 
 
 def log_ratios(counted: Counted) -> Float[np.ndarray, " pairs"]:
-    """log2 of target characters for a source character, of pairs with two sides."""
+    """log2 of target characters per source character, for pairs with two sides."""
     there = ~counted.blank
     return np.log2(counted.tgt_lengths[there]) - np.log2(counted.src_lengths[there])
 
@@ -150,7 +150,9 @@ def _uneven(counted: Counted) -> Iterator[Finding]:
     longer = np.maximum(counted.src_lengths, counted.tgt_lengths)[there] >= SHORT
     middle = float(np.median(ratios))
     rows = there[longer & (np.abs(ratios - middle) > math.log2(UNEVEN))]
-    title = f"lengths unlike the rest's ({2**middle:.2g} target characters for one of the source, {UNEVEN:g} times off)"
+    title = (
+        f"unusual length ratio ({UNEVEN:g} times off the usual {2**middle:.2g} target characters per source character)"
+    )
     yield Finding(title, "", FoundRows.of(rows), "often no translation of each other, or a part is missing")
 
 
@@ -174,9 +176,9 @@ def _sides(counted: Counted) -> Iterator[Finding]:
 
 
 def word_odds(sample: Sequence[Pair]) -> dict[str, float]:
-    """How much likelier each frequent word is in a source than in a target, as a logarithm.
+    """The log-odds of each frequent word between sources and targets.
 
-    Words that say nothing are left out; where the sides are of one language, all of them are.
+    Words that occur about equally on both sides are left out, so all are if both sides are in one language.
     """
     counts = [Counter(word for pair in sample for word in words_to_compare(pair[side])) for side in (0, 1)]
     src, tgt = counts
@@ -198,7 +200,7 @@ def words_to_compare(text: str) -> list[str]:
 
 
 class _Languages:
-    """Collects pairs whose sides are in each other's language."""
+    """Collects pairs with a side in the language of the other side."""
 
     def __init__(self, odds: dict[str, float]) -> None:
         self.odds = odds
@@ -218,7 +220,7 @@ class _Languages:
 
     def findings(self) -> Iterator[Finding]:
         yield Finding("swapped: each side in the other's language", "", self.found["swapped"], "exchange the two")
-        yield Finding("in the target's language", "source", self.found["source"], "a line out of step, or no source")
+        yield Finding("in the target's language", "source", self.found["source"], "a misaligned line, or not a source")
         yield Finding("in the source's language", "target", self.found["target"], "untranslated? Remove them")
 
 
@@ -226,7 +228,7 @@ class _Languages:
 
 
 def find_leaks(held: Counted, other: Counted) -> Iterator[Leak]:
-    """What of a validation or test set stands in another set, too."""
+    """Pairs, sources and targets of a validation or test set that another set has, too."""
     there = ~held.blank
     for what, own, others in (
         ("pair", held.pairs, other.pairs),

@@ -1,7 +1,6 @@
-"""A report as one HTML page that opens from disk and asks no network: no script, drawings as SVG, light or dark.
+"""The report as a self-contained HTML page without scripts: plots are SVG, in a light or dark theme.
 
-A content security policy lets nothing load but the page's own style. Texts of a corpus are escaped, hidden characters
-named.
+A content security policy allows only the page's own style. Texts of a corpus are escaped.
 """
 
 import unicodedata
@@ -17,9 +16,9 @@ from sightline.corpora.survey.findings import UNEVEN, Finding, Leak, Survey, log
 from sightline.corpora.survey.report import CorpusReport, excerpt, percent, script_shares, side_facts
 from sightline.report.document import asset, document
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 420, 190, 6, 34, 8  # of a drawing, and the room around its axes
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 420, 190, 6, 34, 8  # of a plot, and its margins
 BINS = 40
-RARE = 24  # characters shown of a side
+RARE = 24  # characters shown per side
 
 
 def survey_page(report: CorpusReport) -> str:
@@ -43,7 +42,7 @@ def _head(report: CorpusReport) -> str:
 
 
 def _notes(report: CorpusReport) -> Iterable[str]:
-    lines = "".join(f"<li>{escape(line)}</li>" for line in (*report.doubts, *report.notes))
+    lines = "".join(f"<li>{escape(line)}</li>" for line in (*report.warnings, *report.notes))
     return [f'<ul class="notes">{lines}</ul>'] if lines else []
 
 
@@ -58,7 +57,7 @@ def _header(*names: str) -> str:
 
 
 def _wide(table: str) -> str:
-    """A table that scrolls where the window is narrow."""
+    """A table that scrolls in a narrow window."""
     return f'<div class="wide" tabindex="0">{table}</div>'
 
 
@@ -75,8 +74,8 @@ def _leak_section(report: CorpusReport) -> str:
     examples = "".join(_leak_example(leak, sets[leak.held]) for leak in report.leaks if leak.rows.count)
     shown = f"<details><summary>The first of each</summary><ul>{examples}</ul></details>" if examples else ""
     return f"""<section><h2>Leaks</h2>
-<p class="quiet">What two sets have in common, apart from case, punctuation and blanks. A score on a text that was
-trained on says little.</p>
+<p class="quiet">Texts that two sets have in common, ignoring case, punctuation and spaces. A score on a text of the
+training set says little.</p>
 {_wide(f'<table class="leaks">{head}<tbody>{rows}</tbody></table>')}{shown}</section>"""
 
 
@@ -143,7 +142,7 @@ def _finding(finding: Finding, one: Survey, most: int) -> str:
 
 
 def _characters(one: Survey) -> str:
-    """What is neither a letter of ASCII nor a digit, most frequent first."""
+    """Characters other than ASCII letters and digits, most frequent first."""
     parts = []
     for name, side in _named(one):
         shown = [(c, n) for c, n in side.characters.most_common() if not (c.isascii() and (c.isalnum() or c == " "))]
@@ -165,18 +164,18 @@ def _character(character: str, count: int) -> str:
 
 
 def _lengths(one: Survey) -> str:
-    """How long the sides are; what is longer than nearly all is in the last column."""
+    """A histogram of line lengths; the last bin has all longer lines."""
     sides = [one.counted.src_lengths, one.counted.tgt_lengths]
     if not len(one.counted):
         return ""
     longest = max(10, int(max(np.quantile(side, 0.995) for side in sides)))
-    step = -(-longest // BINS)  # whole, or columns would hold unlike numbers of lengths
+    step = -(-longest // BINS)  # a whole number, so that bins cover equally many lengths
     edges = np.arange(0, longest + step, step)
     longest = int(edges[-1])
     heights = [np.histogram(np.minimum(side, longest - 1), edges)[0] for side in sides]
     ticks = {value / longest: f"{value}{'+' if value == longest else ''}" for value in _round_steps(longest)}
     legend = '<tspan class="source">source</tspan> <tspan class="target">target</tspan>'
-    return _figure("Characters a line", _areas(heights) + _axis(ticks) + _legend(legend), "how long lines are")
+    return _figure("Characters per line", _areas(heights) + _axis(ticks) + _legend(legend), "lengths of lines")
 
 
 def _round_steps(longest: int) -> list[int]:
@@ -189,7 +188,7 @@ def _round_steps(longest: int) -> list[int]:
 
 
 def _ratios(one: Survey) -> str:
-    """Target characters for one of the source, by factors of two."""
+    """A histogram of length ratios, on a log2 scale."""
     ratios = log_ratios(one.counted)
     if not len(ratios):
         return ""
@@ -202,11 +201,11 @@ def _ratios(one: Survey) -> str:
         for at in ((sign * np.log2(UNEVEN) + reach) / (2 * reach) for sign in (-1, 1))
     )
     drawing = _areas([np.zeros_like(heights), heights]) + bounds + _axis(ticks)
-    return _figure("Target characters for one of the source", drawing, "beyond the dotted lines: findings")
+    return _figure("Target characters per source character", drawing, "beyond the dotted lines: findings")
 
 
 def _scripts(one: Survey) -> str:
-    """Letters of each script, a bar for each."""
+    """Bars for the shares of scripts."""
     parts, y = [], 0
     for name, side in _named(one):
         y += 20

@@ -1,4 +1,4 @@
-"""All sets together, and what was found in them as plain text."""
+"""The report on all sets, as plain text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ TRAINING, VALIDATION = "training", "validation"
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """What is known of all sets."""
+    """Statistics and findings of all sets."""
 
     surveys: list[Survey]  # training first
     leaks: list[Leak]
-    doubts: list[str]  # of the files as such
+    warnings: list[str]  # about whole files
     notes: list[str]
 
 
 def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: DataConfig, notes: Sequence[str] = ()) -> CorpusReport:
-    """Look through a training set and others by name; the first one is trained on.
+    """Check a training set, which is the first one, and other sets by name.
 
     Raises:
-        UserError: a file is bad.
+        UserError: a file cannot be read.
     """
     counted = [count_pairs(name, corpora) for name, corpora in sets.items()]
     train, *held = counted
@@ -45,17 +45,17 @@ def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: DataConfig, note
         for one in counted
     ]
     if len(train) > len(train.sample):
-        learnt = "pieces are counted by a tokenizer learnt on a sample of the pairs; training learns its own on all"
-        notes = [*notes, f"what training drops for its length is near the truth: {learnt}"]
-    return CorpusReport(surveys, found, list(_doubts(counted)), list(notes))
+        trained = "tokens are counted by a tokenizer trained on a sample of the pairs; training uses all pairs"
+        notes = [*notes, f"the number of pairs that training drops for their length is an estimate: {trained}"]
+    return CorpusReport(surveys, found, list(_warnings(counted)), list(notes))
 
 
-def _doubts(counted: Sequence[Counted]) -> Iterator[str]:
+def _warnings(counted: Sequence[Counted]) -> Iterator[str]:
     train, *held = counted
-    told = dict.fromkeys(doubts(train.corpora, []))
+    lines = dict.fromkeys(doubts(train.corpora, []))
     for one in held:
-        told |= dict.fromkeys(line.replace("--valid ", f"{one.name}: ") for line in doubts(train.corpora, one.corpora))
-    yield from (line.replace("--train ", "") for line in told)
+        lines |= dict.fromkeys(line.replace("--valid ", f"{one.name}: ") for line in doubts(train.corpora, one.corpora))
+    yield from (line.replace("--train ", "") for line in lines)
 
 
 # Text ----------------------------------------------------------------------------------------------------------------
@@ -67,10 +67,10 @@ def report_lines(report: CorpusReport) -> Iterator[str]:
         yield from _set_lines(one)
         yield ""
     if report.leaks:
-        yield "leaks: what a set holds that another one holds, too (apart from case, punctuation and blanks)"
+        yield "leaks: texts that two sets have in common (ignoring case, punctuation and spaces)"
         yield from (line for leak in report.leaks for line in _leak_lines(leak, report))
         yield ""
-    yield from report.doubts
+    yield from report.warnings
     yield from report.notes
 
 
@@ -119,7 +119,7 @@ def amount(count: int, whole: int) -> str:
 
 
 def excerpt(pair: Pair, side: str, longest: int = 60, fault: str = "") -> str:
-    """One side of a pair, or both, short and with hidden characters named; around a fault where it is one of a text.
+    """One side of a pair, or both, shortened around a fault and with hidden characters as code points.
 
     >>> excerpt(("a b c d e f", "x"), "source", 5, "nothing")
     'a b c...'
@@ -134,18 +134,18 @@ def _around(text: str, place: int, longest: int) -> str:
 
 
 def side_facts(side: SideCounts, pairs: int) -> dict[str, str]:
-    """What is said of a side, by name."""
+    """The statistics of a side, by name."""
     written = list(script_shares(side).items())[:4]
     return {
-        "characters a line": f"{side.characters.total() / max(1, pairs):.1f}",
-        "words a line": f"{side.words / max(1, pairs):.1f}",
+        "characters per line": f"{side.characters.total() / max(1, pairs):.1f}",
+        "words per line": f"{side.words / max(1, pairs):.1f}",
         "different characters": f"{len(side.characters):,}",
         "scripts": ", ".join(f"{name} {percent(share)}" for name, share in written) or "none",
     }
 
 
 def script_shares(side: SideCounts) -> dict[str, float]:
-    """The part of its letters that each script has."""
+    """The share of letters in each script."""
     found = scripts(side.characters)
     return {name: count / sum(found.values()) for name, count in found.items()}
 
