@@ -540,7 +540,7 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun_and_ended(models: Any, wanted: Any) -> None:
         with TestClient(application(models, wanted, Path())) as client:
             client.headers["host"] = "localhost"
-            source, target = models[0].directions[0]
+            source, target = models[0].language_pairs[0]
             asked = {"q": "a dog", "source": source, "target": target}
             assert client.post("/translate", json=asked).json()["translatedText"] is not None
             assert "<html" in client.get("/").text

@@ -142,7 +142,7 @@ def test_a_blank_text_has_nothing_to_show(cli: Cli, model_path: Path) -> None:
 
 
 def test_explore_says_what_is_wrong_before_it_serves(cli: Cli, model_path: Path) -> None:
-    assert "ports go from 0 to 65535" in cli("explore", model_path, "--port", 99999).complaint
+    assert "ports are from 0 to 65535" in cli("explore", model_path, "--port", 99999).complaint
     assert "no such model directory" in cli("explore", model_path, "--against", "nowhere").complaint
 
 

@@ -534,7 +534,7 @@ def test_who_does_not_read_his_answer_keeps_nobody_waiting(server: Server, lines
 
 def test_mistakes_are_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:
     for arguments, complaint in (
-        ([model_path], "does not say which languages it translates; say so: --languages en-de"),
+        ([model_path], "its languages are unknown; add --languages"),
         ([tmp_path / "none", "--languages", "en-de"], "none"),
         ([model_path, "--languages", "en"], "write two different codes"),
         ([model_path, "--languages", "en-de", "--port", "99999"], "--port 99999"),

@@ -33,10 +33,10 @@ class Replica:
 
     models: tuple[
         tuple[str, tuple[LanguagePair, ...], dict[str, Any]], ...
-    ]  # folders, directions, settings of decoding
+    ]  # folders, language_pairs, settings of decoding
     device: str
     keeps: bool  # models are loaded before the first request
-    wanted: ServerSettings
+    settings: ServerSettings
     folder: str  # of translated files; replicas of one machine share it
 
     def application(self) -> Any:
@@ -46,30 +46,30 @@ class Replica:
             return load_translator(path, self.device)
 
         models = [
-            ServedModel(Path(path), directions, load, settings, load(path) if self.keeps else None)
-            for path, directions, settings in self.models
+            ServedModel(Path(path), language_pairs, load, settings, load(path) if self.keeps else None)
+            for path, language_pairs, settings in self.models
         ]
         Path(self.folder).mkdir(parents=True, exist_ok=True)
-        return application(models, self.wanted, Path(self.folder))
+        return application(models, self.settings, Path(self.folder))
 
 
 def serve_replicas(
-    address: str, models: Sequence[ServedModel], device: str, keeps: bool, wanted: ServerSettings, count: int
+    address: str, models: Sequence[ServedModel], device: str, keeps: bool, settings: ServerSettings, count: int
 ) -> None:
     """Answer until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
 
     Raises:
         UserError: Ray is not installed, no cluster is at `address`, or the port cannot be had.
     """
-    folder, host = tempfile.mkdtemp(prefix="sightline-"), wanted.neighbours.host
-    known = tuple((str(model.path.absolute()), model.directions, dict(model.settings)) for model in models)
+    folder, host = tempfile.mkdtemp(prefix="sightline-"), settings.access.host
+    known = tuple((str(model.path.absolute()), model.language_pairs, dict(model.settings)) for model in models)
     with ray_connection(address) as ray:
         gpu = device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
-        replica = Replica(known, "cuda" if gpu else "cpu", keeps, wanted, folder)
-        port = wanted.port or _free_port(host)
+        replica = Replica(known, "cuda" if gpu else "cpu", keeps, settings, folder)
+        port = settings.port or _free_port(host)
         try:
             _start(replica, host, port, count, gpu)
-            pairs = ["-".join(direction) for model in models for direction in model.directions]
+            pairs = ["-".join(pair) for model in models for pair in model.language_pairs]
             log_event(event="serving", url=f"http://{host}:{port}/", languages=pairs, replicas=count)
             _wait_for_sigterm()
         finally:
@@ -93,7 +93,7 @@ def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> Non
         name="translator",
         num_replicas=count,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        graceful_shutdown_timeout_s=replica.wanted.drain,
+        graceful_shutdown_timeout_s=replica.settings.drain,
         ray_actor_options={"num_cpus": 0 if gpu else 1, "num_gpus": int(gpu)},
     )(serve.ingress(build)())
     try:

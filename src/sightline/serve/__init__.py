@@ -1,6 +1,5 @@
-"""Translators behind HTTP: for programs that speak LibreTranslate's API, for our own, and a page for people.
+"""Translation over HTTP: LibreTranslate's API, an API of our own, and a page.
 
-A request becomes sentences (`documents`), sentences of all requests become batches (`batching`) for the models that are
-here (`served`), and what comes back is put together again (`answering`). Not here: translating
-(`sightline.models.translation`).
+A request is split into sentences (`translation`), the sentences of all requests are batched (`batching`) for each model
+(`models`), and the results are joined again. Not here: the translation itself (`sightline.models.translation`).
 """

@@ -1,8 +1,8 @@
-"""Before a request is looked at, and after it was answered: hosts, origins, keys, sizes, times, and one line of log.
+"""Middleware around all requests: allowed hosts and origins, API keys, size and time limits, and the log.
 
-A page of another site that a browser has open must not reach a server on this machine (against DNS rebinding): requests
-are for a name or address that is ours, and come from no other site's page unless the operator allows that. Plain ASGI,
-so that a body is counted while it arrives. Not here: what a request says (`asked`).
+Against DNS rebinding, a request must be for an address of this server; pages of other sites need the operator's
+permission. Plain ASGI, so that a body is counted while it is received. Not here: the content of requests
+(`parameters`).
 """
 
 import asyncio
@@ -35,25 +35,25 @@ OnRequestEnd = Callable[[str, str, int, float], None]  # method, path, status, s
 
 @dataclass(frozen=True)
 class AccessRules:
-    """Who may ask."""
+    """Who may send requests."""
 
-    host: str = "127.0.0.1"  # that the server is bound to
-    names: tuple[str, ...] = ()  # further ones that a request may be for, as behind a proxy
-    origins: tuple[str, ...] = ()  # other sites whose pages may ask
-    keys: tuple[str, ...] = ()  # that are asked for; none: no key is needed
+    host: str = "127.0.0.1"  # address that the server is bound to
+    names: tuple[str, ...] = ()  # further host names, such as those of a proxy
+    origins: tuple[str, ...] = ()  # other sites whose pages may send requests
+    keys: tuple[str, ...] = ()  # valid API keys; none: no key is required
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """`RequestError` for a request that is not for us, or from another site's page."""
+        """`RequestError` for a foreign host name, or a page of another site."""
         host, origin = headers.get("host", ""), headers.get("origin", "")
-        is_open = self.host in ("0.0.0.0", "::")  # anybody's name for this machine may lead here
+        is_open = self.host in ("0.0.0.0", "::")  # any name may resolve to this machine
         if not (is_open or host in self.names or host.rpartition(":")[0] in self.names or is_own_host(host, self.host)):
-            raise RequestError(403, "this server answers to its own address only; --hosts names others")
+            raise RequestError(403, "this host name is not allowed; allow it with --hosts")
         from_page = origin.startswith(("http://", "https://"))
         if from_page and origin not in self.origins and origin.partition("://")[2] != host:
-            raise RequestError(403, "pages of other sites may not ask; --origins names those that may")
+            raise RequestError(403, "requests from pages of other sites are not allowed; allow a site with --origins")
 
     def check_key(self, given: str) -> None:
-        """`RequestError` without a key that is known; every one is compared, in constant time."""
+        """`RequestError` without a valid key; compares with every key in constant time."""
         if self.keys:
             matches = [hmac.compare_digest(given.encode(), key.encode()) for key in self.keys]
             if not given:
@@ -63,42 +63,42 @@ class AccessRules:
 
 
 def read_keys(path: str) -> tuple[str, ...]:
-    """One key a line; what follows a blank is a note on whose it is.
+    """Read API keys: one a line, with an optional note after a blank.
 
     Raises:
-        UserError: the file cannot be read, is empty, or a key is too short to be one.
+        UserError: the file cannot be read or is empty, or a key is too short.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--api-keys {path}: {getattr(error, 'strerror', None) or 'is not UTF-8'}") from None
+        raise UserError(f"--api-keys {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     keys = tuple(line.split()[0] for line in lines if line.strip() and not line.startswith("#"))
     if not keys:
-        raise UserError(f"--api-keys {path}: has no key; write one a line, such as {secrets.token_urlsafe(24)}")
+        raise UserError(f"--api-keys {path}: no keys; write one per line, such as {secrets.token_urlsafe(24)}")
     short = next((number for number, line in enumerate(lines, 1) if line.split() and len(line.split()[0]) < 16), 0)
     if short and not lines[short - 1].startswith("#"):
-        raise UserError(f"--api-keys {path}, line {short}: a key of fewer than 16 characters is soon guessed")
+        raise UserError(f"--api-keys {path}, line {short}: the key is too short; use at least 16 characters")
     return keys
 
 
 class AccessMiddleware:
-    """An ASGI application around another."""
+    """ASGI middleware."""
 
-    def __init__(self, app: Any, neighbours: AccessRules, caps: RequestLimits, ended: OnRequestEnd) -> None:
-        self.app, self.neighbours, self.caps, self.ended = app, neighbours, caps, ended
+    def __init__(self, app: Any, access: AccessRules, limits: RequestLimits, ended: OnRequestEnd) -> None:
+        self.app, self.access, self.limits, self.ended = app, access, limits, ended
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        started, answer = time.monotonic(), ResponseSender(send, self.neighbours.origins, origin_of(scope))
+        started, answer = time.monotonic(), ResponseSender(send, self.access.origins, origin_of(scope))
         try:
-            self.neighbours.check(headers := headers_of(scope))
+            self.access.check(headers := headers_of(scope))
             length = headers.get("content-length", "")
-            if length.isdecimal() and int(length[:18]) > self.caps.body:
-                raise body_too_large(self.caps)
-            if scope["method"] == "OPTIONS" and headers.get("origin", "-") in self.neighbours.origins:
+            if length.isdecimal() and int(length[:18]) > self.limits.body:
+                raise body_too_large(self.limits)
+            if scope["method"] == "OPTIONS" and headers.get("origin", "-") in self.access.origins:
                 return await answer.empty()
-            await self.app(scope, LimitedBody(receive, self.caps), answer)
+            await self.app(scope, LimitedBody(receive, self.limits), answer)
         except RequestError as error:
             await answer.refuse(error)
         finally:
@@ -106,29 +106,31 @@ class AccessMiddleware:
 
 
 class LimitedBody:
-    """A body that is counted while it arrives, and must arrive in time."""
+    """Receives a request body, with limits on size and time."""
 
-    def __init__(self, receive: Any, caps: RequestLimits) -> None:
-        self.receive, self.caps = receive, caps
-        self.size, self.is_whole, self.deadline = 0, False, time.monotonic() + caps.body_seconds
+    def __init__(self, receive: Any, limits: RequestLimits) -> None:
+        self.receive, self.limits = receive, limits
+        self.size, self.is_complete, self.deadline = 0, False, time.monotonic() + limits.body_seconds
 
     async def __call__(self) -> Any:
-        if self.is_whole:
-            return await self.receive()  # which waits until the client goes away
+        if self.is_complete:
+            return await self.receive()  # waits until the client disconnects
         try:
             async with asyncio.timeout(self.deadline - time.monotonic()):
                 message = await self.receive()
         except TimeoutError:
-            raise RequestError(408, f"the request did not arrive within {self.caps.body_seconds:g} s", CLOSE) from None
+            raise RequestError(
+                408, f"the request was not received within {self.limits.body_seconds:g} s", CLOSE
+            ) from None
         self.size += len(message.get("body", b""))
-        self.is_whole = not message.get("more_body", False)
-        if self.size > self.caps.body:
-            raise body_too_large(self.caps)
+        self.is_complete = not message.get("more_body", False)
+        if self.size > self.limits.body:
+            raise body_too_large(self.limits)
         return message
 
 
 class ResponseSender:
-    """Where an answer goes, with the headers that every answer has."""
+    """Sends responses, with the headers that all of them have."""
 
     def __init__(self, send: Any, origins: Sequence[str], origin: str) -> None:
         self.send, self.status = send, 0
@@ -139,20 +141,20 @@ class ResponseSender:
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            known = {name.lower() for name, _ in message["headers"]}
+            present = {name.lower() for name, _ in message["headers"]}
             more = [
-                (name.encode(), value.encode()) for name, value in self.headers.items() if name.encode() not in known
+                (name.encode(), value.encode()) for name, value in self.headers.items() if name.encode() not in present
             ]
             message = {**message, "headers": [*message["headers"], *more]}
         await self.send(message)
 
     async def empty(self) -> None:
-        """What a browser wants to know before it lets another site's page ask: the headers say it."""
+        """The answer to a CORS preflight request: its headers."""
         await self({"type": "http.response.start", "status": 204, "headers": []})
         await self.send({"type": "http.response.body"})
 
     async def refuse(self, error: RequestError) -> None:
-        """Say why not, unless an answer has begun."""
+        """Send an error, unless the response has started."""
         if self.status:
             raise error
         body = json.dumps({"error": str(error)}).encode()
@@ -162,30 +164,30 @@ class ResponseSender:
         await self.send({"type": "http.response.body", "body": body})
 
 
-CLOSE = {"connection": "close"}  # what is still on its way is not read
+CLOSE = {"connection": "close"}  # the rest of the request is not read
 
 
-def body_too_large(caps: RequestLimits) -> RequestError:
-    """For a body."""
-    return RequestError(413, f"a request has at most {caps.body:,} bytes", CLOSE)
+def body_too_large(limits: RequestLimits) -> RequestError:
+    """For a body above the limit."""
+    return RequestError(413, f"the request is too large; the limit is {limits.body:,} bytes", CLOSE)
 
 
 def headers_of(scope: Any) -> dict[str, str]:
-    """By their names in small letters; the last of those of one name."""
+    """Headers by lower-case name; the last of repeated ones."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def origin_of(scope: Any) -> str:
-    """The site whose page asks; "" for no page."""
+    """The origin of the page that sends the request; "" without any."""
     return headers_of(scope).get("origin", "")
 
 
 def log_event(**values: Any) -> None:
-    """One line of JSON on standard error, with the time."""
+    """Write one line of JSON to standard error, with the time."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     print(json.dumps({"time": f"{now}Z", **values}, ensure_ascii=False), file=sys.stderr, flush=True)
 
 
 def log_request(method: str, path: str, status: int, seconds: float) -> None:
-    """Of a request: never its text, nor what follows the path."""
+    """Log a request, without its text and query."""
     log_event(event="request", method=method, path=path, status=status, ms=round(1000 * seconds, 1))

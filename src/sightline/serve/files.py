@@ -1,4 +1,4 @@
-"""Files to translate, which `localisation` reads, and the translated ones until they are fetched."""
+"""Uploaded files, parsed by `localisation`, and translated files until they are downloaded."""
 
 import re
 import secrets
@@ -14,34 +14,34 @@ from sightline.localisation.reading import ENDINGS, parse_document
 from sightline.localisation.unit import Document, without_inline_codes
 from sightline.serve.parameters import RequestError, check_limit
 
-MAX_UNPACK_RATIO = 16  # how many times as large as a request the files of an archive may be together
+MAX_UNPACK_RATIO = 16  # unpacked size of an archive relative to the request limit
 
 
-def parse_upload(name: str, content: bytes, languages: Sequence[str], most: int) -> Document:
-    """A file that was sent; `most` characters may be translated.
+def parse_upload(name: str, content: bytes, languages: Sequence[str], limit: int) -> Document:
+    """Parse an uploaded file; at most `limit` characters may be translated.
 
     Raises:
-        Refused: for its ending in LibreTranslate's words, or for its size.
-        UserError: it is no such file; the line that is wrong is named.
+        RequestError: an unsupported type (LibreTranslate's message), or too large.
+        UserError: an invalid file; the message names the line.
     """
     if PurePath(name).suffix.lower() not in ENDINGS:
         raise RequestError(400, f"Invalid request: file format not supported (known: {', '.join(ENDINGS)})")
     with suppress(BadZipFile, OSError, NotImplementedError), ZipFile(BytesIO(content)) as archive:
-        check_limit(archive, sum(one.file_size for one in archive.infolist()), MAX_UNPACK_RATIO * most)
+        check_limit(archive, sum(one.file_size for one in archive.infolist()), MAX_UNPACK_RATIO * limit)
     document = parse_document(name, content, languages)
-    return check_limit(document, sum(len(without_inline_codes(unit.source)) for unit in document.units), most)
+    return check_limit(document, sum(len(without_inline_codes(unit.source)) for unit in document.units), limit)
 
 
 @dataclass
 class FileStore:
-    """Translated files, each under a name that nobody guesses, for some time."""
+    """Translated files under random names, for a limited time."""
 
     folder: Path
     seconds: float = 1200.0
-    most: int = 200  # files; the oldest goes first
+    most: int = 200  # files; the oldest is deleted first
 
     def put(self, name: str, content: bytes) -> str:
-        """The name to fetch it by."""
+        """Store a file; returns the name to download it by."""
         self._clear()
         safe = re.sub(r"[^\w.-]", "_", PurePath(name.replace("\\", "/")).name)[-100:]
         key = f"{secrets.token_hex(16)}.{safe}"
@@ -49,9 +49,9 @@ class FileStore:
         return key
 
     def take(self, key: str) -> tuple[str, bytes]:
-        """The file's own name and what it holds; `RequestError` where there is no such file any more."""
+        """The original name and the content; `RequestError` if the file does not exist any more."""
         if not re.fullmatch(r"[0-9a-f]{32}\.[\w.-]{1,100}", key) or not (self.folder / key).is_file():
-            raise RequestError(404, "no such file, or it was not fetched in time")
+            raise RequestError(404, "no such file, or it has expired")
         return key.partition(".")[2], (self.folder / key).read_bytes()
 
     def _clear(self) -> None:

@@ -1,6 +1,7 @@
-"""Which languages a model translates, what they are called, and in which one a text is written.
+"""Language pairs of models, names of languages, and language detection.
 
-Codes are those that a model knows, or that files were named by. Not here: how a model is told (`generation.languages`).
+Codes are those of the model, or file name endings of its training data. Not here: how a model selects languages
+(`generation.languages`).
 """
 
 import re
@@ -9,7 +10,7 @@ from typing import Any
 
 from sightline.errors import UserError
 
-LanguagePair = tuple[str, str]  # codes of what is read and of what is written
+LanguagePair = tuple[str, str]  # codes of source and target
 
 PAIR_PATTERN = re.compile(r"([a-z]{2,3})[-_ ](?:to )?([a-z]{2,3})$")
 LANGUAGE_NAMES = {
@@ -32,7 +33,7 @@ TWO_LETTER_CODES = {
 
 
 def language_name(code: str) -> str:
-    """What a language is called in English; the code itself where nobody here knows.
+    """The English name of a language; the code itself if unknown.
 
     >>> language_name("de"), language_name("deu_Latn"), language_name("xx")
     ('German', 'German', 'xx')
@@ -41,7 +42,7 @@ def language_name(code: str) -> str:
 
 
 def base_language(code: str) -> str:
-    """A code without script and region, in two letters where it has some.
+    """A code without script and region, in two letters if it has such a code.
 
     >>> base_language("deu_Latn"), base_language("pt-BR"), base_language("de_DE")
     ('de', 'pt', 'de')
@@ -51,7 +52,7 @@ def base_language(code: str) -> str:
 
 
 def language_pair_of(model: Any) -> LanguagePair | None:
-    """What a model's folder says of the languages that it was trained on; None where it says nothing."""
+    """The language pair of a model, from its folder; None if unknown."""
     about = getattr(model, "about", None) or getattr(model, "hf_config", {})
     files = [name.removesuffix(".gz") for name in (about.get("corpus") or {}).get("train", ())]
     endings = tuple(name.rpartition(".")[2] for name in files[:2])
@@ -65,15 +66,15 @@ def language_pair_of(model: Any) -> LanguagePair | None:
 
 
 def detect_languages(text: str, known: Collection[str]) -> list[dict[str, Any]]:
-    """The known languages that a text may be in, the likeliest first, with percentages among all languages there are.
+    """The known languages by probability for a text, as percentages among all languages, highest first.
 
     Raises:
-        UserError: what detects is not installed.
+        UserError: the language detector is not installed.
     """
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
-        raise UserError("the language cannot be detected here: pip install 'sightline[serve]'") from None
+        raise UserError("language detection needs py3langid: pip install 'sightline[serve]'") from None
     if not _identifiers:
         _identifiers.append(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
     shares = dict(_identifiers[0].rank(text))
@@ -83,9 +84,9 @@ def detect_languages(text: str, known: Collection[str]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: -one["confidence"])
 
 
-_identifiers: list[Any] = []  # of this process; reading its table takes a second
+_identifiers: list[Any] = []  # of this process; loading takes a second
 
 
 def most_likely_language(text: str, known: Sequence[str]) -> dict[str, Any]:
-    """The first of `detect_languages`; without a look where there is no choice."""
+    """The first of `detect_languages`; without detection if there is only one."""
     return detect_languages(text, known)[0] if len(known) > 1 else {"confidence": 100.0, "language": known[0]}

@@ -1,7 +1,7 @@
-"""The models that are served: for which languages, loaded when first asked and given up when nobody asks any more.
+"""The served models: their languages, loading on the first request, and unloading when idle.
 
-Each has one thread (`batching`), in which it is loaded, translates and is given up. Not here: texts of more than a
-sentence (`answering`).
+Each model has one thread (`batching`), in which it is loaded, translates and is unloaded. Not here: texts of several
+sentences (`translation`).
 """
 
 import gc
@@ -14,46 +14,46 @@ from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.generation.languages import CODED
 from sightline.glossary.translation import MIN_BEAM_SIZE
-from sightline.localisation.fill import supports_markers
+from sightline.localisation import fill
 from sightline.serve.batching import Batcher, BatchSettings
 from sightline.serve.languages import LanguagePair, language_name, language_pair_of
 
 
 @dataclass(frozen=True)
 class SentenceOptions:
-    """What is asked of a sentence beside its translation; sentences of one batch agree in it."""
+    """The options of a sentence; the sentences of a batch share them."""
 
     source: str
     target: str
-    prefix: str = ""  # what the translation must begin with
+    prefix: str = ""  # forced start of the translation
     n_best: int = 1
-    aligned: bool = False  # which word came from which
-    terms: tuple[tuple[str, str], ...] = ()  # a glossary: how they are translated
+    aligned: bool = False  # with word alignment
+    terms: tuple[tuple[str, str], ...] = ()  # glossary: sources and targets
 
 
 @dataclass(frozen=True)
 class SentenceTranslation:
-    """One sentence, translated."""
+    """A translated sentence."""
 
     source: str
     text: str
     score: float  # as `Translation.score`
     log_prob: float
-    n_pieces: tuple[int, int]  # read and written
+    n_tokens: tuple[int, int]  # of source and target
     alternatives: tuple[tuple[str, float], ...] = ()  # texts and their scores
-    alignment: tuple[tuple[int, int], ...] | None = None  # words by their numbers, where it was asked for
+    alignment: tuple[tuple[int, int], ...] | None = None  # pairs of word numbers, if requested
 
 
 @dataclass
 class ServedModel:
-    """One model and its line."""
+    """A model and its queue."""
 
     path: Path
-    directions: tuple[LanguagePair, ...]
-    load: Callable[[str], Any]  # a model from its path
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of decoding
+    language_pairs: tuple[LanguagePair, ...]
+    load: Callable[[str], Any]  # loads a model from its path
+    settings: Mapping[str, Any] = field(default_factory=dict)  # search settings
     model: Any = None
-    line: Batcher | None = None
+    queue: Batcher | None = None
 
     @property
     def is_loaded(self) -> bool:
@@ -61,62 +61,64 @@ class ServedModel:
         return self.model is not None
 
     @property
-    def knows_marks(self) -> bool:
-        """Whether it has learnt the marks that stand for placeholders; not while it is not in memory."""
-        return self.model is not None and supports_markers(self.model.tokenizer)
+    def supports_markers(self) -> bool:
+        """Whether it was trained on markers for placeholders; False while it is not loaded."""
+        return self.model is not None and fill.supports_markers(self.model.tokenizer)
 
-    def open(self, pace: BatchSettings, done: Callable[[int, float], None]) -> None:
-        """Begin to take sentences; to be called on the event loop, and `close` in the end."""
-        self.line = Batcher(self.translate, pace, done, self.give_up)
+    def open(self, batching: BatchSettings, done: Callable[[int, float], None]) -> None:
+        """Start accepting sentences; call on the event loop, and `close` at the end."""
+        self.queue = Batcher(self.translate, batching, done, self.unload)
 
     async def close(self) -> None:
-        """No more sentences."""
-        if self.line:
-            await self.line.close()
+        """Stop accepting sentences."""
+        if self.queue:
+            await self.queue.close()
 
-    def give_up(self) -> None:
-        """Out of memory with it, until somebody asks."""
+    def unload(self) -> None:
+        """Unload it until the next request."""
         self.model = None
         gc.collect()
 
-    def hypotheses(self, wish: SentenceOptions) -> int:
-        """How many are searched at once for a sentence, as far as that is known before the model is loaded."""
-        usual = getattr(getattr(self.model, "decode_config", None), "beam_size", 1)
-        return max(wish.n_best, int(self.settings.get("beam_size", usual)), MIN_BEAM_SIZE if wish.terms else 1)
+    def hypotheses(self, options: SentenceOptions) -> int:
+        """The number of hypotheses per sentence, as far as known before loading."""
+        default = getattr(getattr(self.model, "decode_config", None), "beam_size", 1)
+        return max(options.n_best, int(self.settings.get("beam_size", default)), MIN_BEAM_SIZE if options.terms else 1)
 
-    def translate(self, sentences: list[str], wish: SentenceOptions) -> list[SentenceTranslation]:
-        """In the model's thread."""
+    def translate(self, sentences: list[str], options: SentenceOptions) -> list[SentenceTranslation]:
+        """Translate sentences, in the thread of the model."""
         model = self.model = self.model or self._load()
-        said, mark = language_arguments(model, wish.source, wish.target)
-        settings = {**self.settings, **({"n_best": wish.n_best} if wish.n_best > 1 else {}), **said}
-        if wish.terms:
-            settings["glossary"] = _check_glossary_support(model, wish.terms)
-        found = model.translate([mark + text for text in sentences], prefix=wish.prefix, **settings)
-        links = self._links(model, sentences, found, said) if wish.aligned else [None] * len(found)
+        languages, prefix = language_arguments(model, options.source, options.target)
+        settings = {**self.settings, **({"n_best": options.n_best} if options.n_best > 1 else {}), **languages}
+        if options.terms:
+            settings["glossary"] = _check_glossary_support(model, options.terms)
+        outputs = model.translate([prefix + text for text in sentences], prefix=options.prefix, **settings)
+        links = self._links(model, sentences, outputs, languages) if options.aligned else [None] * len(outputs)
         return [
             SentenceTranslation(
                 source=text,
                 text=one.text,
                 score=one.score,
                 log_prob=one.log_prob,
-                n_pieces=(len(one.source_pieces), len(one.pieces)),
+                n_tokens=(len(one.source_pieces), len(one.pieces)),
                 alternatives=tuple((other.text, other.score) for other in one.alternatives),
                 alignment=pairs,
             )
-            for text, one, pairs in zip(sentences, found, links, strict=True)
+            for text, one, pairs in zip(sentences, outputs, links, strict=True)
         ]
 
-    def _links(self, model: Any, sentences: Sequence[str], found: Sequence[Any], said: Mapping[str, str]) -> list[Any]:
-        """None where a sentence was translated in parts, which no attention sees whole, or the model has none."""
-        asked = model.between(**said) if said else model
-        whole = [one.parts == 1 for one in found]
-        sources = [text if all_of_it else "" for text, all_of_it in zip(sentences, whole, strict=True)]
-        targets = [one.text if all_of_it else "" for one, all_of_it in zip(found, whole, strict=True)]
+    def _links(
+        self, model: Any, sentences: Sequence[str], outputs: Sequence[Any], languages: Mapping[str, str]
+    ) -> list[Any]:
+        """Word alignments; None for sentences that were split, and for models without cross-attention."""
+        aligner = model.between(**languages) if languages else model
+        whole = [one.parts == 1 for one in outputs]
+        sources = [text if is_whole else "" for text, is_whole in zip(sentences, whole, strict=True)]
+        targets = [one.text if is_whole else "" for one, is_whole in zip(outputs, whole, strict=True)]
         try:
-            links = asked.align(sources, targets)
-        except (UserError, ImportError, AttributeError):  # of a model without such attention, or without torch
-            return [None] * len(found)
-        return [tuple(sorted(pairs)) if all_of_it else None for pairs, all_of_it in zip(links, whole, strict=True)]
+            links = aligner.align(sources, targets)
+        except (UserError, ImportError, AttributeError):  # without cross-attention, or without torch
+            return [None] * len(outputs)
+        return [tuple(sorted(pairs)) if is_whole else None for pairs, is_whole in zip(links, whole, strict=True)]
 
     def _load(self) -> Any:
         try:
@@ -126,9 +128,9 @@ class ServedModel:
 
 
 def _check_glossary_support(model: Any, terms: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Terms, if the model can keep to them."""
+    """The terms, if the model supports glossaries."""
     if not isinstance(model.decode_config, SearchSettings):
-        raise UserError("glossary and keep are for models that were trained here, and this is a published one")
+        raise UserError("glossary and keep are for models trained here; this model is pretrained")
     return terms
 
 
@@ -137,9 +139,9 @@ class ModelUnavailable(UserError):
 
 
 def language_arguments(model: Any, source: str, target: str) -> tuple[dict[str, str], str]:
-    """How a model of many languages is told which: arguments of its verbs, and what stands before a text.
+    """How to select languages: arguments of the model's methods, and a prefix of the source text.
 
-    A model of one pair is told nothing. One of ours that was trained with tokens such as `<2de>` gets that one.
+    A bilingual model needs neither. A model trained here with tokens such as `<2de>` gets that token as the prefix.
     """
     if hasattr(model, "between"):
         both = {"source_language": source, "target_language": target}
@@ -156,63 +158,66 @@ def language_arguments(model: Any, source: str, target: str) -> tuple[dict[str, 
 
 def load_served_models(
     paths: Sequence[str],
-    said: Sequence[LanguagePair],
+    language_pairs: Sequence[LanguagePair],
     load: Callable[[str], Any],
     settings: Mapping[str, Any],
     keep: bool,
 ) -> list[ServedModel]:
-    """Models with their directions; each is loaded once to see that it can be, and stays so to `keep`.
+    """Load each model once to check it, and find its language pairs.
 
     Args:
         paths: folders.
-        said: for one model all that it translates, for several one each, in their order; empty: what their folders say.
-        load: a model from its path.
-        settings: of decoding.
+        language_pairs: all pairs of a single model, or one pair for each of several; empty: from the folders.
+        load: loads a model from its path.
+        settings: search settings.
+        keep: keep the models in memory.
 
     Raises:
-        UserError: a model cannot be loaded, does not translate, or nobody knows which languages.
+        UserError: a model cannot be loaded or does not translate, or its languages are unknown.
     """
-    if said and len(paths) > 1 and len(said) != len(paths):
-        raise UserError(f"--languages has {len(said)} pairs for {len(paths)} models: give one for each, in their order")
-    found: list[ServedModel] = []
+    if language_pairs and len(paths) > 1 and len(language_pairs) != len(paths):
+        raise UserError(
+            f"--languages has {len(language_pairs)} pairs for {len(paths)} models; give one for each, in the same order"
+        )
+    models: list[ServedModel] = []
     for number, path in enumerate(paths):
         model = load(path)
-        known = _language_pairs(model, said if len(paths) == 1 else said[number : number + 1], path)
+        known = _language_pairs(model, language_pairs if len(paths) == 1 else language_pairs[number : number + 1], path)
         for source, target in known:
             if language_arguments(model, source, target)[0]:
-                model.between(source, target)  # which refuses a language that it does not know
-            _check_duplicate(found, source, target, path)
-        found.append(ServedModel(Path(path), known, load, settings, model if keep else None))
-    return found
+                model.between(source, target)  # a `UserError` for unknown languages
+            _check_duplicate(models, source, target, path)
+        models.append(ServedModel(Path(path), known, load, settings, model if keep else None))
+    return models
 
 
-def _language_pairs(model: Any, said: Sequence[LanguagePair], path: str) -> tuple[LanguagePair, ...]:
-    own = language_pair_of(model) if not said else None
-    if not (said or own):
-        raise UserError(f"{path}: does not say which languages it translates; say so: --languages en-de")
-    return (own,) if own else tuple(said)
+def _language_pairs(model: Any, given: Sequence[LanguagePair], path: str) -> tuple[LanguagePair, ...]:
+    own = language_pair_of(model) if not given else None
+    if not (given or own):
+        raise UserError(f"{path}: its languages are unknown; add --languages, such as --languages en-de")
+    return (own,) if own else tuple(given)
 
 
-def _check_duplicate(found: Sequence[ServedModel], source: str, target: str, path: str) -> None:
-    for other in found:
-        if (source, target) in other.directions:
-            raise UserError(f"{path}: {other.path} translates {source}-{target} already; serve one of them")
+def _check_duplicate(models: Sequence[ServedModel], source: str, target: str, path: str) -> None:
+    for other in models:
+        if (source, target) in other.language_pairs:
+            raise UserError(f"{path}: {other.path} also translates {source}-{target}; serve only one of them")
 
 
 class ModelRouter:
-    """All that is served, by languages."""
+    """All served models by language pair."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
         self.models = tuple(models)
-        self.by_direction = {direction: model for model in models for direction in model.directions}
-        self.sources = tuple(dict.fromkeys(source for source, _ in self.by_direction))
-        self.targets = tuple(dict.fromkeys(target for _, target in self.by_direction))
-        self.codes = tuple(dict.fromkeys(code for direction in self.by_direction for code in direction))
+        self.by_pair = {pair: model for model in models for pair in model.language_pairs}
+        self.sources = tuple(dict.fromkeys(source for source, _ in self.by_pair))
+        self.targets = tuple(dict.fromkeys(target for _, target in self.by_pair))
+        self.codes = tuple(dict.fromkeys(code for pair in self.by_pair for code in pair))
 
     def find(self, source: str, target: str) -> ServedModel:
-        """The model for a direction; `UserError` in LibreTranslate's words where there is none."""
-        if (source, target) in self.by_direction:
-            return self.by_direction[source, target]
+        """The model for a language pair; `UserError` with LibreTranslate's message if there is none."""
+        if (source, target) in self.by_pair:
+            return self.by_pair[source, target]
         for code in (source, target):
             if code not in self.codes:
                 raise UserError(f"{code} is not supported")
@@ -220,12 +225,12 @@ class ModelRouter:
         raise UserError(f"{named} from {language_name(source)} ({source})")
 
     def languages(self) -> list[dict[str, object]]:
-        """As LibreTranslate lists them: every language, and what can be written of a text in it."""
+        """The languages in LibreTranslate's format: each with its possible targets."""
         return [
             {
                 "code": code,
                 "name": language_name(code),
-                "targets": [to for from_, to in self.by_direction if from_ == code],
+                "targets": [to for from_, to in self.by_pair if from_ == code],
             }
             for code in self.codes
         ]

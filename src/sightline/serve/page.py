@@ -1,6 +1,6 @@
-"""The page to translate in, and the OpenAPI document as a page; neither asks any other server for anything.
+"""The translation page, and the OpenAPI document as a page; neither loads anything from other servers.
 
-They look as the other pages of ours do: `paper.css`, and the two sides and lists of the page of `export --to web`.
+They share their style with the other pages: `paper.css`, and the page of `export --to web`.
 """
 
 import html
@@ -33,23 +33,23 @@ def _read(package: str, name: str) -> str:
     return resources.files(package).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def api_page(described: Mapping[str, Any]) -> str:
-    """Every address with what it takes and what it answers."""
+def api_page(openapi: Mapping[str, Any]) -> str:
+    """All operations with their parameters and responses."""
     parts = "".join(
         f"<h2>{method.upper()} {html.escape(path)}</h2><p>{html.escape(one['summary'])}</p>{_body(one)}"
-        for path, methods in described["paths"].items()
+        for path, methods in openapi["paths"].items()
         for method, one in methods.items()
     )
     style = asset("paper.css") + "main { max-width: 60rem; margin: 0 auto; padding: 1rem; } pre { overflow-x: auto; }"
-    link = "<p>As a document for programs: <a href='openapi.json'>openapi.json</a></p>"
-    return document("Sightline: what can be asked", style, f"<main><h1>What can be asked</h1>{link}{parts}</main>")
+    link = "<p>As JSON: <a href='openapi.json'>openapi.json</a></p>"
+    return document("Sightline API", style, f"<main><h1>API</h1>{link}{parts}</main>")
 
 
 def _body(one: Mapping[str, Any]) -> str:
     content = one.get("requestBody", {}).get("content", {})
-    asked = "".join(
+    request = "".join(
         f"<h3>{html.escape(kind)}</h3><pre>{html.escape(json.dumps(body['schema'], indent=2))}</pre>"
         for kind, body in list(content.items())[:1]
     )
-    answered = {status: list(response["content"]) for status, response in one["responses"].items()}
-    return f"{asked}<h3>Answers</h3><pre>{html.escape(json.dumps(answered, indent=2))}</pre>"
+    responses = {status: list(response["content"]) for status, response in one["responses"].items()}
+    return f"{request}<h3>Responses</h3><pre>{html.escape(json.dumps(responses, indent=2))}</pre>"

@@ -1,6 +1,6 @@
-"""The server's life: an ASGI application from models, and a process that answers until it is told to stop.
+"""The server: an ASGI application for a list of models, and a process that runs it until it is stopped.
 
-SIGTERM ends it gracefully: nobody new is let in, whoever is in gets an answer, and the exit code is 0.
+SIGTERM stops it gracefully: new connections are rejected, running requests are finished, and the exit code is 0.
 """
 
 import signal
@@ -27,21 +27,21 @@ INSTALL = "pip install 'sightline[serve]'"
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How to serve."""
+    """Settings of a server."""
 
     port: int = 5000
-    neighbours: AccessRules = field(default_factory=AccessRules)
-    caps: RequestLimits = field(default_factory=RequestLimits)
-    pace: BatchSettings = field(default_factory=BatchSettings)
+    access: AccessRules = field(default_factory=AccessRules)
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    batching: BatchSettings = field(default_factory=BatchSettings)
     log_text: bool = False
-    drain: int = 30  # seconds that requests may go on for after SIGTERM
+    drain: int = 30  # seconds for running requests after SIGTERM
 
 
-def application(models: Sequence[ServedModel], wanted: ServerSettings, folder: Path) -> Any:
-    """The ASGI application; `folder` keeps translated files.
+def application(models: Sequence[ServedModel], settings: ServerSettings, folder: Path) -> Any:
+    """The ASGI application; `folder` stores translated files.
 
     Raises:
-        UserError: a library that it needs is not installed.
+        UserError: a required library is not installed.
     """
     try:
         from starlette.applications import Starlette
@@ -49,40 +49,40 @@ def application(models: Sequence[ServedModel], wanted: ServerSettings, folder: P
         from starlette.routing import Route
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
-    meters = Metrics(models, ROUTES)
-    answers = RequestHandlers(
-        ModelRouter(models), wanted.caps, wanted.neighbours, meters, FileStore(folder), wanted.log_text
+    metrics = Metrics(models, ROUTES)
+    handlers = RequestHandlers(
+        ModelRouter(models), settings.limits, settings.access, metrics, FileStore(folder), settings.log_text
     )
     routes = [
-        Route(path + "{name}" * (path == DOWNLOADS), answers.guarded(getattr(answers, name)), methods=[method])
+        Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])
         for path, (method, name) in ROUTES.items()
     ]
 
     @asynccontextmanager
     async def working(app: Any) -> AsyncIterator[None]:
         for model in models:
-            model.open(wanted.pace, partial(meters.batched, model))
+            model.open(settings.batching, partial(metrics.batched, model))
         yield
         for model in models:
             await model.close()
 
-    async def nothing_here(request: Any, error: Any) -> Any:
+    async def not_found(request: Any, error: Any) -> Any:
         return error_response(error.status_code, error.detail, error.headers)
 
     def ended(method: str, path: str, status: int, seconds: float) -> None:
-        meters.ended(path, status, seconds)
+        metrics.ended(path, status, seconds)
         log_request(method, path, status, seconds)
 
-    app = Starlette(routes=routes, lifespan=working, exception_handlers={HTTPException: nothing_here})
-    return AccessMiddleware(app, wanted.neighbours, wanted.caps, ended)
+    app = Starlette(routes=routes, lifespan=working, exception_handlers={HTTPException: not_found})
+    return AccessMiddleware(app, settings.access, settings.limits, ended)
 
 
-DOWNLOADS = "/download_file/"  # with a name behind it
-ROUTES = {  # with the method of HTTP, and that of `RequestHandlers`
+DOWNLOADS = "/download_file/"  # followed by a name
+ROUTES = {  # HTTP method, and method of `RequestHandlers`
     "/": ("GET", "page"),
     "/docs": ("GET", "description"),
     "/openapi.json": ("GET", "openapi"),
-    "/metrics": ("GET", "metrics"),
+    "/metrics": ("GET", "prometheus"),
     "/translate": ("POST", "translate"),
     "/detect": ("POST", "detect"),
     "/translate_file": ("POST", "translate_file"),
@@ -94,37 +94,37 @@ ROUTES = {  # with the method of HTTP, and that of `RequestHandlers`
 }
 
 
-def serve(models: Sequence[ServedModel], wanted: ServerSettings) -> None:
-    """Answer until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
+def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
+    """Run until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
 
     Raises:
-        UserError: the address or port cannot be had, or a library is missing.
+        UserError: the address or port is not available, or a library is missing.
     """
     try:
         import uvicorn
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
     with tempfile.TemporaryDirectory(prefix="sightline-") as folder:
-        app = application(models, wanted, Path(folder))
-        host = wanted.neighbours.host
+        app = application(models, settings, Path(folder))
+        host = settings.access.host
         config = uvicorn.Config(
             app,
             host=host,
-            port=wanted.port,
-            http=protocol_with_timeout(wanted.caps.body_seconds),
+            port=settings.port,
+            http=protocol_with_timeout(settings.limits.body_seconds),
             log_config=None,
             access_log=False,
             server_header=False,
             lifespan="on",
-            loop="asyncio",  # whatever else is installed
-            timeout_graceful_shutdown=wanted.drain,
+            loop="asyncio",  # even if uvloop is installed
+            timeout_graceful_shutdown=settings.drain,
         )
-        socket = _bind(config, host, wanted.port)
-        # uvicorn raises a signal that it has obeyed once more, for whoever handled it before; SIGTERM has done its work
+        socket = _bind(config, host, settings.port)
+        # uvicorn re-raises a handled signal for the previous handler, which must ignore SIGTERM
         before = signal.signal(signal.SIGTERM, lambda number, frame: None)
         try:
             address = f"[{host}]" if ":" in host else host
-            pairs = ["-".join(direction) for model in models for direction in model.directions]
+            pairs = ["-".join(pair) for model in models for pair in model.language_pairs]
             log_event(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
             uvicorn.Server(config).run(sockets=[socket])
             log_event(event="ended")
@@ -140,9 +140,9 @@ def _bind(config: Any, host: str, port: int) -> Any:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-        made.listen(config.backlog)  # from here on clients wait for an answer instead of being turned away
+        made.listen(config.backlog)  # from here on clients wait instead of being rejected
     except (OSError, OverflowError) as error:
         made.close()
-        why = getattr(error, "strerror", None) or "ports go from 0 to 65535"
-        raise UserError(f"--host {host} --port {port}: {why}; another port may be free: --port 0") from None
+        why = getattr(error, "strerror", None) or "ports are from 0 to 65535"
+        raise UserError(f"--host {host} --port {port}: {why}; choose another port; --port 0 finds a free one") from None
     return made

@@ -1,11 +1,11 @@
-"""Texts and documents: their sentences are put into their model's line, and joined again as `localisation` has it.
+"""Translation of texts and documents: their sentences are queued for a model, and joined again.
 
-A text is cut into sentences, and each is translated as it is written. Of a document (a page in HTML, a file) what must
-stay is carried through or put back, as `sightline translate` does it. Not here: HTTP (`routes`) and files (`files`).
+The sentences of a text are translated as they are. In a document (HTML, a file) placeholders and tags are preserved, as
+in `sightline translate`. Not here: HTTP (`routes`) and files (`files`).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,14 +28,14 @@ from sightline.serve.models import ModelRouter, SentenceOptions, SentenceTransla
 
 @dataclass(frozen=True)
 class TextTranslation:
-    """A text, translated: number n of `texts` has the n-th best of every sentence, or the last that there is."""
+    """A translated text: `texts[n]` has the n-th best translation of every sentence, or its last one."""
 
     texts: tuple[str, ...]
     sentences: tuple[SentenceTranslation, ...]
 
     @property
     def text(self) -> str:
-        """The translation."""
+        """The best translation."""
         return self.texts[0]
 
     @property
@@ -45,35 +45,34 @@ class TextTranslation:
 
     @property
     def score(self) -> float:
-        """The mean of the sentences'."""
+        """The mean score of the sentences."""
         return sum(one.score for one in self.sentences) / max(len(self.sentences), 1)
 
 
 @dataclass(frozen=True)
 class SegmentedText:
-    """A text taken apart."""
+    """A text split into sentences."""
 
-    before: str  # blanks
-    cut: Sequence[SentenceSpan]
+    before: str  # blanks before the first sentence
+    spans: Sequence[SentenceSpan]
 
     @property
     def sentences(self) -> list[str]:
-        """Those to translate."""
-        return [plain(one.parts) for one in self.cut if one.parts]
+        """The sentences to translate."""
+        return [plain(one.parts) for one in self.spans if one.parts]
 
-    def joined(self, found: Sequence[SentenceTranslation], n_best: int) -> TextTranslation:
-        """The text with translations in the places of its sentences."""
-        texts = [self._with(iter([nth_best(one, rank) for one in found])) for rank in range(n_best)]
-        return TextTranslation(tuple(texts), tuple(found))
+    def joined(self, sentences: Sequence[SentenceTranslation], n_best: int) -> TextTranslation:
+        """The text with its sentences replaced by translations."""
+        texts = [self._with(iter([nth_best(one, rank) for one in sentences])) for rank in range(n_best)]
+        return TextTranslation(tuple(texts), tuple(sentences))
 
-    def _with(self, texts: Iterable[str]) -> str:
-        written = iter(texts)
-        pairs = [(one, next(written) if one.parts else "") for one in self.cut]
+    def _with(self, texts: Iterator[str]) -> str:
+        pairs = [(one, next(texts) if one.parts else "") for one in self.spans]
         return self.before + "".join(text + one.behind_translation(text) for one, text in pairs)
 
 
 def segment_text(text: str, language: str) -> SegmentedText:
-    """The sentences of a text in this language, and what stands before, between and behind them.
+    """Split a text in this language into sentences; keeps what is before, between and after them.
 
     >>> segment_text("A dog. A cat.\\n\\n  Dr. Smith left. ", "en").sentences
     ['A dog.', 'A cat.', 'Dr. Smith left.']
@@ -82,79 +81,80 @@ def segment_text(text: str, language: str) -> SegmentedText:
 
 
 def nth_best(one: SentenceTranslation, rank: int) -> str:
-    """The translation of a sentence that has this rank, from 0, or the last that there is."""
+    """The translation of a sentence with this rank, from 0, or its last one."""
     texts = (one.text, *(text for text, _ in one.alternatives))
     return texts[min(rank, len(texts) - 1)]
 
 
 async def translate_texts(
-    offer: ModelRouter, texts: Sequence[str], wish: SentenceOptions, is_html: bool = False
+    router: ModelRouter, texts: Sequence[str], options: SentenceOptions, is_html: bool = False
 ) -> list[TextTranslation]:
-    """Each text translated; all their sentences stand in line together.
+    """Translate texts; all their sentences are queued together.
 
     Raises:
-        UserError: nobody here translates between these languages, or a setting makes no sense.
-        Busy: too many sentences are in line.
+        UserError: no model for these languages, or an invalid setting.
+        QueueFull: too many sentences are queued.
     """
-    model = offer.find(wish.source, wish.target)
+    model = router.find(options.source, options.target)
     if is_html:
-        return await gather_or_cancel([_translate_html(model, text, wish) for text in texts])
-    taken = [segment_text(text, wish.source) for text in texts]
-    found = iter(await _submit(model, [sentence for one in taken for sentence in one.sentences], wish))
-    return [one.joined([next(found) for _ in one.sentences], wish.n_best) for one in taken]
+        return await gather_or_cancel([_translate_html(model, text, options) for text in texts])
+    segmented = [segment_text(text, options.source) for text in texts]
+    sentences = iter(await _submit(model, [sentence for text in segmented for sentence in text.sentences], options))
+    return [text.joined([next(sentences) for _ in text.sentences], options.n_best) for text in segmented]
 
 
 async def stream_texts(
-    offer: ModelRouter, texts: Sequence[str], wish: SentenceOptions
+    router: ModelRouter, texts: Sequence[str], options: SentenceOptions
 ) -> AsyncGenerator[tuple[int, SentenceTranslation | TextTranslation], None]:
-    """Every sentence as soon as it and those before it are there, and every text when it is whole, with its number."""
-    model, taken = offer.find(wish.source, wish.target), [segment_text(text, wish.source) for text in texts]
-    assert model.line, "it takes sentences from when the server starts"
-    waiting = [sentence for one in taken for sentence in one.sentences]
-    async with aclosing(model.line.answers(waiting, wish, model.hypotheses(wish))) as answers:
-        for number, one in enumerate(taken):
-            found: list[Any] = []
-            for _ in one.sentences:
-                found.append(await anext(answers))
-                yield number, found[-1]
-            yield number, one.joined(found, wish.n_best)
+    """Every sentence as soon as it and all before it are translated, and every text when it is complete, numbered."""
+    model = router.find(options.source, options.target)
+    segmented = [segment_text(text, options.source) for text in texts]
+    assert model.queue, "the server has not started"
+    waiting = [sentence for text in segmented for sentence in text.sentences]
+    async with aclosing(model.queue.answers(waiting, options, model.hypotheses(options))) as translations:
+        for number, text in enumerate(segmented):
+            sentences: list[SentenceTranslation] = []
+            for _ in text.sentences:
+                sentences.append(await anext(translations))
+                yield number, sentences[-1]
+            yield number, text.joined(sentences, options.n_best)
 
 
-async def _translate_html(model: ServedModel, text: str, wish: SentenceOptions) -> TextTranslation:
-    written, found = await translate_document(model, parse_html(Characters("q", text.encode())), wish)
-    return TextTranslation(tuple(one.decode() for one in written), found)
+async def _translate_html(model: ServedModel, text: str, options: SentenceOptions) -> TextTranslation:
+    written, sentences = await translate_document(model, parse_html(Characters("q", text.encode())), options)
+    return TextTranslation(tuple(one.decode() for one in written), sentences)
 
 
 async def translate_document(
-    model: ServedModel, document: Document, wish: SentenceOptions
+    model: ServedModel, document: Document, options: SentenceOptions
 ) -> tuple[list[bytes], tuple[SentenceTranslation, ...]]:
-    """A document with a translation of each of its texts that has none, as often as there are ranks; its sentences.
+    """Translate the untranslated units of a document, once for each rank; also returns the sentences.
 
     Raises:
-        UserError: a setting makes no sense.
-        Busy: too many sentences are in line.
+        UserError: an invalid setting.
+        QueueFull: too many sentences are queued.
     """
     known: dict[tuple[str, bool], SentenceTranslation] = {}
     if not model.is_loaded:
-        await _submit(model, [""], wish)  # which loads it: what marks it knows, its pieces say
+        await _submit(model, [""], options)  # loads it: its vocabulary decides whether markers are used
     written: list[bytes] = []
-    for rank in range(wish.n_best):
-        steps = translation_steps(document, base_language(wish.source), model.knows_marks)
-        wanted, done = await asyncio.to_thread(_next_step, steps, None)
-        while wanted:
-            new = [text for text in dict.fromkeys(wanted.texts) if (text, wanted.aligned) not in known]
-            found = await _submit(model, new, replace(wish, aligned=wanted.aligned))
-            known |= {(text, wanted.aligned): one for text, one in zip(new, found, strict=True)}
-            answers = [_sentence_output(known[text, wanted.aligned], rank) for text in wanted.texts]
-            wanted, done = await asyncio.to_thread(_next_step, steps, answers)
-        written.append(await asyncio.to_thread(document.filled, targets_of(done)))
+    for rank in range(options.n_best):
+        steps = translation_steps(document, base_language(options.source), model.supports_markers)
+        request, units = await asyncio.to_thread(_next_step, steps, None)
+        while request:
+            new = [text for text in dict.fromkeys(request.texts) if (text, request.aligned) not in known]
+            translations = await _submit(model, new, replace(options, aligned=request.aligned))
+            known |= {(text, request.aligned): one for text, one in zip(new, translations, strict=True)}
+            outputs = [_sentence_output(known[text, request.aligned], rank) for text in request.texts]
+            request, units = await asyncio.to_thread(_next_step, steps, outputs)
+        written.append(await asyncio.to_thread(document.filled, targets_of(units)))
     return written, tuple(known.values())
 
 
 def _next_step(
     steps: TranslationSteps, answers: list[SentenceOutput] | None
 ) -> tuple[SentenceRequest | None, list[TranslatedUnit]]:
-    """What is wanted next; or, where nothing is, what has become of the units."""
+    """The next sentences to translate, or the translated units at the end."""
     try:
         return next(steps) if answers is None else steps.send(answers), []
     except StopIteration as end:
@@ -162,18 +162,18 @@ def _next_step(
 
 
 def _sentence_output(one: SentenceTranslation, rank: int) -> SentenceOutput:
-    """An alternative has the links of the best, most of whose words it shares."""
+    """Alternatives use the alignment of the best translation, because they share most words."""
     links = None if one.alignment is None else frozenset(one.alignment)
-    return SentenceOutput(nth_best(one, rank), one.log_prob, one.n_pieces[1] + 1, links)
+    return SentenceOutput(nth_best(one, rank), one.log_prob, one.n_tokens[1] + 1, links)
 
 
-async def _submit(model: ServedModel, texts: Sequence[str], wish: SentenceOptions) -> list[SentenceTranslation]:
-    assert model.line, "it takes sentences from when the server starts"
-    return await model.line.ask(texts, wish, model.hypotheses(wish))
+async def _submit(model: ServedModel, texts: Sequence[str], options: SentenceOptions) -> list[SentenceTranslation]:
+    assert model.queue, "the server has not started"
+    return await model.queue.ask(texts, options, model.hypotheses(options))
 
 
 async def gather_or_cancel(parts: Sequence[Any]) -> list[Any]:
-    """All results; where one fails, the others are given up."""
+    """All results; if one fails, the others are cancelled."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         return await asyncio.gather(*tasks)
@@ -183,7 +183,7 @@ async def gather_or_cancel(parts: Sequence[Any]) -> list[Any]:
 
 
 async def cancel_when(work: Any, gone: Any) -> Any:
-    """What `work` gives, unless `gone` ends first: then the work is cancelled, and the answer is None."""
+    """The result of `work`; None if `gone` ends first, which cancels the work."""
     tasks = [asyncio.ensure_future(work), asyncio.ensure_future(gone)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

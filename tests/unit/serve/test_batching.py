@@ -28,9 +28,9 @@ class Echo:
         return [(text, options) for text in texts]
 
 
-def run(work: Callable[[Batcher, Echo], Awaitable[None]], echo: Echo, pace: BatchSettings, **more: Any) -> None:
+def run(work: Callable[[Batcher, Echo], Awaitable[None]], echo: Echo, batching: BatchSettings, **more: Any) -> None:
     async def main() -> None:
-        batcher = Batcher(echo, pace, **more)
+        batcher = Batcher(echo, batching, **more)
         try:
             async with asyncio.timeout(30):
                 await work(batcher, echo)
@@ -161,6 +161,6 @@ def test_counts_of_batches() -> None:
 
     async def work(batcher: Batcher, echo: Echo) -> None:
         await batcher.ask([str(i) for i in range(50)], None)
-        assert (sum(counted), batcher.work.sentences, batcher.work.batches) == (50, 50, len(counted))
+        assert (sum(counted), batcher.throughput.sentences, batcher.throughput.batches) == (50, 50, len(counted))
 
     run(work, Echo(), BatchSettings(batch_tokens=10), done=lambda sentences, seconds: counted.append(sentences))

@@ -95,7 +95,7 @@ def test_terms_that_are_none(asked: dict[str, Any], complaint: str) -> None:
 
 def test_terms_are_not_for_published_models_and_are_searched_for_in_wider_beams() -> None:
     one = ServedModel(Path("m"), (("en", "de"),), model, {"beam_size": 2})
-    with pytest.raises(UserError, match="glossary and keep are for models that were trained here"):
+    with pytest.raises(UserError, match="glossary and keep are for models trained here"):
         one.translate(["A dog."], SentenceOptions("en", "de", terms=(("dog", "Hund"),)))
     assert [one.hypotheses(SentenceOptions("en", "de", terms=terms)) for terms in ((), (("dog", "Hund"),))] == [2, 8]
 
@@ -113,8 +113,8 @@ def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> No
         ({"host": "127.0.0.1"}, ""),
         ({"host": "[::1]:5000"}, ""),
         ({"host": "translate.example:80"}, ""),
-        ({"host": "evil.example"}, "own address"),
-        ({}, "own address"),
+        ({"host": "evil.example"}, "host name"),
+        ({}, "host name"),
         ({"host": "localhost:5000", "origin": "http://localhost:5000"}, ""),
         ({"host": "localhost:5000", "origin": "http://localhost:8000"}, "other sites"),
         ({"host": "localhost:5000", "origin": "https://evil.example"}, "other sites"),
@@ -123,9 +123,9 @@ def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> No
     ],
 )
 def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
-    neighbours = AccessRules(names=("translate.example",), origins=("https://friend.example",))
+    access = AccessRules(names=("translate.example",), origins=("https://friend.example",))
     try:
-        neighbours.check(headers)
+        access.check(headers)
     except RequestError as error:
         assert complaint and complaint in str(error) and error.status == 403
     else:
@@ -134,16 +134,16 @@ def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
 
 def test_keys(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("# ours\n0123456789abcdef Ada\n\nfedcba9876543210\n", encoding="utf-8")
-    neighbours = AccessRules(keys=read_keys(str(tmp_path / "keys")))
-    neighbours.check_key("0123456789abcdef")
-    neighbours.check_key("fedcba9876543210")
+    access = AccessRules(keys=read_keys(str(tmp_path / "keys")))
+    access.check_key("0123456789abcdef")
+    access.check_key("fedcba9876543210")
     for wrong in ("", "0123456789abcde", "Ada", "\u00e9"):
         with pytest.raises(RequestError, match="API key"):
-            neighbours.check_key(wrong)
+            access.check_key(wrong)
     AccessRules().check_key("")
 
 
-@pytest.mark.parametrize(("content", "complaint"), [("", "has no key"), ("long-enough-to-be-one\nshort\n", "line 2")])
+@pytest.mark.parametrize(("content", "complaint"), [("", "no keys"), ("long-enough-to-be-one\nshort\n", "line 2")])
 def test_a_file_without_usable_keys(tmp_path: Path, content: str, complaint: str) -> None:
     (tmp_path / "keys").write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=complaint):
@@ -175,23 +175,23 @@ def test_models_and_their_languages() -> None:
     load = model
     assert load_served_models(["m"], [("en", "de")], load, {}, True)[0].is_loaded
     assert not load_served_models(["m"], [("en", "de")], load, {}, False)[0].is_loaded
-    with pytest.raises(UserError, match="say so: --languages"):
+    with pytest.raises(UserError, match="its languages are unknown; add --languages"):
         load_served_models(["m"], [], load, {}, True)
     with pytest.raises(UserError, match="2 pairs for 3 models"):
         load_served_models(["a", "b", "c"], [("en", "de"), ("de", "en")], load, {}, True)
-    with pytest.raises(UserError, match="translates en-de already"):
+    with pytest.raises(UserError, match="also translates en-de"):
         load_served_models(["a", "b"], [("en", "de"), ("en", "de")], load, {}, True)
 
 
 def test_what_is_not_served_is_said_in_libretranslates_words() -> None:
-    offer = ModelRouter([ServedModel(Path("m"), (("en", "de"), ("en", "fr")), model)])
-    assert offer.languages()[0] == {"code": "en", "name": "English", "targets": ["de", "fr"]}
-    for direction, complaint in {
+    router = ModelRouter([ServedModel(Path("m"), (("en", "de"), ("en", "fr")), model)])
+    assert router.languages()[0] == {"code": "en", "name": "English", "targets": ["de", "fr"]}
+    for pair, complaint in {
         ("en", "xx"): "xx is not supported",
         ("de", "fr"): r"French \(fr\) is not available as a target language from German \(de\)",
     }.items():
         with pytest.raises(UserError, match=complaint):
-            offer.find(*direction)
+            router.find(*pair)
 
 
 def test_a_language_is_detected_among_those_that_are_served() -> None:
@@ -212,14 +212,14 @@ def test_who_opens_the_page_need_not_wait_for_the_first_alignment(
 
 def test_translated_files_are_found_by_their_names_alone(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
-    (tmp_path / "shelf").mkdir()
-    shelf = FileStore(tmp_path / "shelf", most=3)
-    key = shelf.put("../../e vil\n.txt", b"1")
-    assert shelf.take(key) == ("e_vil_.txt", b"1")
+    (tmp_path / "files").mkdir()
+    files = FileStore(tmp_path / "files", most=3)
+    key = files.put("../../e vil\n.txt", b"1")
+    assert files.take(key) == ("e_vil_.txt", b"1")
     for wrong in ("../secret", key[:-1], "", "a" * 32 + "."):
         with pytest.raises(RequestError):
-            shelf.take(wrong)
-    keys = [shelf.put(f"{i}.txt", b"") for i in range(5)]
-    assert len(list((tmp_path / "shelf").iterdir())) <= 3 and shelf.take(keys[-1])
+            files.take(wrong)
+    keys = [files.put(f"{i}.txt", b"") for i in range(5)]
+    assert len(list((tmp_path / "files").iterdir())) <= 3 and files.take(keys[-1])
     with pytest.raises(RequestError, match="file format not supported"):
         parse_upload("a.exe", b"", ("en", "de"), 99)

@@ -28,15 +28,15 @@ class Speaker(ServedModel):
     say: Callable[[str], str]
 
     @property
-    def knows_marks(self) -> bool:
+    def supports_markers(self) -> bool:
         """Of those in small letters alone."""
         return self.is_loaded and self.say("x") == "x"
 
-    def translate(self, sentences: list[str], wish: SentenceOptions) -> list[SentenceTranslation]:
+    def translate(self, sentences: list[str], options: SentenceOptions) -> list[SentenceTranslation]:
         """Word n comes from word n."""
         self.model = self
         texts = [self.say(text) for text in sentences]
-        links = tuple((n, n) for n in range(20)) if wish.aligned else None
+        links = tuple((n, n) for n in range(20)) if options.aligned else None
         return [
             SentenceTranslation(
                 source, text, -1.0, -2.0, (3, 3), tuple((text + "!" * n, -2.0) for n in range(1, 3)), links
@@ -59,9 +59,9 @@ def told(say: Callable[[str], str], work: Callable[[ModelRouter, ServedModel], A
 
 
 def page(text: str, say: Callable[[str], str], n_best: int = 1) -> TextTranslation:
-    return told(say, lambda offer, _: translate_texts(offer, [text], SentenceOptions("en", "de", n_best=n_best), True))[
-        0
-    ]
+    return told(
+        say, lambda router, _: translate_texts(router, [text], SentenceOptions("en", "de", n_best=n_best), True)
+    )[0]
 
 
 def test_tags_of_a_page_stay_at_their_words_whatever_the_model_does_with_them() -> None:
@@ -138,7 +138,7 @@ def test_sentences(text: str, language: str, sentences: list[str]) -> None:
 )
 def test_between_sentences_stands_what_the_language_has_there(text: str, said: dict[str, str], whole: str) -> None:
     assert (
-        told(said.__getitem__, lambda offer, _: translate_texts(offer, [text], SentenceOptions("en", "de")))[0].text
+        told(said.__getitem__, lambda router, _: translate_texts(router, [text], SentenceOptions("en", "de")))[0].text
         == whole
     )
 

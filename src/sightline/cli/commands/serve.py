@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
     settings.pop("batch_tokens", None)
     load = partial(load_translator, device=options.device)
     models = load_served_models(options.models, options.languages, load, settings, not options.idle)
-    caps = RequestLimits(
+    limits = RequestLimits(
         body=options.max_body,
         characters=options.max_characters,
         texts=options.max_texts,
@@ -89,9 +89,9 @@ def run(options: argparse.Namespace) -> None:
         seconds=float(options.max_seconds),
         body_seconds=float(options.arrival_seconds),
     )
-    pace = BatchSettings(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
-    neighbours = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys)
-    wanted = ServerSettings(options.port, neighbours, caps, pace, options.log_text, options.drain)
+    batching = BatchSettings(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
+    access = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys)
+    wanted = ServerSettings(options.port, access, limits, batching, options.log_text, options.drain)
     if options.ray is None:
         return serve(models, wanted)
     serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)

@@ -1,5 +1,5 @@
-"""The live page: type a sentence and watch; force a beginning, silence heads, set two models side by side.
+"""The explorer: a page to type sentences, force prefixes, mask heads, and compare two models.
 
-`requests.py` reads what the page asks, `answers.py` asks the models, `server.py` speaks HTTP. The page itself is that
-of `inspect.page`, with `live.js` awake.
+`requests.py` parses requests, `answers.py` runs the models, and `server.py` speaks HTTP. The page is that of
+`inspect.page`, with `live.js`.
 """

@@ -1,11 +1,11 @@
-"""Answers to what the page asks, from the models it shows. Not here: HTTP.
+"""Responses of the explorer. Not here: HTTP.
 
-A model does one thing at a time. Of the requests of one page that wait for it only the newest is answered, for its
-reader has typed on since; and no more than a few wait at all.
+A model does one thing at a time. Of the waiting requests of a page only the newest is answered, because its user has
+typed on; and only a few may wait.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ class Superseded(Exception):
 
 
 class RequestQueue:
-    """One at a time, the newest of each page."""
+    """One request at a time, the newest of each page."""
 
     def __init__(self) -> None:
         self._busy, self._counting = Lock(), Lock()
@@ -36,50 +36,48 @@ class RequestQueue:
 
     @contextmanager
     def turn(self, page: str) -> Iterator[None]:
-        """Wait for the model, and have it inside; `Superseded` where waiting has become pointless."""
+        """Wait for the model; `Superseded` if the request is obsolete."""
         with self._counting:
             if self.waiting >= MAX_WAITING:
                 raise Superseded(f"{MAX_WAITING} requests are waiting for this model")
             self._count, self.waiting = self._count + 1, self.waiting + 1
-            mine = self._newest[page] = self._count
+            own = self._newest[page] = self._count
         with self._busy:
             with self._counting:
                 self.waiting -= 1
                 newest = self._newest[page]
                 if self.waiting == 0:
-                    self._newest.clear()  # nobody is left to compare with
-            if newest != mine:
-                raise Superseded("a newer request of the same page has come")
+                    self._newest.clear()  # no other request to compare with
+            if newest != own:
+                raise Superseded("superseded by a newer request of the same page")
             yield
 
 
 @contextmanager
-def _as_file(ask: ExplorerRequest) -> Iterator[Path]:
-    """Inside, what was sent is a file; it is deleted afterwards."""
-    if not ask.file:
-        raise UserError("this model reads files: choose one")
+def _as_file(request: ExplorerRequest) -> Iterator[Path]:
+    """The uploaded file in a temporary folder."""
+    if not request.file:
+        raise UserError("this model reads files; choose one")
     with TemporaryDirectory(prefix="sightline") as folder:
         path = Path(folder, "sent")
-        path.write_bytes(ask.file)
+        path.write_bytes(request.file)
         try:
             yield path
         except UserError as error:
-            raise UserError(str(error).replace(str(path), ask.text)) from None
+            raise UserError(str(error).replace(str(path), request.text)) from None
 
 
 class ExplorerModel:
-    """A model on the page, under a name."""
+    """A model on the page, with a name."""
 
-    reads_files = False  # whether what it looks at comes in files
+    reads_files = False  # whether its inputs are files
 
     def __init__(self, name: str, model: Any) -> None:
         self.name, self.model, self.turns = name, model, RequestQueue()
         self.reads_files = model.reads in ("picture", "sound")
 
     def described(self) -> dict[str, Any]:
-        """What the page must know before it asks: the heads of each layer of each part, none where it has no heads; and
-        a text to begin with, where there is one.
-        """
+        """What the page needs first: the heads of each layer, and an example text if there is one."""
         heads: dict[str, list[int]] = {"encoder": [], "decoder": [], "cross": []}
         for head in self._heads():
             layers = heads[head.part]
@@ -89,7 +87,7 @@ class ExplorerModel:
         return {"name": self.name, "about": self._about(), "heads": heads, "example": example}
 
     def _about(self) -> dict[str, Any]:
-        """What the page chooses its views by."""
+        """The kind of model, by which the page chooses its views."""
         if self.model.reads == "pairs":
             return about("pieces", writes=True, traced=True)
         stacks = attentions(self.model.network)
@@ -99,35 +97,38 @@ class ExplorerModel:
     def _heads(self) -> Sequence[Any]:
         try:
             return all_heads(self.model.network)
-        except UserError:  # another architecture
+        except UserError:  # no Transformer
             return []
 
-    def translated(self, ask: ExplorerRequest) -> dict[str, Any]:
-        """The translation as the page shows it, and without silenced heads for comparison."""
+    def translated(self, request: ExplorerRequest) -> dict[str, Any]:
+        """The translation for the page, and the one without masked heads for comparison."""
         if self.model.reads != "pairs":
-            return self.read(ask)
-        settings: dict[str, Any] = {"prefix": ask.prefix, "beam_size": ask.beam_size}
-        with self.turns.turn(f"translate {ask.page}"):
-            silenced = any(heads for layers in ask.masks.values() for heads in layers.values())
-            plain = self.model.translate([ask.text], n_best=1, **settings)[0].text if silenced else None
-            with self.model.mask_heads(ask.masks) if silenced else nullcontext():
-                record = self.model.attend(ask.text, n_best=1, **settings)
-                trace = self.model.trace(ask.text, n_best=1, **settings)
+            return self.read(request)
+        settings: dict[str, Any] = {"prefix": request.prefix, "beam_size": request.beam_size}
+        with self.turns.turn(f"translate {request.page}"):
+            silenced = any(heads for layers in request.masks.values() for heads in layers.values())
+            plain = self.model.translate([request.text], n_best=1, **settings)[0].text if silenced else None
+            with self.model.mask_heads(request.masks) if silenced else nullcontext():
+                record = self.model.attend(request.text, n_best=1, **settings)
+                trace = self.model.trace(request.text, n_best=1, **settings)
         contents = page_contents(record, trace, self.name, self.model.known_alignment_head)
         return {"inspection": contents, "unmasked": plain}
 
-    def read(self, ask: ExplorerRequest) -> dict[str, Any]:
-        """The same of a text, picture or sound."""
-        with self.turns.turn(f"translate {ask.page}"), self.model.mask_heads(ask.masks):
-            given = _as_file(ask) if self.reads_files else nullcontext(ask.text)
-            with given as path_or_text:
+    def read(self, request: ExplorerRequest) -> dict[str, Any]:
+        """The same for a text, image or sound."""
+        with self.turns.turn(f"translate {request.page}"), self.model.mask_heads(request.masks):
+            opened = _as_file(request) if self.reads_files else nullcontext(request.text)
+            with opened as path_or_text:
                 record, trace = self.model.look_inside(path_or_text)
-        contents = page_contents(replace(record, text=ask.text), trace, self.name)
+        contents = page_contents(replace(record, text=request.text), trace, self.name)
         return {"inspection": contents, "unmasked": None}
 
-    def walked(self, ask: ExplorerRequest) -> dict[str, Any]:
-        """The stops of a walk."""
-        with self.turns.turn(f"walk {ask.page}"), self.model.mask_heads(ask.masks) if ask.masks else nullcontext():
-            settings: dict[str, Any] = {"prefix": ask.prefix, "beam_size": ask.beam_size, "n_best": 1}
-            stops = self.model.walk(ask.text, None, ask.stack or "encoder", ask.layer, ask.head, **settings)
-        return {"stops": walk_contents(stops)}
+    def walked(self, request: ExplorerRequest) -> dict[str, Any]:
+        """The steps of a walk."""
+        settings: dict[str, Any] = {"prefix": request.prefix, "beam_size": request.beam_size, "n_best": 1}
+        stack = request.stack or "encoder"
+        with self.turns.turn(f"walk {request.page}"), ExitStack() as masked:
+            if request.masks:
+                masked.enter_context(self.model.mask_heads(request.masks))
+            steps = self.model.walk(request.text, None, stack, request.layer, request.head, **settings)
+        return {"stops": walk_contents(steps)}

@@ -39,7 +39,7 @@ def test_all_that_a_page_sends() -> None:
         ({"masks": []}, "masks must look like"),
         ({"masks": {"cross": {"a": [0]}}}, "masks must look like"),
         ({"masks": {"cross": {"0": 5}}}, "masks must look like"),
-        ({"masks": {"crass": {}}}, "the parts are"),
+        ({"masks": {"crass": {}}}, "the stacks are"),
         ({"layer": 10**9}, "layer must be"),
     ],
 )

@@ -77,7 +77,7 @@ def test_the_page_is_at_the_root_and_nothing_elsewhere(ask: Callable[..., Any], 
     status, text = ask("GET", "/")
     assert status == 200
     assert '"models":[{"name":"one"' in text
-    assert ask("GET", "/etc/passwd") == (404, {"error": f"nothing here; the page is at {server.url}"})
+    assert ask("GET", "/etc/passwd") == (404, {"error": f"not found; the page is at {server.url}"})
     assert ask("GET", "/?x=1")[0] == 200
     assert ask(path="/api/nothing", body={})[0] == 404
 
@@ -91,7 +91,7 @@ def test_an_answer(ask: Callable[..., Any]) -> None:
     [
         (b"{", 400, "not JSON"),
         ({"text": "blank"}, 400, "nothing to look at"),
-        ({"model": 2}, 400, "model 2: this page shows 2, counted from 0"),
+        ({"model": 2}, 400, "model 2: this page has 2 models, numbered from 0"),
         ({"text": "x" * 5000}, 400, "at most 4,000"),
         (b"x" * 70_000, 413, "at most 65,536 bytes"),
     ],
@@ -149,7 +149,7 @@ def test_a_slow_model_keeps_nobody_else_waiting(ask: Callable[..., Any], models:
 def test_a_port_that_is_taken_is_one_line(server: ExplorerServer) -> None:
     with pytest.raises(UserError, match=rf"--port {server.server_address[1]}.*in use.*--port 0"):
         ExplorerServer([], port=server.server_address[1])
-    with pytest.raises(UserError, match="ports go from 0 to 65535"):
+    with pytest.raises(UserError, match="ports are from 0 to 65535"):
         ExplorerServer([], port=70_000)
 
 
