@@ -156,7 +156,7 @@ def test_a_machine_without_the_model_is_named_and_left_out(
         found = [one.text for one in shared.translate_lines(lines, chunk_lines=30)]
     assert found == [one.text for one in model.translate(lines)]
     (complaint,) = [line for line in capfd.readouterr().err.splitlines() if "--ray" in line]
-    start = f"sightline: --ray: {machine_name(without_model)} is left out: {model_path.resolve()}: "
+    start = f"sightline: --ray: {machine_name(without_model)} is not used: {model_path.resolve()}: "
     assert complaint.startswith(start)
 
 
@@ -195,7 +195,7 @@ def test_faults_of_work_and_of_processes(cluster: Any) -> None:
         assert actors.submit(int, "3").result(60) == 3
         with pytest.raises(ValueError, match="invalid literal"):
             actors.submit(int, "three").result(60)
-        with pytest.raises(UserError, match="3 processes have died of the same lines"):
+        with pytest.raises(UserError, match="3 workers died while processing the same lines"):
             actors.submit(os._exit, 1).result(60)
         before = actors.size
         node = cluster.add_node(num_cpus=1)

@@ -1,5 +1,5 @@
-"""Work that Ray spreads over the processes of one machine or of many: lines, trials of settings, a server's replicas.
+"""Distribution over the processes of one or more machines by Ray: translation, hyperparameter sweeps, server replicas.
 
-Ray starts and watches processes; what is computed in them is the same code that runs without it. An extra:
-`pip install 'sightline[ray]'`. Not here: training of one model by several devices.
+Ray starts and monitors processes; they run the same code as without it. Optional dependency: `pip install
+'sightline[ray]'`. Not here: training one model on several devices.
 """

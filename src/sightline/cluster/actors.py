@@ -1,9 +1,9 @@
-"""Processes of a cluster that take work as those of a `ProcessPoolExecutor` do; one that dies is replaced.
+"""Worker processes on a cluster, with the interface of `ProcessPoolExecutor`; failed workers are replaced.
 
-Each has a processor or a GPU to itself. A thread here stands for each: it waits until the cluster has a place, then
-hands over one piece of work after the other. Work whose process died goes to another one, some times. Ray's own
-restarts are not used: they tie work to a process that may never find a place again. A process that cannot do such work
-where it is (`MachineUnusable`) gets no more of it, and keeps its place, so that none is started there again.
+Each worker has a CPU or GPU of its own, and a thread here: it waits until the cluster has room, and then submits task
+after task. The tasks of a failed worker are retried on another one, a few times. Ray's own restarts are not used: they
+bind a task to a worker that may never get room again. A worker on a machine that cannot run such tasks
+(`MachineUnusable`) gets no more of them, but keeps its place, so that no other worker starts there.
 """
 
 import sys
@@ -19,13 +19,13 @@ from typing import Any
 from sightline.cluster.connection import machine_name
 from sightline.errors import UserError
 
-MAX_ATTEMPTS = 3  # processes that may die of the same work, or before they have begun
-POLL_SECONDS = 1.0  # seconds between two looks at how large the cluster is
+MAX_ATTEMPTS = 3  # of a task whose workers die, and of starting a worker
+POLL_SECONDS = 1.0  # seconds between checks of the cluster's size
 
 
 @dataclass
 class ClusterTask:
-    """One piece of work."""
+    """A submitted task."""
 
     work: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -34,57 +34,57 @@ class ClusterTask:
 
 
 class MachineUnusable(UserError):
-    """Raised by work that cannot be done on this machine, but perhaps on another one."""
+    """Raised by tasks that cannot run on this machine, but perhaps on another one."""
 
 
 class ClusterWorker:
-    """What Ray starts, elsewhere perhaps."""
+    """The actor that Ray starts."""
 
     def ready(self) -> str:
-        """The machine that it runs on, by Ray's number for it."""
+        """The node id of its machine."""
         import ray
 
         return ray.get_runtime_context().get_node_id()
 
     def run(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Do it."""
+        """Run a task."""
         return work(*arguments)
 
 
 class ClusterExecutor(Executor):
-    """As many processes as the cluster has places for, also when it grows; or `most`, which makes it grow."""
+    """As many workers as the cluster has room for, also when it grows; or `most`, which makes it grow."""
 
     def __init__(self, ray: Any, gpu: bool, most: int = 0) -> None:
         self._ray, self._what, self._most = ray, "GPU" if gpu else "CPU", most
         self._kind = ray.remote(ClusterWorker).options(num_cpus=0 if gpu else 1, num_gpus=int(gpu), max_concurrency=1)
-        self._jobs: deque[ClusterTask] = deque()
+        self._tasks: deque[ClusterTask] = deque()
         self._changed, self._closed = Condition(), Event()
-        self._actors: dict[int, Any] = {}  # by the numbers of the threads
+        self._actors: dict[int, Any] = {}  # by thread number
         self._failed_starts, self._looked = 0, -POLL_SECONDS
-        self._unusable: dict[str, str] = {}  # machines, by Ray's numbers, and why
-        self._idle = 0  # threads whose process is on one of these
-        self._given_up = ""  # why no work is taken any more
+        self._unusable: dict[str, str] = {}  # reasons by node id
+        self._idle = 0  # workers on unusable machines
+        self._given_up = ""  # why no more tasks are accepted
 
     @property
     def size(self) -> int:
-        """How many there are, those that wait for a place among them, without those that get no work."""
+        """The number of workers, including those that wait for room, excluding those without tasks."""
         return len(self._actors) - self._idle
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """As of `Executor`; `fn` must be a function of a module that the cluster's machines have."""
+        """As `Executor.submit`; `fn` must be a function of a module that all machines have."""
         assert not kwargs
         if time.monotonic() - self._looked >= POLL_SECONDS:
             self._grow()
-        job = ClusterTask(fn, args)
+        task = ClusterTask(fn, args)
         with self._changed:
-            self._jobs.append(job)
+            self._tasks.append(task)
             self._changed.notify()
         if self._given_up:
             self._give_up(self._given_up)
-        return job.future
+        return task.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End them, whatever they do."""
+        """Stop all workers, without waiting for their tasks."""
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
@@ -94,64 +94,64 @@ class ClusterExecutor(Executor):
 
     def _grow(self) -> None:
         self._looked = time.monotonic()
-        places = self._places()
+        places = self._n_places()
         with self._changed:
             new = range(len(self._actors), self._most + self._idle if self._most else places)
             self._actors.update(dict.fromkeys(new))
         for number in new:
-            Thread(target=self._stand_for, args=[number], daemon=True).start()
+            Thread(target=self._supervise, args=[number], daemon=True).start()
 
-    def _places(self) -> int:
+    def _n_places(self) -> int:
         return int(self._ray.cluster_resources().get(self._what, 0)) or 1
 
-    def _stand_for(self, number: int) -> None:
-        """One process after the other, each as long as it lives."""
+    def _supervise(self, number: int) -> None:
+        """Start one worker after another, each for as long as it lives."""
         while not self._closed.is_set():
             actor = self._actors[number] = self._kind.remote()
             with suppress(self._ray.exceptions.RayError):
                 if machine := self._started(actor):
-                    self._employ(actor, machine)
+                    self._run_tasks(actor, machine)
             self._ray.kill(actor)
 
     def _started(self, actor: Any) -> str:
-        """The machine of a process that has started; empty if it has not."""
+        """The machine of a started worker; "" if it failed."""
         try:
             machine = self._ray.get(actor.ready.remote())
         except self._ray.exceptions.RayError as error:
             self._failed_starts += 1
             if self._failed_starts >= MAX_ATTEMPTS:
-                self._give_up(f"its processes do not start: {str(error).splitlines()[0]}")
+                self._give_up(f"its workers do not start: {str(error).splitlines()[0]}")
             return ""
         self._failed_starts = 0
         if machine not in self._unusable:
             self._given_up = ""
         return machine
 
-    def _employ(self, actor: Any, machine: str) -> None:
-        while machine not in self._unusable and (job := self._next()):
+    def _run_tasks(self, actor: Any, machine: str) -> None:
+        while machine not in self._unusable and (task := self._next()):
             try:
-                found = self._ray.get(actor.run.remote(job.work, job.arguments))
+                result = self._ray.get(actor.run.remote(task.work, task.arguments))
             except self._ray.exceptions.RayTaskError as error:
                 if isinstance(error.cause, MachineUnusable):
-                    self._leave_out(machine, error.cause)
-                    self._return(job)
+                    self._exclude(machine, error.cause)
+                    self._return(task)
                 else:
-                    job.future.set_exception(error.cause)
+                    task.future.set_exception(error.cause)
             except self._ray.exceptions.RayError as error:
-                self._again(job, error)
+                self._retry(task, error)
                 raise
             else:
-                job.future.set_result(found)
+                task.future.set_result(result)
         if not self._closed.is_set():
             self._keep_place(actor)
 
     def _keep_place(self, actor: Any) -> None:
-        """Do nothing on a machine that is left out, as long as the process lives."""
-        places = self._places()
+        """Occupy a place on an excluded machine for as long as the worker lives."""
+        places = self._n_places()
         with self._changed:
             self._idle += 1
             if self._idle >= places:
-                self._give_up("; ".join(f"{name}: {why}" for name, why in self._left_out()))
+                self._give_up("; ".join(f"{name}: {why}" for name, why in self._excluded()))
         try:
             self._grow()
             while not self._closed.wait(POLL_SECONDS):
@@ -160,38 +160,38 @@ class ClusterExecutor(Executor):
             with self._changed:
                 self._idle -= 1
 
-    def _leave_out(self, machine: str, why: Exception) -> None:
+    def _exclude(self, machine: str, why: Exception) -> None:
         with self._changed:
             if machine in self._unusable:
                 return
             self._unusable[machine] = str(why)
-        name, why_not = self._left_out()[-1]
-        print(f"sightline: --ray: {name} is left out: {why_not}", file=sys.stderr)
+        name, reason = self._excluded()[-1]
+        print(f"sightline: --ray: {name} is not used: {reason}", file=sys.stderr)
 
-    def _left_out(self) -> list[tuple[str, str]]:
+    def _excluded(self) -> list[tuple[str, str]]:
         names = {node["NodeID"]: machine_name(node) for node in self._ray.nodes()}
         return [(names.get(machine, machine), why) for machine, why in self._unusable.items()]
 
     def _next(self) -> ClusterTask | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._closed.is_set())
-            return None if self._closed.is_set() else self._jobs.popleft()
+            self._changed.wait_for(lambda: self._tasks or self._closed.is_set())
+            return None if self._closed.is_set() else self._tasks.popleft()
 
-    def _again(self, job: ClusterTask, error: Exception) -> None:
-        job.attempts += 1
-        if job.attempts >= MAX_ATTEMPTS:
-            why = f"{MAX_ATTEMPTS} processes have died of the same lines, perhaps for lack of memory"
-            job.future.set_exception(UserError(f"--ray: {why}: {str(error).splitlines()[0]}"))
+    def _retry(self, task: ClusterTask, error: Exception) -> None:
+        task.attempts += 1
+        if task.attempts >= MAX_ATTEMPTS:
+            why = f"{MAX_ATTEMPTS} workers died while processing the same lines, perhaps out of memory"
+            task.future.set_exception(UserError(f"--ray: {why}: {str(error).splitlines()[0]}"))
             return
-        self._return(job)
+        self._return(task)
 
-    def _return(self, job: ClusterTask) -> None:
+    def _return(self, task: ClusterTask) -> None:
         with self._changed:
-            self._jobs.appendleft(job)  # somebody waits for it first
+            self._tasks.appendleft(task)  # it is the next in the output
             self._changed.notify()
 
     def _give_up(self, why: str) -> None:
         with self._changed:
             self._given_up = why
-            while self._jobs:
-                self._jobs.popleft().future.set_exception(UserError(f"--ray: {why}"))
+            while self._tasks:
+                self._tasks.popleft().future.set_exception(UserError(f"--ray: {why}"))

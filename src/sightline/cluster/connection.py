@@ -1,4 +1,4 @@
-"""To a cluster of Ray's, or one of its own on this machine, and the machines of it."""
+"""Connection to a Ray cluster, or to a local one, and its machines."""
 
 import logging
 import os
@@ -12,16 +12,16 @@ from sightline.errors import UserError
 
 @contextmanager
 def ray_connection(address: str) -> Iterator[Any]:
-    """Inside, the module `ray`, connected; a cluster that was started for it ends with it.
+    """The module `ray`, connected; a cluster that was started for this purpose is stopped afterwards.
 
     Args:
-        address: HOST:PORT, "auto" for the cluster of this machine, "" for one that is started for this alone.
+        address: HOST:PORT, "auto" for the cluster of this machine, "" for a temporary local one.
 
     Raises:
-        UserError: Ray is not installed, or nobody answers at the address.
+        UserError: Ray is not installed, or the address is not reachable.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is done here
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do, and otherwise warns of
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default, without a warning
     try:
         import ray
     except ImportError:
@@ -43,22 +43,22 @@ def ray_connection(address: str) -> Iterator[Any]:
 
 
 def _keep_token_here() -> None:
-    """Let a cluster of this process alone find its token in the environment, unless the user has one.
+    """Keep the token of a temporary cluster in the environment, unless the user has one.
 
-    Without one, Ray (since 2.60) writes a token to ~/.ray, and every later `ray start` of this user asks for it: other
-    machines, which do not have it, could not join.
+    Otherwise Ray (since 2.60) writes a token to ~/.ray, and every later `ray start` of this user requires it. Then other
+    machines could not join.
     """
     if not ("RAY_AUTH_TOKEN_PATH" in os.environ or Path("~/.ray/auth_token").expanduser().exists()):
         os.environ.setdefault("RAY_AUTH_TOKEN", os.urandom(32).hex())
 
 
 def live_nodes(ray: Any) -> list[dict[str, Any]]:
-    """The machines of the cluster that have not left it."""
+    """The machines that are part of the cluster."""
     return [node for node in ray.nodes() if node["Alive"]]
 
 
 def machine_name(node: Mapping[str, Any]) -> str:
-    """How messages call a machine.
+    """The name of a machine in messages.
 
     >>> machine_name({"NodeManagerHostname": "gpu-3", "NodeManagerAddress": "10.0.0.7"})
     'gpu-3 (10.0.0.7)'
@@ -67,7 +67,7 @@ def machine_name(node: Mapping[str, Any]) -> str:
 
 
 def _check_reachable(address: str) -> None:
-    """Whether somebody is there: Ray itself would try for minutes."""
+    """Whether the address is reachable: Ray itself would retry for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal()):
         return

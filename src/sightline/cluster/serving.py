@@ -1,6 +1,6 @@
-"""`sightline serve` as a deployment of Ray Serve: as many replicas of the server as one asks for, behind its proxy.
+"""`sightline serve` as a Ray Serve deployment: replicas of the server behind Ray's proxy.
 
-A replica is the ASGI application that runs without Ray, with its own models and its own line. Not here: what it answers
+A replica is the ASGI application that also runs without Ray, with its own models and queues. Not here: its responses
 (`sightline.serve`).
 """
 
@@ -22,22 +22,18 @@ from sightline.serve.access import log_event
 from sightline.serve.models import LanguagePair, ServedModel
 from sightline.serve.server import ServerSettings, application
 
-MAX_ONGOING_REQUESTS = (
-    10_000  # requests of a replica: what is too much it says itself, and sentences of many share a batch
-)
+MAX_ONGOING_REQUESTS = 10_000  # requests per replica; it limits its queue itself
 
 
 @dataclass(frozen=True)
 class Replica:
-    """What a replica is made of, on whatever machine."""
+    """Everything needed to build a replica on any machine."""
 
-    models: tuple[
-        tuple[str, tuple[LanguagePair, ...], dict[str, Any]], ...
-    ]  # folders, language_pairs, settings of decoding
+    models: tuple[tuple[str, tuple[LanguagePair, ...], dict[str, Any]], ...]  # folders, language pairs, search settings
     device: str
-    keeps: bool  # models are loaded before the first request
+    keeps: bool  # load models before the first request
     settings: ServerSettings
-    folder: str  # of translated files; replicas of one machine share it
+    folder: str  # of translated files, shared by the replicas of a machine
 
     def application(self) -> Any:
         """The ASGI application."""
@@ -56,10 +52,10 @@ class Replica:
 def serve_replicas(
     address: str, models: Sequence[ServedModel], device: str, keeps: bool, settings: ServerSettings, count: int
 ) -> None:
-    """Answer until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
+    """Run until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
 
     Raises:
-        UserError: Ray is not installed, no cluster is at `address`, or the port cannot be had.
+        UserError: Ray is not installed, no cluster is at `address`, or the port is not available.
     """
     folder, host = tempfile.mkdtemp(prefix="sightline-"), settings.access.host
     known = tuple((str(model.path.absolute()), model.language_pairs, dict(model.settings)) for model in models)
@@ -83,11 +79,11 @@ def serve_replicas(
 def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> None:
     from ray import serve
 
-    def build() -> Any:  # a function, and not a method, is what Ray calls in the replica
+    def build() -> Any:  # Ray calls a function in the replica, not a method
         return replica.application()
 
     where = "HeadOnly" if host in ("127.0.0.1", "localhost", "::1") else "EveryNode"
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # the log is lines of JSON
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # the log has lines of JSON
     serve.start(proxy_location=where, http_options={"host": host, "port": port})
     deployment = serve.deployment(
         name="translator",
@@ -103,10 +99,10 @@ def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> Non
 
 
 def _wait_for_sigterm() -> None:
-    told = Event()
-    before = signal.signal(signal.SIGTERM, lambda number, frame: told.set())
+    stopped = Event()
+    before = signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     try:
-        while not told.wait(1):  # a wait without end would keep Ctrl-C waiting, too
+        while not stopped.wait(1):  # an endless wait would block Ctrl-C
             pass
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,7 +1,7 @@
-"""Results of stretches of lines, kept beside the output until it is whole: what is there is not computed again.
+"""Results of chunks of lines, stored beside the output until it is complete, so that they are not computed again.
 
-A shard appears under its name when it is complete. The name says which stretch it is and of what: of these lines, this
-model and these settings; whatever is changed finds no shard of before.
+A shard appears under its name when it is complete. The name has the chunk number and a digest of its lines, the model
+and the settings; any change leads to new shards.
 """
 
 import hashlib
@@ -20,46 +20,46 @@ ReadRow = Callable[[Mapping[str, Any]], Any]
 
 
 class ResultShards:
-    """A folder of them, or none."""
+    """A folder of shards, or none."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
-    def kept(
-        self, number: int, of: Any, read: ReadRow, compute: "Callable[[], Future[list[Any]]]"
+    def load_or_compute(
+        self, number: int, key: Any, read: ReadRow, compute: "Callable[[], Future[list[Any]]]"
     ) -> "Future[list[Any]]":
-        """The results of stretch `number`, which were written, or are computed and then written.
+        """The results of chunk `number`: stored ones, or computed and then stored.
 
         Args:
             number: from 0.
-            of: all that they depend on, as JSON takes it.
-            read: a result from what `dataclasses.asdict` has made of it.
-            compute: begins to.
+            key: everything that the results depend on, as JSON.
+            read: converts a dictionary of `dataclasses.asdict` to a result.
+            compute: starts the computation.
         """
         if self.folder is None:
             return compute()
-        digest = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:24]
-        path, found = self.folder / f"{number:08d}-{digest}.jsonl", Future[list[Any]]()
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
+        path, results = self.folder / f"{number:08d}-{digest}.jsonl", Future[list[Any]]()
         if path.is_file():
             with path.open(encoding="utf-8") as file:
-                found.set_result([read(json.loads(line)) for line in file])
+                results.set_result([read(json.loads(line)) for line in file])
         else:
-            compute().add_done_callback(lambda done: _write_and_resolve(path, done, found))
-        return found
+            compute().add_done_callback(lambda done: _write_and_resolve(path, done, results))
+        return results
 
     def remove(self) -> None:
-        """All of them."""
+        """Delete all shards."""
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _write_and_resolve(path: Path, done: "Future[list[Any]]", found: "Future[list[Any]]") -> None:
+def _write_and_resolve(path: Path, done: "Future[list[Any]]", results: "Future[list[Any]]") -> None:
     try:
         _write(path, rows := done.result())
     except BaseException as error:
-        found.set_exception(error)
+        results.set_exception(error)
     else:
-        found.set_result(rows)
+        results.set_result(rows)
 
 
 def _write(path: Path, rows: Sequence[Any]) -> None:

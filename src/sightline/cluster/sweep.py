@@ -1,8 +1,8 @@
-"""Trials of settings, each an ordinary run of `sightline train` in a folder of its own; Ray Tune starts and stops them.
+"""Hyperparameter sweeps: each trial is a run of `sightline train` in its own folder, started and stopped by Ray Tune.
 
-A trial reads its run's `validation.jsonl` and reports every line; the scheduler (ASHA: Li et al. 2020,
-arXiv:1810.05934) ends those that are behind the others at the same number of updates. A run that is ended, by the
-scheduler or by a kill, has its checkpoints, so the same sweep goes on where it was. Not here: tables of runs.
+A trial follows the `validation.jsonl` of its run and reports every line. The scheduler (ASHA: Li et al. 2020,
+arXiv:1810.05934) stops trials that are behind at the same number of updates. Stopped runs keep their checkpoints, so
+the sweep can be resumed. Not here: tables of runs.
 """
 
 import json
@@ -28,44 +28,44 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is tried."""
+    """A sweep."""
 
-    trials: Mapping[str, Sequence[str]]  # names of folders, and arguments of `sightline train` for each
+    trials: Mapping[str, Sequence[str]]  # arguments of `sightline train` by folder name
     out: Path
-    updates: int  # of a whole run
+    updates: int  # maximum of a run
     validate_every: int  # updates
     gpu: bool = False
-    to_the_end: bool = False  # nobody is stopped
+    to_the_end: bool = False  # stop no trial early
 
 
 def trials_from(settings: Sequence[str]) -> dict[str, list[str]]:
-    """Every combination of settings with several values, by names for their folders; other settings go with each.
+    """Every combination of settings with several values, by folder name; other settings apply to all.
 
     >>> trials_from(["train.learning_rate=1e-3,3e-3", "train.betas=[0.9, 0.98]"])
     {'learning_rate-1e-3': ['train.learning_rate=1e-3', 'train.betas=[0.9, 0.98]'],
      'learning_rate-3e-3': ['train.learning_rate=3e-3', 'train.betas=[0.9, 0.98]']}
 
     Raises:
-        UserError: no setting has several values, or a value is there twice.
+        UserError: no setting has several values, or a value is repeated.
     """
     several = {key: _values(text) for key, _, text in (setting.partition("=") for setting in settings)}
     chosen = {key: several[key] for key in sorted(several, key="train.seed".__eq__) if len(several[key]) > 1}
     if not chosen:
-        raise UserError("--set: give one setting several values, such as train.learning_rate=1e-3,3e-3")
+        raise UserError("--set: at least one setting needs several values, such as train.learning_rate=1e-3,3e-3")
     for key, values in chosen.items():
         if len({*values}) < len(values):
-            raise UserError(f"--set {key}={','.join(values)}: a value is there twice")
-    same = [f"{key}={values[0]}" for key, values in several.items() if len(values) == 1]
+            raise UserError(f"--set {key}={','.join(values)}: a value is repeated")
+    common = [f"{key}={values[0]}" for key, values in several.items() if len(values) == 1]
     found = {}
     for values in product(*chosen.values()):
         pairs = list(zip(chosen, values, strict=True))
         name = "_".join(f"{key.rpartition('.')[2]}-{value}" for key, value in pairs).replace(os.sep, "-")
-        found[name] = [f"{key}={value}" for key, value in pairs] + same
+        found[name] = [f"{key}={value}" for key, value in pairs] + common
     return found
 
 
 def _values(text: str) -> list[str]:
-    """What stands between commas, but for those within brackets."""
+    """Values separated by commas, except inside brackets."""
     values, depth = [""], 0
     for letter in text:
         depth += (letter in "[{") - (letter in "]}")
@@ -77,7 +77,7 @@ def _values(text: str) -> list[str]:
 
 
 def sweep(wanted: Sweep, address: str) -> list[str]:
-    """Run the trials, as many at once as the cluster has places; the names of those that have failed.
+    """Run the trials, as many at once as the cluster has room for; returns the names of failed ones.
 
     Raises:
         UserError: Ray is not installed, or no cluster is at `address`.
@@ -101,7 +101,7 @@ def sweep(wanted: Sweep, address: str) -> list[str]:
                 name="trials", storage_path=str(kept), verbose=0, failure_config=tune.FailureConfig(max_failures=2)
             ),
         )
-        with redirect_stdout(sys.stderr):  # where Ray says what it begins
+        with redirect_stdout(sys.stderr):  # Ray prints to standard output
             results = tuner.fit()
         failed = [result.config["trial"] for result in results if result.error and result.config]
         shutil.rmtree(kept, ignore_errors=True)
@@ -109,7 +109,7 @@ def sweep(wanted: Sweep, address: str) -> list[str]:
 
 
 def _trial(config: Mapping[str, Any]) -> None:
-    """In a process of the cluster: one run, and a report for every validation."""
+    """In a worker: one run, with a report for every validation."""
     from ray import tune
 
     wanted, name = config["sweep"], config["trial"]
@@ -125,7 +125,7 @@ def _trial(config: Mapping[str, Any]) -> None:
 
 
 def _validations(path: Path, run: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
-    """Every line of the log while it is written, and until the run has ended."""
+    """Every line of the log, until the run has ended."""
     seen, ended = 0, False
     while not ended:
         ended = run.poll() is not None

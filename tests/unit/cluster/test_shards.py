@@ -30,7 +30,7 @@ def asked(shards: ResultShards, number: int, of: Any, rows: list[Row] | Exceptio
         future.set_exception(rows) if isinstance(rows, Exception) else future.set_result(rows)
         return future
 
-    return shards.kept(number, of, lambda row: Row(**row), compute).result(5), len(computed)
+    return shards.load_or_compute(number, of, lambda row: Row(**row), compute).result(5), len(computed)
 
 
 def test_what_was_done_is_not_done_again(tmp_path: Path) -> None:

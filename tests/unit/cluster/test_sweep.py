@@ -19,7 +19,7 @@ def test_every_combination_is_a_trial() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "complaint"),
-    [(["train.seed=1"], "several values"), ([], "several values"), (["train.seed=1,1"], "a value is there twice")],
+    [(["train.seed=1"], "several values"), ([], "several values"), (["train.seed=1,1"], "a value is repeated")],
 )
 def test_what_is_no_sweep(settings: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
