@@ -45,7 +45,7 @@ def ray_connection(address: str) -> Iterator[Any]:
 def _keep_token_here() -> None:
     """Keep the token of a temporary cluster in the environment, unless the user has one.
 
-    Otherwise Ray (since 2.60) writes a token to ~/.ray, and every later `ray start` of this user requires it. Then other
+    Otherwise Ray (since 2.60) writes a token to ~/.ray that every later `ray start` of this user requires. Then other
     machines could not join.
     """
     if not ("RAY_AUTH_TOKEN_PATH" in os.environ or Path("~/.ray/auth_token").expanduser().exists()):
