@@ -1,6 +1,6 @@
-"""Targets of the demo corpus: a moment as CLDR, the Unicode locale data that Babel carries, writes it.
+"""Targets of the demo corpus, formatted by CLDR, the Unicode locale data in Babel.
 
-Nothing is composed by hand. A date with its year takes CLDR's "long" form, with its weekday the "full" form,
+A date with its year takes CLDR's "long" form, with its weekday the "full" form,
 without a year the skeleton `MMMMd`; a time takes the "short" form, in Japanese the twelve-hour skeleton `hm`;
 CLDR's own "medium" joiner puts the two together. https://unicode.org/reports/tr35/tr35-dates.html
 """
@@ -17,7 +17,7 @@ TWELVE_HOUR = ("ja",)
 
 
 def write_target(moment: Moment, language: str) -> str:
-    """`moment` in `language` (one of `LANGUAGES`), saying neither more nor less than the moment does.
+    """`moment` in `language` (one of `LANGUAGES`), with exactly the content of the moment.
 
     >>> moment = Moment(date(2021, 3, 5), time(15, 7))
     >>> [write_target(moment, language) for language in LANGUAGES]
@@ -50,7 +50,7 @@ def _joiner(language: str) -> str:
 
 @cache
 def _locale(language: str):
-    """Babel parses a language name anew at every call; the parsed one costs a tenth of the time."""
+    """A parsed locale; otherwise Babel parses the name at every call, which takes ten times as long."""
     from babel import Locale
 
     return Locale.parse(language)

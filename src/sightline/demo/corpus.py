@@ -1,9 +1,8 @@
 """The embedded demo corpus: English dates and times into German, French, Spanish and Japanese.
 
-Pairs are generated, so no data is shipped or downloaded, and written to plain text files, so that the demo
-takes the same road as anybody's own two files. The first piece of a source, `<2de>` and the like, chooses the
-language, as in Johnson et al. 2017 (arXiv:1611.04558). Training, validation and test share no date: see
-`Moment.part`.
+Pairs are generated, so no data is shipped or downloaded, and written to text files, as for any other training. The
+first token of a source, such as `<2de>`, chooses the language, as in Johnson et al. 2017 (arXiv:1611.04558). Training,
+validation and test sets share no date: see `Moment.part`.
 """
 
 from collections.abc import Iterable
@@ -31,7 +30,7 @@ class DemoCorpus:
 def generate_corpus(seed: int = 1, n_train: int = 30_000, n_valid: int = 500, n_test: int = 1_000) -> DemoCorpus:
     """The corpus for a seed; the same arguments give the same corpus.
 
-    The parts are drawn independently: asking for more training pairs leaves the test set as it is.
+    The parts are sampled independently, so the number of training pairs does not affect the test set.
 
     >>> generate_corpus(n_train=0, n_valid=0, n_test=1).test
     [('<2ja> Jan 12 1954', '1954年1月12日')]

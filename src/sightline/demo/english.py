@@ -1,8 +1,7 @@
-"""Sources of the demo corpus: the many ways in which English speakers write a date or a time.
+"""Sources of the demo corpus: the many ways to write a date or a time in English.
 
-Every form here can be read in one way only. So "3/5/2021" does not occur (March or May?) but "2021/03/05"
-does, twelve o'clock is "noon" or "midnight" and never "12 pm", and "midnight" never stands beside a date,
-where it could be either end of the day.
+Every form is unambiguous. "2021/03/05" occurs, but not "3/5/2021" (March or May?). Twelve o'clock is "noon" or
+"midnight", never "12 pm", and "midnight" has no date, because it could be either end of the day.
 """
 
 from datetime import date, time
@@ -49,7 +48,7 @@ ISO_BOTH = ("{date:%Y-%m-%d} {time:%H:%M}", "{date:%Y-%m-%d}T{time:%H:%M}")
 
 
 def write_english(moment: Moment, rng: Random) -> str:
-    """One of the ways to write `moment`; one line in twenty is all lower case, as in a hurried message.
+    """One of the ways to write `moment`; one line in twenty is in lower case.
 
     >>> write_english(Moment(date(2021, 3, 5), time(15, 7)), Random(1))
     '2021/03/05 at 3:07 p.m.'
@@ -107,13 +106,13 @@ def _ordinal_ending(day: int) -> str:
 
 
 def _write_time(clock: time, alone: bool, rng: Random) -> str:
-    """Half of the times that can be spoken are: "quarter to nine" is harder to learn than "8:45"."""
+    """Half of the times that can be in words are, because "quarter to nine" is harder to learn than "8:45"."""
     spoken = _spoken(clock)
     return rng.choice(spoken if spoken and rng.random() < 0.5 else time_forms(clock, alone))
 
 
 def time_forms(clock: time, alone: bool) -> list[str]:
-    """All ways to write a time of day that can mean only this time; `alone`: no date stands beside it.
+    """All unambiguous ways to write a time of day; `alone`: without a date.
 
     >>> time_forms(time(0, 0), alone=True)
     ['midnight', '00:00', '0000 hours']
@@ -129,7 +128,7 @@ def time_forms(clock: time, alone: bool) -> list[str]:
 
 
 def _clock_24(clock: time) -> list[str]:
-    """Digits alone, where they cannot be meant for a twelve-hour clock."""
+    """Only digits, if they cannot belong to a twelve-hour clock."""
     return [f"{clock:%H:%M}"] if clock.hour == 0 or clock.hour > 12 else []
 
 
@@ -154,7 +153,7 @@ def _spoken(clock: time) -> list[str]:
     else:
         words = f"{FIVES[60 - clock.minute]} to {HOURS[(clock.hour + 1) % 12]}"
     forms = [f"{words} {_day_part(clock)}"]
-    # "quarter to twelve p.m.": the quarter is before noon and the twelve is after it. Nobody can tell.
+    # "quarter to twelve p.m." is ambiguous: the quarter is before noon, the twelve after it.
     crosses = clock.minute > 30 and clock.hour % 12 == 11
     return forms if crosses else [*forms, f"{words} {half_of_day}"]
 

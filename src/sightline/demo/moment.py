@@ -1,8 +1,7 @@
-"""What a line of the demo corpus says: a date, a time of day, or both, and how much of the date is said.
+"""The content of a line of the demo corpus: a date, a time of day, or both.
 
-First stage of the corpus: a `Moment` is drawn, `english.py` writes the source, `cldr.py` the target. A moment
-also knows which part of the corpus it belongs to, so that the parts share no date. No text in any language is
-made here.
+A `Moment` is sampled here, `english.py` writes the source and `cldr.py` the target. A moment also has its part of
+the corpus, so that the parts share no date.
 """
 
 from dataclasses import dataclass
@@ -19,9 +18,9 @@ LAST_DAY = date(2049, 12, 31)
 
 @dataclass(frozen=True)
 class Moment:
-    """A date, a time of day or both; year and weekday are part of the message only if the flags say so.
+    """A date, a time of day or both; the flags decide whether year and weekday are included.
 
-    A weekday is said only together with the year it follows from.
+    A weekday needs the year that it follows from.
     """
 
     day: date | None = None
@@ -35,7 +34,7 @@ class Moment:
 
     @property
     def key(self) -> str:
-        """What must not recur in another part: the date as far as it is said, or the time if there is none.
+        """What must not occur in another part: the date as far as it is included, or the time without a date.
 
         >>> day, clock = date(2021, 3, 5), time(15, 7)
         >>> Moment(day, clock).key, Moment(day, has_year=False).key, Moment(clock=clock).key
@@ -47,7 +46,7 @@ class Moment:
 
     @property
     def part(self) -> Part:
-        """Where this belongs, by a hash of its key: 90 % train, 5 % valid, 5 % test, whatever the seed."""
+        """The part of the corpus by a hash of the key: 90 % train, 5 % valid, 5 % test, for every seed."""
         bucket = int.from_bytes(blake2b(self.key.encode(), digest_size=8).digest(), "big") % 100
         if bucket < 90:
             return "train"
@@ -58,21 +57,21 @@ def random_moment(rng: Random) -> Moment:
     """A random moment: 5 % a time alone, 35 % a date with a time, 60 % a date alone."""
     kind = rng.random()
     if kind < 0.05:
-        return Moment(clock=_draw_time(rng))
+        return Moment(clock=_random_time(rng))
     has_year = rng.random() < 0.8
     return Moment(
-        day=_draw_date(rng),
-        clock=_draw_time(rng) if kind < 0.40 else None,
+        day=_random_date(rng),
+        clock=_random_time(rng) if kind < 0.40 else None,
         has_year=has_year,
         has_weekday=has_year and rng.random() < 0.25,
     )
 
 
-def _draw_date(rng: Random) -> date:
+def _random_date(rng: Random) -> date:
     return date.fromordinal(rng.randint(FIRST_DAY.toordinal(), LAST_DAY.toordinal()))
 
 
-def _draw_time(rng: Random) -> time:
-    """Half of the times fall on five minutes, as the spoken ones do ("quarter to nine")."""
+def _random_time(rng: Random) -> time:
+    """Half of the times are multiples of five minutes, as those in words are ("quarter to nine")."""
     minute = rng.randrange(0, 60, 5) if rng.random() < 0.5 else rng.randrange(60)
     return time(rng.randrange(24), minute)

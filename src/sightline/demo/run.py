@@ -1,4 +1,4 @@
-"""`sightline demo`: generate, train, test, show. Uses the public road all the way: files, recipe, model directory."""
+"""`sightline demo`: generate a corpus, train, test and show, with files, recipe and model folder as usual."""
 
 import os
 import shutil
@@ -19,10 +19,10 @@ DRAWN = "<2de>5 March 2021 at 3:07 pm"
 
 
 def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str] = ()) -> float:
-    """Train the demo model into `folder`, print what it does, and return its exact match on unseen dates, 0 to 1.
+    """Train the demo model into `folder`, print translations, and return its exact match on unseen dates, 0 to 1.
 
-    A model that is in `folder` already is shown without training it again; an interrupted training goes on.
-    `corpus` is `generate()` unless given; `settings` change the recipe, as in `sightline train --set`.
+    A model in `folder` is shown without training; an interrupted training is resumed. `corpus` is
+    `generate_corpus()` unless given; `settings` change the recipe, as in `sightline train --set`.
     """
     corpus = corpus or generate_corpus()
     files = write_demo_corpus(corpus, folder / "corpus")
@@ -45,12 +45,12 @@ def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str]
     share = _show(model, corpus.test)
     picture = folder / "cross-attention.png"
     draw_cross_attention(model, DRAWN, picture)
-    _say_what_next(folder, files["test"], picture)
+    _print_next_steps(folder, files["test"], picture)
     return share
 
 
 def draw_cross_attention(model: Model, text: str, path: Path) -> None:
-    """A picture of which source pieces each piece of the translation of `text` attended to, in the last layer."""
+    """Draw the cross-attention of the last layer for the translation of `text`."""
     record = model.attend(text, layers={"cross": [-1]})
     weights = record.cross[-1]
     assert weights is not None
@@ -73,12 +73,12 @@ def _show(model: Model, test: Sequence[Pair]) -> float:
     return share
 
 
-def _say_what_next(folder: Path, test_files: tuple[Path, Path], picture: Path) -> None:
+def _print_next_steps(folder: Path, test_files: tuple[Path, Path], picture: Path) -> None:
     source, reference = test_files
     command = "sightline" if shutil.which("sightline") else os.path.relpath(Path(sys.executable).with_name("sightline"))
     print(
         f"""
-Model directory: {folder}
+Model folder: {folder}
 Cross-attention of one translation: {picture}
 
 Next, on your own files:

@@ -1,5 +1,5 @@
-"""The claims made for attention, each measured: `sightline study`.
+"""`sightline study`: measurements of claims made for attention.
 
-`claims.py` is the table; a claim's own file holds its sentence, its experiment, its figure and its verdict. `run.py`
-does the work in units that are kept on disk, `report.py` writes it up. Nothing here is needed to train or translate.
+`claims.py` is the table of claims; each has a module with its sentence, experiment, figures and verdict. `run.py`
+measures in units that are stored on disk, `report.py` writes the report. Training and translating do not need this.
 """

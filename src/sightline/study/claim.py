@@ -1,7 +1,7 @@
-"""What a claim is made of: a sentence, conditions to measure under, a measurement, figures and a verdict.
+"""The parts of a claim: a sentence, conditions, a measurement, figures and a verdict.
 
-A condition is a frozen dataclass of plain values; with a seed it says everything a measurement depends on, so its
-values are also the key under which the work is kept. Figures are described here and drawn in `report/figures.py`.
+A condition is a frozen dataclass of plain values. With a seed it determines a measurement, so its values are also the
+key under which the result is stored. Figures are described here and drawn in `report/figures.py`.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ Row = dict[str, Any]  # numbers and names of one measured point
 
 @dataclass(frozen=True)
 class Plan:
-    """What every claim is told about the study it is part of."""
+    """Settings of the study for every claim."""
 
     scale: Scale = "full"
     device: str = "cpu"
@@ -40,19 +40,19 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim and all it takes to judge it; `claims.py` lists them."""
+    """One claim with everything needed to judge it; `claims.py` lists them."""
 
     name: str
-    sentence: str  # the claim as texts state it
-    source: str  # where it comes from
-    method: str  # what is done, for a reader who knows no code
+    sentence: str  # the claim as usually stated
+    source: str
+    method: str  # for readers who know no code
     conditions: Callable[[Plan], Sequence[Any]]  # frozen dataclasses; none: the plan lacks what is needed
     measure: Callable[[Any, int], list[Row]]  # a pure function of a condition and a seed
     figures: Callable[[Sequence[Row]], list[Figure]]
     judge: Callable[[Sequence[Row]], Verdict]
     seeds: Mapping[Scale, int]
-    cost: Mapping[Scale, float]  # rough seconds of a unit, for the time left
-    timed: bool = False  # figures belong to a machine: another machine measures again
+    cost: Mapping[Scale, float]  # approximate seconds per unit, for the time left
+    timed: bool = False  # results depend on the machine, so another machine measures again
     needs: str = ""  # what to add when there are no conditions
 
 
@@ -71,7 +71,7 @@ def column(rows: Sequence[Row], key: str) -> list[float]:
 
 
 def distinct(rows: Sequence[Row], key: str) -> list[Any]:
-    """The values of a column, in the order in which they first come."""
+    """The different values of a column, in order of appearance."""
     return list(dict.fromkeys(row[key] for row in rows))
 
 
@@ -88,14 +88,19 @@ def series_by(rows: Sequence[Row], name: str, x: str, y: str) -> list[Series]:
     return [series(select_rows(rows, **{name: value}), str(value), x, y) for value in distinct(rows, name)]
 
 
-def mean_of(rows: Sequence[Row], key: str) -> float:
-    """The mean of a column; `ValueError` where there are no rows."""
-    if not rows:
+def mean_of(rows: Sequence[Row], key: str, **wanted: Any) -> float:
+    """The mean of a column over the `wanted` rows; `ValueError` if there are none."""
+    values = column(select_rows(rows, **wanted), key)
+    if not values:
         raise ValueError(f"no rows to take the mean of {key} from")
-    return sum(column(rows, key)) / len(rows)
+    return sum(values) / len(values)
 
 
-def growth(rows: Sequence[Row], key: str) -> dict[str, PowerLaw]:
-    """How a column grows with the column "length", for every network."""
-    by_network = {name: select_rows(rows, network=name) for name in distinct(rows, "network")}
-    return {name: power_law(column(own, "length"), column(own, key)) for name, own in by_network.items()}
+def fit_column(rows: Sequence[Row], x: str, y: str) -> PowerLaw:
+    """The power law of column `y` over column `x`."""
+    return power_law(column(rows, x), column(rows, y))
+
+
+def growth(rows: Sequence[Row], y: str, x: str = "length", by: str = "network") -> dict[str, PowerLaw]:
+    """How column `y` grows with column `x`, for every value of the column `by`."""
+    return {name: fit_column(select_rows(rows, **{by: name}), x, y) for name in distinct(rows, by)}

@@ -1,4 +1,4 @@
-"""The table of claims, in the order in which the report tells them."""
+"""The table of claims, in the order of the report."""
 
 from sightline.study import (
     distance,

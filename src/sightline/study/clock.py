@@ -1,4 +1,4 @@
-"""How long a computation takes, how much it keeps for its backward pass, and how fast this machine multiplies."""
+"""Time of a computation, memory kept for its backward pass, and the speed of matrix products."""
 
 import time
 from collections.abc import Callable
@@ -13,9 +13,9 @@ LONG = 1.0  # seconds
 
 
 def seconds(compute: Callable[[], Any], device: str, repeats: int = 5, least: float = 0.02) -> float:
-    """Median time of a call after one to warm up; calls shorter than `least` seconds are timed several at a time.
+    """Median time of a call after a warm-up; calls shorter than `least` seconds are timed in groups.
 
-    Calls of more than `LONG` seconds are timed once: what warms up is small beside them.
+    Calls longer than `LONG` seconds are timed once, because their warm-up is relatively short.
     """
     once = _timed(compute, device, 1)
     if once > LONG:
@@ -39,13 +39,13 @@ def _wait(device: str) -> None:
 
 
 def matrix_rate(device: str) -> float:
-    """Operations a second of a large float32 matrix product, a multiply-add being two; the yardstick of the moment."""
+    """Operations per second of a large float32 matrix product; a multiply-add counts as two."""
     a, b = torch.rand(SIZE, SIZE, device=device), torch.rand(SIZE, SIZE, device=device)
     return 2 * SIZE**3 / seconds(lambda: a @ b, device, repeats=3)
 
 
 def kept_bytes(compute: Callable[[], Tensor]) -> int:
-    """Memory that the forward pass `compute` keeps for its backward pass, parameters included, each storage once."""
+    """Memory that the forward pass `compute` keeps for its backward pass, including parameters."""
     storages: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:

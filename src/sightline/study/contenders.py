@@ -1,7 +1,6 @@
-"""The architectures that are compared, at equal parameters: the project's own recipes, made small.
+"""The compared architectures at equal parameter counts: small versions of the project's recipes.
 
-Widths are found, not given: the Transformer says how many parameters there are, the others get the width that comes
-nearest, within `TOLERANCE`.
+The Transformer determines the number of parameters; the others get the width that comes nearest, within `TOLERANCE`.
 """
 
 from collections.abc import Callable
@@ -9,18 +8,23 @@ from dataclasses import replace
 from functools import cache
 
 import torch
+from torch import nn
 
 from sightline.architectures.registry import Network, build_network
 from sightline.config.settings import ModelConfig, load_recipe
+from sightline.network.attention import MultiHeadAttention
+from sightline.network.feed_forward import FeedForward
+from sightline.network.layers import EncoderLayer, Sublayer
+from sightline.network.rotary import Rotary
 
 TOLERANCE = 0.05  # of the parameter count
-RECIPES = {"transformer": "tiny"}  # where the recipe has another name than the contender
+RECIPES = {"transformer": "tiny"}  # recipes with other names than the contenders
 ALL = ("rnn", "lstm", "gru", "bahdanau", "luong", "conv", "transformer")
-PAD, BOS, FIRST = 0, 1, 2  # token ids; what a task writes starts at FIRST
+PAD, BOS, FIRST = 0, 1, 2  # token ids; those of a task start at FIRST
 
 
 def contender(name: str, width: int, layers: int, vocab_size: int, max_len: int) -> ModelConfig:
-    """The recipe's network with this width and depth, without dropout; sources are read from front to back."""
+    """The recipe's network with this width and depth, without dropout and without reversed sources."""
     recipe = load_recipe(RECIPES.get(name, name)).model
     config = replace(
         recipe,
@@ -40,7 +44,7 @@ def matched(name: str, width: int, layers: int, vocab_size: int, max_len: int) -
     """`contender` with as many parameters as the Transformer of `width`."""
 
     def count(own_width: int) -> int:
-        return size(contender(name, own_width, layers, vocab_size, max_len=1))  # which is not in the count
+        return size(contender(name, own_width, layers, vocab_size, max_len=1))  # excluded from the count
 
     target = size(contender("transformer", width, layers, vocab_size, max_len=1))
     own_width = width if name == "transformer" else width_for(target, count, 8 * width)
@@ -51,7 +55,7 @@ def width_for(target: int, count: Callable[[int], int], largest: int) -> int:
     """The width up to `largest` whose `count`, which grows with it, is nearest to `target`.
 
     Raises:
-        ValueError: even that is further off than `TOLERANCE`.
+        ValueError: even that differs by more than `TOLERANCE`.
 
     >>> width_for(10_000, lambda width: width**2, 500)
     100
@@ -68,7 +72,7 @@ def width_for(target: int, count: Callable[[int], int], largest: int) -> int:
 
 @cache
 def size(config: ModelConfig) -> int:
-    """Parameters of a network without tables of positions, which grow with the text and which no product multiplies."""
+    """Parameters of a network without positional embeddings, which grow with the text and take part in no product."""
     with torch.random.fork_rng():
         parameters = build_network(config).named_parameters()
     return sum(parameter.numel() for name, parameter in parameters if "positions" not in name)
@@ -77,3 +81,16 @@ def size(config: ModelConfig) -> int:
 def make(config: ModelConfig, device: str) -> Network:
     """The network with fresh parameters."""
     return build_network(config).to(device)
+
+
+def encoder_layers(n_layers: int, width: int, d_ff: int, n_heads: int, rotate: Rotary | None = None) -> nn.ModuleList:
+    """A stack of pre-norm encoder layers without dropout."""
+    d_head = width // n_heads
+    return nn.ModuleList(
+        EncoderLayer(
+            MultiHeadAttention(width, n_heads, d_head, d_head, rotate=rotate),
+            FeedForward(width, d_ff),
+            lambda: Sublayer(width, 0.0, norm_first=True),
+        )
+        for _ in range(n_layers)
+    )

@@ -30,7 +30,7 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Condition:
-    """One network on one task; it learns at all distances together."""
+    """One network on one task, trained on all distances together."""
 
     task: str  # "copy" or "recall"
     network: str
@@ -44,55 +44,55 @@ class Condition:
 def conditions(plan: Plan) -> list[Condition]:
     """Both tasks for every network."""
     distances = plan.pick((8, 16), (4, 8, 16, 32, 64), (4, 8, 16, 32, 64, 128, 256, 512))
-    width, steps = plan.pick((32, 3), (32, 500), (64, 4000))  # after 200 it is chance whether recall is learnt
+    width, steps = plan.pick((32, 3), (32, 500), (64, 4000))  # after 200 steps, recall is only sometimes learned
     return [Condition(task, name, width, 2, distances, steps, plan.device) for task in TASKS for name in NETWORKS]
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Sources without padding, what the decoder reads, and what it shall write after `tgt_in[:, -1]` and before."""
+    """Sources without padding, decoder inputs, and the expected outputs at the last positions."""
 
     src: Int[Tensor, "batch src_len"]
     tgt_in: Int[Tensor, "batch tgt_len"]
-    answer: Int[Tensor, "batch answers"]  # to the last places of tgt_in
+    answer: Int[Tensor, "batch answers"]  # for the last positions of tgt_in
 
 
-def draw_copy(batch: int, distance: int) -> Examples:
-    """Four symbols, then noise: the first symbol stands `distance` places before the end. Write the four."""
+def sample_copy(batch: int, distance: int) -> Examples:
+    """Four symbols, then noise; the first symbol is `distance` positions before the end. The output is the four."""
     symbols = torch.randint(FIRST, FIRST + SYMBOLS, (batch, COPIED))
     src = torch.cat([symbols, _noise(batch, distance + 1 - COPIED)], 1)
     tgt_in = torch.cat([torch.full((batch, 1), BOS), symbols[:, :-1]], 1)
     return Examples(src, tgt_in, symbols)
 
 
-def draw_recall(batch: int, distance: int) -> Examples:
-    """Four items among noise; the one `distance` places before the end is asked for by its key. Write its symbol."""
+def sample_recall(batch: int, distance: int) -> Examples:
+    """Four items among noise; given the key of the one `distance` positions before the end, write its symbol."""
     src = _noise(batch, distance + 1)
     keys = torch.rand(batch, KEYS).argsort(1)[:, :PAIRS]
     symbols = torch.randint(SYMBOLS, (batch, PAIRS))
     others = torch.rand(batch, distance).argsort(1)[:, : PAIRS - 1] + 1
-    places = torch.cat([torch.zeros(batch, 1, dtype=torch.long), others], 1)
-    src.scatter_(1, places, ITEM + keys * SYMBOLS + symbols)
+    positions = torch.cat([torch.zeros(batch, 1, dtype=torch.long), others], 1)
+    src.scatter_(1, positions, ITEM + keys * SYMBOLS + symbols)
     key = KEY + keys[:, :1]
-    return Examples(src, torch.cat([key, key], 1), FIRST + symbols[:, :1])  # twice: Bahdanau's attention looks back
+    return Examples(src, torch.cat([key, key], 1), FIRST + symbols[:, :1])  # twice, for Bahdanau's attention
 
 
 def _noise(batch: int, length: int) -> Int[Tensor, "batch length"]:
     return torch.randint(NOISE, NOISE + SYMBOLS, (batch, length))
 
 
-TASKS = {"copy": draw_copy, "recall": draw_recall}
+TASKS = {"copy": sample_copy, "recall": sample_recall}
 
 
 def answers(network: Network, examples: Examples, device: str) -> Float[Tensor, "batch answers vocab"]:
-    """Scores of what is written at the places that are asked for."""
+    """Logits at the positions of the answers."""
     src, tgt_in = examples.src.to(device), examples.tgt_in.to(device)
     hidden = network.states(src, tgt_in, torch.ones_like(src, dtype=torch.bool))
     return network.logits(hidden[:, -examples.answer.size(1) :])
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
-    """Accuracy at every distance after one training at all of them."""
+    """Accuracy at every distance after one training on all of them."""
     c = condition
     config = matched(c.network, c.width, c.layers, VOCAB, max_len=c.distances[-1] + 8)
     network, draw = make(config, c.device), TASKS[c.task]
@@ -113,7 +113,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
 @torch.no_grad()
 def answer_accuracy(network: Network, examples: Examples, device: str) -> float:
-    """Share of answers that are right, each given the right ones before it."""
+    """Share of correct answers, each given the correct ones before it."""
     return (answers(network, examples, device).argmax(-1).cpu() == examples.answer).float().mean().item()
 
 
@@ -178,10 +178,8 @@ CLAIM = Claim(
     sentence="Early information fades in a fixed-size state; attention sees any distance directly.",
     source="Bahdanau et al. 2015, arXiv:1409.0473, section 1; Vaswani et al. 2017, arXiv:1706.03762, section 4",
     method="Copy: write the four symbols that stand before a stretch of noise. Recall: four items that carry a key "
-    "and a "
-    "symbol lie in noise, and one is asked for by its key. The project's own networks learn at all distances at once, "
-    "with "
-    "equal parameters and equally many updates.",
+    "and a symbol lie in noise, and one is asked for by its key. The project's own networks learn at all distances "
+    "at once, with equal parameters and equally many updates.",
     conditions=conditions,
     measure=measure,
     figures=figures,

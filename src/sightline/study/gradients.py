@@ -25,15 +25,15 @@ class Condition:
 
     cell: str
     stack: str
-    gain: float  # factor on the recurrent matrix at initialisation
-    clip: float  # largest gradient norm while training; 0 = none
-    steps: int  # updates of training; 0 = as initialised
+    gain: float  # factor of the recurrent matrix at initialization
+    clip: float  # largest gradient norm in training; 0 = none
+    steps: int  # training updates; 0 = as initialized
     reach: int  # positions, or layers
     width: int
 
 
 def conditions(plan: Plan) -> list[Condition]:
-    """Cells as initialised and trained, a plain one that starts too strong, and stacks of layers."""
+    """Cells as initialized and trained, a plain one with a large initialization, and stacks of layers."""
     width, reach = plan.pick((8, 8), (32, 32), (64, 128))
     steps = plan.pick(2, 250, 2000)
     fresh = [Condition(cell, "", 1.0, 0.0, 0, reach, width) for cell in CELLS]
@@ -45,7 +45,7 @@ def conditions(plan: Plan) -> list[Condition]:
 
 
 class Rememberer(nn.Module):
-    """Reads a symbol and then noise; its last state tells the symbol."""
+    """Reads a symbol and then noise; predicts the symbol from its last state."""
 
     def __init__(self, cell: str, width: int, gain: float) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Rememberer(nn.Module):
             self.cell.get_parameter("weight_hh_l0").mul_(gain)
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch symbols"]:
-        """Scores of the symbols."""
+        """Logits of the symbols."""
         return self.output(self.cell(self.embedding(tokens))[0][:, -1])
 
 
@@ -68,7 +68,7 @@ def sample_sequences(batch: int, length: int) -> tuple[Int[Tensor, "batch length
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
-    """Gradient norms by distance and, of a trained network, its accuracy and the largest gradient of an update."""
+    """Gradient norms by distance; for a trained network also its accuracy and largest gradient."""
     c = condition
     if c.stack:
         return [{"distance": far, "gradient": norm} for far, norm in depth_gradients(c.stack, c.width, c.reach)]
@@ -91,7 +91,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
 
 def time_gradients(network: Rememberer, tokens: Int[Tensor, "batch length"]) -> list[tuple[int, float]]:
-    """Norm of d last state / d input at each distance, for a random direction of the state; the mean over a batch."""
+    """Norm of d last state / d input at each distance, for a random direction of the state; mean over a batch."""
     inputs = network.embedding(tokens[:32]).detach().requires_grad_()
     last = network.cell(inputs)[0][:, -1]
     direction = F.normalize(torch.randn_like(last), dim=-1)
@@ -101,7 +101,7 @@ def time_gradients(network: Rememberer, tokens: Int[Tensor, "batch length"]) -> 
 
 
 def depth_gradients(stack: str, width: int, depth: int) -> list[tuple[int, float]]:
-    """The same through `depth` layers of tanh(W x): norm of d output / d what is so many layers below."""
+    """The same through `depth` layers of tanh(W x): norm of d output / d state at each distance in layers."""
     layers = [nn.Linear(width, width) for _ in range(depth)]
     norm = nn.LayerNorm(width)
     x = torch.randn(32, width, requires_grad=True)
@@ -117,7 +117,7 @@ def depth_gradients(stack: str, width: int, depth: int) -> list[tuple[int, float
 
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
-    """Through time as initialised and after training, and through depth."""
+    """Gradients through time, as initialized and after training, and through depth."""
     x, y = "distance (positions)", "norm of d last state / d input"
     fresh, trained = (
         _time_lines([row for row in rows if row["cell"] and bool(row["steps"]) == after]) for after in (False, True)
@@ -127,8 +127,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
         Figure(
             "gradients",
             "A level line would mean that the distant past teaches as well as the present. The strong plain network "
-            "starts "
-            "with three times the usual recurrent matrix.",
+            "starts with three times the usual recurrent matrix.",
             "Three line charts of gradient norm against distance: plain recurrence falls steeply, gated cells less, "
             "residual stacks stay level.",
             [
@@ -163,19 +162,19 @@ def _time_lines(rows: Sequence[Row]) -> list[Series]:
 def kept(rows: Sequence[Row]) -> float:
     """Gradient at the largest distance as a share of that at distance 1."""
     far = max(row["distance"] for row in rows)
-    return mean_of(select_rows(rows, distance=far), "gradient") / mean_of(select_rows(rows, distance=1), "gradient")
+    return mean_of(rows, "gradient", distance=far) / mean_of(rows, "gradient", distance=1)
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if plain recurrence vanishes, the strong one explodes, and every cure cures; in part if some of it."""
+    """Held if the plain gradient vanishes, the strong one explodes and every remedy works; in part if some do."""
     fresh = {cell: kept(select_rows(rows, cell=cell, gain=1.0, steps=0)) for cell in CELLS}
     steps = max(row["steps"] for row in rows)
-    learnt = {cell: mean_of(select_rows(rows, cell=cell, gain=1.0, steps=steps), "accuracy") for cell in CELLS}
+    learnt = {cell: mean_of(rows, "accuracy", cell=cell, gain=1.0, steps=steps) for cell in CELLS}
     free, clipped = (
         mean_interval(column(select_rows(rows, cell="rnn", gain=3.0, steps=steps, clip=clip), "accuracy")).value
         for clip in (0.0, 1.0)
     )
-    largest = mean_of(select_rows(rows, cell="rnn", gain=3.0, steps=steps, clip=0.0), "largest_update")
+    largest = mean_of(rows, "largest_update", cell="rnn", gain=3.0, steps=steps, clip=0.0)
     depth = {stack: kept(select_rows(rows, stack=stack)) for stack in STACKS}
     reach = max(distinct(rows, "reach"))
     vanishes, explodes = fresh["rnn"] < 1e-3, largest > 10
@@ -185,15 +184,12 @@ def judge(rows: Sequence[Row]) -> Verdict:
     parts = [vanishes, explodes, gates, residual, clipping]
     reason = (
         f"as initialised, {reach} positions leave {fresh['rnn']:.1g} of the gradient in the plain network but also "
-        f"{fresh['lstm']:.1g} in the LSTM and "
-        f"{fresh['gru']:.1g} in the GRU: gates as such do not keep it, they let training do so (remembered after "
-        f"{steps:,} updates: "
-        f"rnn {learnt['rnn']:.0%}, lstm {learnt['lstm']:.0%}, gru {learnt['gru']:.0%}; chance {1 / SYMBOLS:.0%}). The "
-        "strong plain network's largest "
-        f"gradient is {largest:.0f}, what it remembers is {free:.0%} without clipping and {clipped:.0%} with it. "
-        "Through as many layers "
-        f"{depth['plain']:.1g} is left, {depth['residual']:.1g} with residuals, {depth['residual + norm']:.1g} with "
-        "normalisation too."
+        f"{fresh['lstm']:.1g} in the LSTM and {fresh['gru']:.1g} in the GRU: gates as such do not keep it, they let "
+        f"training do so (remembered after {steps:,} updates: rnn {learnt['rnn']:.0%}, lstm {learnt['lstm']:.0%}, gru "
+        f"{learnt['gru']:.0%}; chance {1 / SYMBOLS:.0%}). The strong plain network's largest gradient is "
+        f"{largest:.0f}, what it remembers is {free:.0%} without clipping and {clipped:.0%} with it. Through as many "
+        f"layers {depth['plain']:.1g} is left, {depth['residual']:.1g} with residuals, {depth['residual + norm']:.1g} "
+        "with normalisation too."
     )
     return Verdict("held" if all(parts) else "held in part" if any(parts) else "not held", reason)
 
@@ -204,9 +200,8 @@ CLAIM = Claim(
     "normalisation help.",
     source="Bengio et al. 1994; Pascanu et al. 2013, arXiv:1211.5063; Hochreiter and Schmidhuber 1997",
     method="The gradient of the last state is followed back to every earlier input, before and after training to "
-    "remember "
-    "the first symbol of a sequence of noise. Residuals and normalisation are a matter of depth: the same is done "
-    "through a deep stack of layers.",
+    "remember the first symbol of a sequence of noise. Residuals and normalisation are a matter of depth: the same "
+    "is done through a deep stack of layers.",
     conditions=conditions,
     measure=measure,
     figures=figures,

@@ -1,4 +1,4 @@
-"""Claim: inference is parallel too. What is: scoring a given text. What is not: writing one."""
+"""Claim: inference is parallel too. That holds for scoring a given text, but not for generating one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def conditions(plan: Plan) -> list[Condition]:
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
-    """Time per token of greedy writing, with the cache, and of scoring the same number of given tokens at once."""
+    """Time per token of greedy decoding with a cache, and of scoring as many given tokens at once."""
     c = condition
     config = matched(c.network, c.width, 2, VOCAB, max_len=c.length + 1)
     writing, scoring = times(make(config, c.device).eval(), c.length, c.device)
@@ -39,7 +39,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
 
 def times(network: EncoderDecoder, length: int, device: str) -> tuple[float, float]:
-    """Microseconds a token of writing `length` tokens and of scoring them, from a source as long."""
+    """Microseconds per token for generating `length` tokens and for scoring them, from a source of equal length."""
     src, tgt = torch.randint(FIRST, VOCAB, (2, 1, length), device=device)
     mask = torch.ones_like(src, dtype=torch.bool)
 
@@ -58,55 +58,40 @@ def times(network: EncoderDecoder, length: int, device: str) -> tuple[float, flo
 
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
-    """Microseconds per token of writing and of scoring."""
-    x = "length of source and of target (positions)"
+    """Microseconds per token of generating and of scoring."""
+    x, y, lines = "length of source and of target (positions)", "time per token (µs)", (rows, "network", "length")
     return [
         Figure(
             "inference",
             "Left: each token waits for the one before it, whatever the architecture. Right: when the text is given, "
-            "all "
-            "its positions can be computed together, unless a decoder feeds its attention back into itself.",
+            "all its positions can be computed together, unless a decoder feeds its attention back into itself.",
             "Line charts of time per token against length, for writing and for scoring, for seven architectures.",
             [
-                Panel(
-                    "Writing, greedy with cache",
-                    x,
-                    "time per token (µs)",
-                    series_by(rows, "network", "length", "writing"),
-                    log_y=True,
-                ),
-                Panel(
-                    "Scoring a given text",
-                    x,
-                    "time per token (µs)",
-                    series_by(rows, "network", "length", "scoring"),
-                    log_y=True,
-                ),
+                Panel("Writing, greedy with cache", x, y, series_by(*lines, "writing"), log_y=True),
+                Panel("Scoring a given text", x, y, series_by(*lines, "scoring"), log_y=True),
             ],
         )
     ]
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if a written token gets cheaper with length as a scored one does; not held if writing stays one by one."""
+    """Held if a generated token gets cheaper with length as a scored one does; in part if only scoring does."""
     fits = {
         (name, key): law.exponent.value for key in ("writing", "scoring") for name, law in growth(rows, key).items()
     }
     far = max(row["length"] for row in rows)
     longest = select_rows(rows, length=far)
     parallel_writing, parallel_scoring = fits["transformer", "writing"] < -0.4, fits["transformer", "scoring"] < -0.2
-    fastest = min(distinct(rows, "network"), key=lambda name: mean_of(select_rows(longest, network=name), "writing"))
-    times = {name: mean_of(select_rows(longest, network=name), "writing") for name in ("transformer", "lstm")}
-    ratio = mean_of(select_rows(longest, network="transformer"), "ratio")
-    loops = mean_of(select_rows(longest, network="bahdanau"), "ratio")
+    fastest = min(distinct(rows, "network"), key=lambda name: mean_of(longest, "writing", network=name))
+    times = {name: mean_of(longest, "writing", network=name) for name in ("transformer", "lstm")}
+    ratio = mean_of(longest, "ratio", network="transformer")
+    loops = mean_of(longest, "ratio", network="bahdanau")
     still = "" if parallel_writing else "writing goes one token after another in every architecture: "
     reason = (
         f"{still}at {far:,} positions a written token costs {times['transformer']:.0f} µs in the Transformer and "
-        f"{times['lstm']:.0f} µs in the "
-        f"lstm (cheapest: {fastest}), and the Transformer's grows with length as "
-        f"n^{fits['transformer', 'writing']:.2f}. Scoring a given text is "
-        f"parallel: {ratio:.0f} times cheaper a token in the Transformer, {loops:.1f} times in bahdanau, whose "
-        "decoder must loop."
+        f"{times['lstm']:.0f} µs in the lstm (cheapest: {fastest}), and the Transformer's grows with length as "
+        f"n^{fits['transformer', 'writing']:.2f}. Scoring a given text is parallel: {ratio:.0f} times cheaper a token "
+        f"in the Transformer, {loops:.1f} times in bahdanau, whose decoder must loop."
     )
     held = "held" if parallel_writing and parallel_scoring else "held in part" if parallel_scoring else "not held"
     return Verdict(held, reason)
@@ -117,9 +102,8 @@ CLAIM = Claim(
     sentence="Attention makes inference parallel, too.",
     source="said in many introductions; the paper, arXiv:1706.03762, section 3.1, says that the decoder is "
     "auto-regressive",
-    method="Each architecture writes a text token by token with its cache, one sentence at a time, and scores a given "
-    "text "
-    "of the same length in one pass.",
+    method="Each architecture writes a text token by token with its cache, one sentence at a time, and scores a "
+    "given text of the same length in one pass.",
     conditions=conditions,
     measure=measure,
     figures=figures,

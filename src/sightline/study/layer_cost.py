@@ -1,7 +1,8 @@
-"""Claim: what one layer costs against length n and width d (Table 1 of the paper), in time and in memory."""
+"""Claim: the cost of one layer by length n and width d (Table 1 of the paper), in time and memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 from sightline.network.attention import DotProduct, MultiHeadAttention, scaled_dot_product_attention
 from sightline.network.masks import Mask
 from sightline.report.figures import Figure, Panel
-from sightline.report.statistics import crossing, power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, select_rows, series, series_by
+from sightline.report.statistics import crossing
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, growth, mean_of, select_rows, series, series_by
 from sightline.study.clock import kept_bytes, seconds
 
 EXPLICIT, FUSED, RECURRENT, CONVOLUTION = "attention, explicit", "attention, fused", "lstm", "conv"
@@ -28,7 +29,7 @@ class Condition:
 
 
 def conditions(plan: Plan) -> list[Condition]:
-    """Lengths at every width."""
+    """All lengths for every width."""
     lengths = plan.pick([16, 32, 64], [64, 128, 256, 512, 1024, 2048], [64, 128, 256, 512, 1024, 2048, 4096])
     widths = plan.pick([16], [64, 256], [64, 128, 256, 512])
     layers = (EXPLICIT, FUSED, RECURRENT, CONVOLUTION)
@@ -36,14 +37,14 @@ def conditions(plan: Plan) -> list[Condition]:
 
 
 class Explicit(DotProduct):
-    """The weights written out: the formula of section 3.2.1 instead of the fused kernel."""
+    """The formula of section 3.2.1 instead of the fused kernel."""
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         return scaled_dot_product_attention(q, k, v, mask)[0]
 
 
 class Layer(nn.Module):
-    """One layer behind a common face: (batch, n, d) in and out."""
+    """One layer with a common interface: (batch, n, d) in and out."""
 
     def __init__(self, kind: str, d: int) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class Layer(nn.Module):
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
-    """Time of forward and backward pass, and what the forward pass keeps for the backward one, weights left out."""
+    """Time of forward and backward pass, and memory kept for the backward pass, without weights."""
     c = condition
     layer = Layer(c.layer, c.d).to(c.device)
     x = torch.randn(1, c.n, c.d, device=c.device, requires_grad=True)
@@ -80,24 +81,15 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     """Time at the smallest and the largest width, memory, and where the curves cross."""
     widths = sorted(distinct(rows, "d"))
     x = "sequence length n (positions)"
-    panels = [
-        Panel(
-            f"Time, d = {d}",
-            x,
-            "forward + backward (ms)",
-            series_by(select_rows(rows, d=d), "layer", "n", "milliseconds"),
-            log_y=True,
-        )
-        for d in dict.fromkeys((widths[0], widths[-1]))
-    ]
+    time = {d: series_by(select_rows(rows, d=d), "layer", "n", "milliseconds") for d in (widths[0], widths[-1])}
+    panels = [Panel(f"Time, d = {d}", x, "forward + backward (ms)", lines, log_y=True) for d, lines in time.items()]
     memory = series_by(select_rows(rows, d=widths[0]), "layer", "n", "megabytes")
     panels.append(Panel(f"Memory, d = {widths[0]}", x, "kept for the backward pass (MB)", memory, log_y=True))
     return [
         Figure(
             "layer-cost",
             "One layer, one sequence. Explicit attention keeps an n x n table of weights; the fused kernel computes "
-            "the same "
-            "without keeping it.",
+            "the same without keeping it.",
             "Line charts of time and memory against length for explicit and fused attention, LSTM and convolution.",
             panels,
         )
@@ -105,16 +97,11 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
 
 
 def exponents(rows: Sequence[Row], key: str, least: int = 3) -> dict[str, float]:
-    """How time or memory grows with n at the smallest width, over the longest lengths."""
+    """Exponents of time or memory by n at the smallest width, over the longest lengths."""
     d = min(row["d"] for row in rows)
     lengths = sorted(distinct(rows, "n"))[-least:]
     long = [row for row in select_rows(rows, d=d) if row["n"] in lengths]
-    return {
-        layer: power_law(
-            [row["n"] for row in select_rows(long, layer=layer)], [row[key] for row in select_rows(long, layer=layer)]
-        ).exponent.value
-        for layer in distinct(rows, "layer")
-    }
+    return {layer: law.exponent.value for layer, law in growth(long, key, "n", "layer").items()}
 
 
 def crossings(rows: Sequence[Row]) -> dict[int, float | None]:
@@ -129,26 +116,23 @@ def crossings(rows: Sequence[Row]) -> dict[int, float | None]:
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if explicit attention outgrows a line and the others do not; in part where the fused kernel cures it."""
+    """Held if only explicit attention grows faster than linearly; in part if the fused kernel does not."""
     time, memory = exponents(rows, "milliseconds"), exponents(rows, "megabytes")
     quadratic = time[EXPLICIT] > 1.4 and memory[EXPLICIT] > 1.4
     linear = max(time[RECURRENT], time[CONVOLUTION], memory[RECURRENT], memory[CONVOLUTION]) < 1.4
     longest, d = max(row["n"] for row in rows), min(row["d"] for row in rows)
-    saved = mean_of(select_rows(rows, n=longest, d=d, layer=EXPLICIT), "megabytes") / mean_of(
-        select_rows(rows, n=longest, d=d, layer=FUSED), "megabytes"
-    )
+    memory_of = partial(mean_of, rows, "megabytes", n=longest, d=d)
+    saved = memory_of(layer=EXPLICIT) / memory_of(layer=FUSED)
     where = "; ".join(
         f"d = {width}: " + (f"from n = {n:,.0f} on" if n else f"not up to n = {longest:,}")
         for width, n in crossings(rows).items()
     )
     reason = (
         f"over the longest lengths time grows as n^{time[EXPLICIT]:.2f} for explicit attention, n^{time[FUSED]:.2f} "
-        f"fused, n^{time[RECURRENT]:.2f} "
-        f"recurrent and n^{time[CONVOLUTION]:.2f} convolution (memory {memory[EXPLICIT]:.2f}, {memory[FUSED]:.2f}, "
-        f"{memory[RECURRENT]:.2f}, "
-        f"{memory[CONVOLUTION]:.2f}); at n = {longest:,} the fused kernel keeps {saved:.0f} times less; explicit "
-        "attention is "
-        f"slower than the recurrent layer ({where}), where counting operations alone says n = d."
+        f"fused, n^{time[RECURRENT]:.2f} recurrent and n^{time[CONVOLUTION]:.2f} convolution (memory "
+        f"{memory[EXPLICIT]:.2f}, {memory[FUSED]:.2f}, {memory[RECURRENT]:.2f}, {memory[CONVOLUTION]:.2f}); at n = "
+        f"{longest:,} the fused kernel keeps {saved:.0f} times less; explicit attention is slower than the recurrent "
+        f"layer ({where}), where counting operations alone says n = d."
     )
     cured = memory[FUSED] < 1.4
     return Verdict(
@@ -159,8 +143,7 @@ def judge(rows: Sequence[Row]) -> Verdict:
 CLAIM = Claim(
     name="layer-cost",
     sentence="A self-attention layer costs n^2 d operations, a recurrent one n d^2, a convolution k n d^2; so "
-    "attention is "
-    "cheaper while n < d, and its memory grows with n^2.",
+    "attention is cheaper while n < d, and its memory grows with n^2.",
     source="Vaswani et al. 2017, arXiv:1706.03762, Table 1; Dao et al. 2022, arXiv:2205.14135, for the cure",
     method="One layer of each kind, projections included, runs forward and backward over one sequence. Exponents are "
     "fitted over the three longest lengths; memory is what the forward pass keeps, weights left out.",

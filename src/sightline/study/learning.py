@@ -1,6 +1,6 @@
-"""A short training of a small network on generated batches, with the project's own optimiser and schedule.
+"""Short training of a small network on generated batches, with the project's optimizer and schedule.
 
-The trainer proper learns from files and keeps checkpoints; a unit of the study is too short for either.
+The project's trainer needs files and writes checkpoints, for which a unit of the study is too short.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ def train_network(
     clip: float = 1.0,
     each: Callable[[int, float, float], None] | None = None,
 ) -> None:
-    """`steps` updates of Adam on `loss()`, which draws its own batch; a tenth of warm-up, then down to zero.
+    """`steps` updates of Adam on `loss()`, which samples a batch; a tenth is warm-up, then the rate falls to zero.
 
-    `clip` is the largest gradient norm, 0 for none. `each(step, loss, gradient norm)` is told of every update.
-    An update whose gradient is not finite is left out.
+    `clip` is the largest gradient norm, 0 for none. `each(step, loss, gradient norm)` is called for every update.
+    Updates with a gradient that is not finite are skipped.
     """
     schedule = TrainConfig(max_steps=steps, warmup_steps=max(1, steps // 10), schedule="linear")
     optimizer = make_optimizer(model, schedule)

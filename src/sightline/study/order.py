@@ -8,15 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.network.attention import MultiHeadAttention
-from sightline.network.feed_forward import FeedForward
-from sightline.network.layers import EncoderLayer, Sublayer
 from sightline.network.masks import causal_mask
 from sightline.network.parameters import count_parameters
 from sightline.network.positions import LearnedPositions, NoPositions, SinusoidalPositions, in_order
 from sightline.network.rotary import Rotary, rotary_rates
 from sightline.report.figures import Figure, Panel
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, select_rows, series, series_by
+from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, series, series_by
+from sightline.study.contenders import encoder_layers
 from sightline.study.learning import train_network
 
 SYMBOLS = 16
@@ -26,7 +24,7 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Condition:
-    """One kind of positions; trained on lengths up to `length`, tested beyond."""
+    """One kind of positional encoding, trained on lengths up to `length` and tested beyond."""
 
     positions: str
     width: int
@@ -41,31 +39,23 @@ def conditions(plan: Plan) -> list[Condition]:
 
 
 class Reader(nn.Module):
-    """Encoder layers of the project (normalised first) over embeddings and one kind of positions."""
+    """The project's encoder layers (pre-norm) with one kind of positional encoding."""
 
     def __init__(self, kind: str, width: int, max_len: int, n_heads: int = 2, n_layers: int = 2) -> None:
         super().__init__()
-        d_head = width // n_heads
-        rotate = Rotary(rotary_rates(d_head, base=10000.0)) if kind == "rotary" else None
+        rotate = Rotary(rotary_rates(width // n_heads, base=10000.0)) if kind == "rotary" else None
         self.is_causal = kind == "none, causal"
         self.embedding = nn.Embedding(SYMBOLS, width)
         self.positions = {
             "sinusoidal": lambda: SinusoidalPositions(width),
             "learned": lambda: LearnedPositions(width, max_len),
         }.get(kind, NoPositions)()
-        self.layers = nn.ModuleList(
-            EncoderLayer(
-                MultiHeadAttention(width, n_heads, d_head, d_head, rotate=rotate),
-                FeedForward(width, 2 * width),
-                lambda: Sublayer(width, 0.0, norm_first=True),
-            )
-            for _ in range(n_layers)
-        )
+        self.layers = encoder_layers(n_layers, width, 2 * width, n_heads, rotate)
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, SYMBOLS)
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length symbols"]:
-        """Scores at every position."""
+        """Logits at every position."""
         length = tokens.size(1)
         x = self.embedding(tokens) + self.positions(*in_order(tokens))
         everything = torch.ones(length, length, dtype=torch.bool)
@@ -76,7 +66,7 @@ class Reader(nn.Module):
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
-    """Share of positions named rightly, at lengths of the training and beyond."""
+    """Accuracy at lengths of the training and beyond."""
     c = condition
     network = Reader(c.positions, c.width, max_len=8 * c.length)
 
@@ -95,13 +85,13 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
 @torch.no_grad()
 def neighbour_accuracy(network: Reader, length: int) -> float:
-    """Share of positions, from the second on, whose neighbour to the left is named."""
+    """Share of positions, from the second on, whose left neighbour is predicted correctly."""
     tokens = torch.randint(SYMBOLS, (64, length))
     return (network(tokens)[:, 1:].argmax(-1) == tokens[:, :-1]).float().mean().item()
 
 
 def bag(length: int) -> float:
-    """The accuracy of one who knows the symbols but not their order: the commonest other one is the best guess."""
+    """The accuracy without order: the best guess is the most frequent other symbol."""
     tokens = torch.randint(SYMBOLS, (256, length))
     others = F.one_hot(tokens, SYMBOLS).sum(1, keepdim=True) - F.one_hot(tokens, SYMBOLS)  # without the symbol itself
     return (others.max(-1).values / (length - 1)).mean().item()
@@ -135,13 +125,10 @@ def judge(rows: Sequence[Row]) -> Verdict:
     seen = rows[0]["length"]
     longest = max(row["tested"] for row in rows)
     inside, beyond = (
-        {
-            kind: mean_of(select_rows(rows, positions=kind, tested=length), "accuracy")
-            for kind in distinct(rows, "positions")
-        }
+        {kind: mean_of(rows, "accuracy", positions=kind, tested=length) for kind in distinct(rows, "positions")}
         for length in (seen, longest)
     )
-    guess = mean_of(select_rows(rows, tested=seen), "bag")
+    guess = mean_of(rows, "bag", tested=seen)
     lost = inside["none"] < guess + 0.05
     told = [kind for kind in ("sinusoidal", "learned", "rotary") if inside[kind] > inside["none"] + 0.2]
     causal = inside["none, causal"] > inside["none"] + 0.2
@@ -150,8 +137,7 @@ def judge(rows: Sequence[Row]) -> Verdict:
     also = "; a causal mask alone gives order away, so the claim is about attention that sees both ways" * causal
     reason = (
         f"accuracy at length {seen} (and, never seen in training, at {longest}): {shown}; the best guess without "
-        f"order is right in {guess:.0%}. "
-        f"Farthest beyond training comes {best}{also}."
+        f"order is right in {guess:.0%}. Farthest beyond training comes {best}{also}."
     )
     return Verdict(
         "held" if lost and len(told) == 3 and not causal else "held in part" if lost and told else "not held", reason

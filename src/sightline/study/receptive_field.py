@@ -24,11 +24,11 @@ class Condition:
     kind: str
     kernel: int
     layers: int
-    length: int  # positions of the sequence the perturbation walks over
+    length: int  # positions of the sequence
 
 
 def conditions(plan: Plan) -> list[Condition]:
-    """Layers and kernel widths; the dilated stack and attention for comparison."""
+    """Layers and kernel widths, with a dilated stack and attention for comparison."""
     depths = plan.pick([1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 16])
     kernels = plan.pick([3], [3, 5, 9], [3, 5, 9, 15])
     length = plan.pick(33, 129, 257)
@@ -81,12 +81,12 @@ class Attentions(nn.Module):
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
-    """How many positions change the middle output when they alone are changed."""
+    """The number of positions that each change the middle output, compared with the formula."""
     c = condition
     stack = (
         Attentions(c.layers) if c.kind == "self-attention" else Convolutions(c.kernel, c.layers, "dilated" in c.kind)
     )
-    seen = receptive_field(stack.double(), c.length)  # in double precision, so that a faint influence is one
+    seen = receptive_field(stack.double(), c.length)  # in double precision, to detect a small influence
     return [{"seen": seen, "formula": formula(c.kind, c.kernel, c.layers, c.length)}]
 
 
@@ -125,7 +125,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if plain convolutions are limited as the formula says and attention is not; in part, for dilation helps."""
+    """Held if convolutions see what the formula says and attention sees all; in part because dilation helps."""
     exact = all(row["seen"] == row["formula"] for row in rows)
     length = rows[0]["length"]
     attention = min(row["seen"] for row in select_rows(rows, kind="self-attention"))
@@ -152,9 +152,8 @@ CLAIM = Claim(
     sentence="Convolutions have a limited receptive field: reaching far takes many layers.",
     source="Vaswani et al. 2017, arXiv:1706.03762, section 4; Gehring et al. 2017, arXiv:1705.03122",
     method="In a random stack of layers each input position is changed alone; those that alter the output in the "
-    "middle "
-    "are counted and compared with the formula 1 + layers x (kernel - 1). A stack whose dilation doubles from layer "
-    "to layer (the logarithm in the paper's Table 1) and self-attention are counted alike.",
+    "middle are counted and compared with the formula 1 + layers x (kernel - 1). A stack whose dilation doubles from "
+    "layer to layer (the logarithm in the paper's Table 1) and self-attention are counted alike.",
     conditions=conditions,
     measure=measure,
     figures=figures,

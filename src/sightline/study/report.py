@@ -1,6 +1,6 @@
-"""The study written up: one HTML file that needs nothing else, its numbers as JSON, its figures as PNG.
+"""The report of the study: one self-contained HTML file, with the numbers as JSON and the figures as PNG.
 
-No script and no address on the network: pictures are part of the file. Light or dark as the reader's system is.
+The page has no scripts and no network addresses. It follows the light or dark theme of the system.
 """
 
 import base64
@@ -43,13 +43,13 @@ CHIPS = {"held": "held", "held in part": "part", "not held": "not"}
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim and what came of it; no verdict where it could not be measured."""
+    """A claim and its results; no verdict if it could not be measured."""
 
     claim: Claim
     rows: list[Row]
     figures: list[Figure]
     verdict: Verdict | None
-    seconds: float  # its units took, whenever they were done
+    seconds: float  # of all its units
 
 
 def write_report(out: Path, findings: Sequence[Finding], about: dict[str, Any]) -> Path:
@@ -67,7 +67,7 @@ def write_report(out: Path, findings: Sequence[Finding], about: dict[str, Any]) 
 
 
 def study_as_json(findings: Sequence[Finding], about: dict[str, Any]) -> dict[str, Any]:
-    """Verdicts and every single measured row."""
+    """Verdicts and all measured rows."""
     claims = [
         {
             "name": finding.claim.name,
@@ -93,12 +93,12 @@ def _head(findings: Sequence[Finding], about: dict[str, Any]) -> str:
         f'<tr><td><a href="#{f.claim.name}">{escape(f.claim.sentence)}</a></td><td>{_chip(f.verdict)}</td></tr>'
         for f in findings
     )
-    small = " This is the small study (--quick): look at it for directions, not for decimals."
+    small = " This is the small study (--quick): it shows tendencies, not exact numbers."
     about_scale = small if about["scale"] != "full" else ""
     return f"""<h1>The claims made for attention, measured</h1>
-<p>What beginners' texts say of attention and of what came before it, each put to a test.{about_scale}</p>
+<p>Claims of introductory texts about attention and its predecessors, each put to a test.{about_scale}</p>
 <p class="soft">{escape(about["machine"])}; {about["cores"]} cores, {about["memory_gib"]} GiB,
-{escape(about["system"])}; load average {about["load"]} at the start (times of a busy machine mislead);
+{escape(about["system"])}; load average {about["load"]} at the start (times on a busy machine mislead);
 {escape(versions)}; {about["date"]}.<br>Made by <code>{escape(about["command"])}</code></p>
 <div class="wide"><table><thead><tr><th>Claim</th><th>Verdict</th></tr></thead><tbody>
 {rows}
@@ -129,7 +129,7 @@ def _section(finding: Finding, pictures: dict[str, bytes]) -> str:
 
 def _figure(figure: Figure, picture: bytes) -> str:
     source = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
-    width = int.from_bytes(picture[16:20], "big") * 3 // 4  # of a PNG; a screen's dots are larger than the file's
+    width = int.from_bytes(picture[16:20], "big") * 3 // 4  # of a PNG; a CSS pixel is larger
     tables = "\n".join(_numbers(panel) for panel in figure.panels)
     return f"""<figure><img src="{source}" alt="{escape(figure.alt)}" width="{width}">
 <figcaption>{escape(figure.caption)}</figcaption></figure>
@@ -147,7 +147,7 @@ def _numbers(panel: Panel) -> str:
 
 
 def _sizes(rows: Sequence[Row]) -> str:
-    """Parameter counts, where networks are compared."""
+    """Parameter counts, if networks are compared."""
     if not rows or not {"network", "parameters"} <= set(rows[0]):
         return ""
     sizes = sorted({(str(row["network"]), int(row["parameters"])) for row in rows if "parameters" in row})

@@ -1,7 +1,7 @@
-"""The study as a list of units of work, each kept on disk as soon as it is done.
+"""The study as a list of units of work, each stored on disk as soon as it is done.
 
-A unit is one condition of one claim under one seed. Its file is named by all it depends on, so a study that was
-stopped goes on where it was, and a changed setting is measured anew. Writing it up is `report.py`'s.
+A unit is one condition of one claim with one seed. Its file name depends on all of its settings, so an interrupted
+study continues where it was, and a changed setting is measured anew. `report.py` writes the report.
 """
 
 import hashlib
@@ -32,11 +32,11 @@ FORMAT = 2  # of a unit's file; raise it when a measurement changes its meaning
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What to study and where to write it."""
+    """The claims to measure, and where to write the report."""
 
     out: Path
     only: Sequence[str] = ()  # names of claims; none = all
-    seeds: int = 0  # of every claim; 0 = each claim's own number
+    seeds: int = 0  # for every claim; 0 = each claim's own number
     plan: Plan = field(default_factory=Plan)
     command: str = "sightline study"  # for the report
 
@@ -50,7 +50,7 @@ class Unit:
     seed: int
 
     def key(self, machine: str) -> str:
-        """Everything the result depends on, as a file name; the `machine` only where time is measured."""
+        """A file name from everything that the result depends on; the `machine` only if time is measured."""
         identity = {
             "format": FORMAT,
             "claim": self.claim.name,
@@ -63,29 +63,29 @@ class Unit:
 
 
 def request_of(out: str, quick: bool, only: Sequence[str], seeds: int, data: str | None, device: str) -> StudyRequest:
-    """The request a command line makes. `UserError` where its folder of data or its device does not exist."""
+    """The request of a command line. `UserError` if its data folder or device does not exist."""
     if data and not Path(data).is_dir():
         raise UserError(f"--data {data}: no such folder")
     folder = Path(data) if data else None
     plan = Plan("quick" if quick else "full", str(choose_device(device)), folder)
     words = ["sightline", "study", *["--quick"] * quick, *(["--only", *only] if only else [])]
     words += ["--seeds", str(seeds)] if seeds else []
-    words += ["--data", folder.name] if folder else []  # the report tells names, not places on a disk
+    words += ["--data", folder.name] if folder else []  # the report has no paths
     return StudyRequest(Path(out), only, seeds, plan, shlex.join(words))
 
 
 def study(request: StudyRequest) -> list[str]:
-    """`run_study`, and what to tell the user of it: a line for each claim, and where the report is."""
+    """`run_study`, as lines for the user: one for each claim, and the path of the report."""
     page, findings = run_study(request)
     lines = [f"{f.claim.name:<20} {f.verdict.held if f.verdict else 'not measured'}" for f in findings]
     return [*lines, "", f"Report: {page}"]
 
 
 def run_study(request: StudyRequest) -> tuple[Path, list[Finding]]:
-    """Measure what is not measured yet and write the report; its path and what it says.
+    """Measure what is missing and write the report; returns its path and findings.
 
     Raises:
-        UserError: a name of a claim does not exist, the number of seeds is negative, or `out` cannot be written.
+        UserError: a claim does not exist, the number of seeds is negative, or `out` cannot be written.
     """
     claims = [_claim(name) for name in dict.fromkeys(request.only)] or list(CLAIMS.values())
     if request.seeds < 0:
@@ -100,14 +100,14 @@ def run_study(request: StudyRequest) -> tuple[Path, list[Finding]]:
 
 
 def units_of(claim: Claim, request: StudyRequest) -> list[Unit]:
-    """The units of a claim; seeds outermost, so that conditions to be compared are measured close in time."""
+    """The units of a claim, ordered by seed, so that compared conditions are measured close in time."""
     seeds = request.seeds or claim.seeds[request.plan.scale]
     conditions = claim.conditions(request.plan)
     return [Unit(claim, condition, seed) for seed in range(1, seeds + 1) for condition in conditions]
 
 
 def measure_all(units: Sequence[Unit], work: Path, machine: str, scale: Scale) -> None:
-    """Do the units that have no file yet, with a bar that shows the time left by what units usually cost."""
+    """Measure the units without a file, with a progress bar that estimates the time left."""
     from tqdm import tqdm
 
     waiting = [unit for unit in units if not (work / unit.key(machine)).is_file()]
@@ -121,7 +121,7 @@ def measure_all(units: Sequence[Unit], work: Path, machine: str, scale: Scale) -
 
 
 def measure_unit(unit: Unit) -> dict[str, Any]:
-    """Do one unit; the same unit gives the same rows, whatever was done before it, times apart."""
+    """Measure one unit; its rows do not depend on earlier units, except for times."""
     started = time.perf_counter()
     with torch.random.fork_rng():
         torch.manual_seed(unit.seed)
@@ -142,7 +142,7 @@ def _finding(claim: Claim, request: StudyRequest, work: Path, machine: str) -> F
 
 
 def description(request: StudyRequest) -> dict[str, Any]:
-    """Hardware, versions and command, for the head of the report; `machine` is what timings are kept under."""
+    """Hardware, versions and command, for the head of the report; `machine` is part of the key of timings."""
     cuda = request.plan.device.startswith("cuda")
     processor = torch.cuda.get_device_name(request.plan.device) if cuda else _processor()
     threads = torch.get_num_threads()
@@ -152,7 +152,7 @@ def description(request: StudyRequest) -> dict[str, Any]:
         "machine": f"{processor}, {threads} thread{'s' * (threads > 1)}",
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "load": round(os.getloadavg()[0], 1),  # before the study adds its own
+        "load": round(os.getloadavg()[0], 1),  # before the study
         "system": platform.system(),
         "date": time.strftime("%Y-%m-%d"),
         "versions": {"python": platform.python_version(), **dict(_versions("sightline", "torch", "numpy"))},
@@ -161,7 +161,7 @@ def description(request: StudyRequest) -> dict[str, Any]:
 
 def _versions(*packages: str) -> Iterator[tuple[str, str]]:
     for package in packages:
-        with suppress(metadata.PackageNotFoundError):  # a source tree that is not installed has none
+        with suppress(metadata.PackageNotFoundError):  # a source tree that is not installed has no version
             yield package, metadata.version(package)
 
 
@@ -188,7 +188,7 @@ def _folder(path: Path) -> Path:
 
 
 def _write(path: Path, unit: dict[str, Any]) -> None:
-    """All or nothing: a file under its name is complete."""
+    """Write a file that appears when it is complete."""
     draft = path.with_suffix(f".{os.getpid()}")
     draft.write_text(json.dumps(unit), encoding="utf-8")
     draft.replace(path)

@@ -8,8 +8,7 @@ import torch
 
 from sightline.network.attention import scaled_dot_product_attention
 from sightline.report.figures import Figure, Panel
-from sightline.report.statistics import power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, mean_of, select_rows, series_by
+from sightline.study.claim import Claim, Plan, Row, Verdict, fit_column, mean_of, select_rows, series_by
 
 WITH, WITHOUT = "with 1/sqrt(d_k)", "without"
 
@@ -40,11 +39,11 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
 
 def _row(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, direction: torch.Tensor, name: str, factor: float) -> Row:
-    """Multiplying the queries by sqrt(d_k) takes the factor out of the very function the model uses."""
+    """Multiplying the queries by sqrt(d_k) cancels the factor in the function that the model uses."""
     q = q * factor
     _, weights = scaled_dot_product_attention(q, k, v)
     bits = -(weights * weights.clamp_min(1e-30).log2()).sum(-1).mean() / math.log2(k.size(-2))
-    # What a change of the scores does to the output: through the softmax alone, whatever scale the queries have.
+    # How scores change the output, through the softmax only, whatever the scale of the queries.
     direction = direction / direction.norm(dim=-1, keepdim=True)
     pull = (v.detach() @ direction.transpose(-2, -1)).transpose(-2, -1)  # (1, 1, queries, keys)
     slope = weights * (pull - (weights * pull).sum(-1, keepdim=True))
@@ -59,6 +58,7 @@ def _row(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, direction: torch.Ten
 def figures(rows: Sequence[Row]) -> list[Figure]:
     """Entropy and gradient against d_k."""
     x = "width of queries and keys d_k (components)"
+    entropy, gradient = (series_by(rows, "factor", "d_k", key) for key in ("entropy", "gradient"))
     return [
         Figure(
             "scaled-dot-product",
@@ -66,20 +66,8 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
             "Queries and keys are random with variance 1, as the paper assumes.",
             "Two line charts against d_k. With the factor both stay level; without it entropy and gradient fall.",
             [
-                Panel(
-                    "Entropy of the weights",
-                    x,
-                    "entropy / log2(keys) (1 = even)",
-                    series_by(rows, "factor", "d_k", "entropy"),
-                    y_range=(0, 1.05),
-                ),
-                Panel(
-                    "Gradient through the softmax",
-                    x,
-                    "norm of d output / d scores",
-                    series_by(rows, "factor", "d_k", "gradient"),
-                    log_y=True,
-                ),
+                Panel("Entropy of the weights", x, "entropy / log2(keys) (1 = even)", entropy, y_range=(0, 1.05)),
+                Panel("Gradient through the softmax", x, "norm of d output / d scores", gradient, log_y=True),
             ],
         )
     ]
@@ -90,17 +78,13 @@ def judge(rows: Sequence[Row]) -> Verdict:
     small, large = min(row["d_k"] for row in rows), max(row["d_k"] for row in rows)
     kept, lost = (
         {
-            key: mean_of(select_rows(rows, factor=name, d_k=large), key)
-            / mean_of(select_rows(rows, factor=name, d_k=small), key)
+            key: mean_of(rows, key, factor=name, d_k=large) / mean_of(rows, key, factor=name, d_k=small)
             for key in ("entropy", "gradient")
         }
         for name in (WITH, WITHOUT)
     )
     level, falls = min(kept.values()) > 0.7, max(lost.values()) < 0.7
-    fit = power_law(
-        [row["d_k"] for row in select_rows(rows, factor=WITHOUT)],
-        [row["gradient"] for row in select_rows(rows, factor=WITHOUT)],
-    )
+    fit = fit_column(select_rows(rows, factor=WITHOUT), "d_k", "gradient")
     reason = (
         f"from d_k = {small:,} to {large:,} entropy and gradient keep {kept['entropy']:.0%} and "
         f"{kept['gradient']:.0%} of "

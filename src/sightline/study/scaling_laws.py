@@ -14,16 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.errors import UserError
-from sightline.network.attention import MultiHeadAttention
-from sightline.network.feed_forward import FeedForward
-from sightline.network.layers import EncoderLayer, Sublayer
 from sightline.network.masks import causal_mask
 from sightline.network.parameters import count_parameters
 from sightline.network.positions import SinusoidalPositions, in_order
 from sightline.report.figures import Figure, Panel, Series
-from sightline.report.statistics import PowerLaw, power_law
-from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, select_rows, series
-from sightline.study.contenders import width_for
+from sightline.study.claim import Claim, Plan, Row, Verdict, growth, mean_of, select_rows, series
+from sightline.study.contenders import encoder_layers, width_for
 from sightline.study.learning import train_network
 
 NETWORKS = ("transformer", "lstm")
@@ -35,14 +31,14 @@ HELD_OUT = 0.05  # share at the end of the text, to measure the loss on
 
 @dataclass(frozen=True)
 class Condition:
-    """One network read through the text once, at most."""
+    """One network; it reads the text at most once."""
 
     network: str
     width: int  # of the Transformer; the LSTM has as many parameters
     updates: int
-    batch: int  # stretches of CONTEXT characters an update
+    batch: int  # windows of CONTEXT characters per update
     text: str  # file, or GENERATED
-    digest: str  # of the text: another text is another measurement
+    digest: str  # of the text, so that another text is measured anew
     device: str
 
 
@@ -74,7 +70,7 @@ def read_text(path: str) -> str:
 
 
 def generate_text(length: int) -> str:
-    """Sentences of invented words, which follow each other by fixed chances: some structure at every scale."""
+    """Sentences of invented words with fixed transition probabilities, for structure at every scale."""
     rng = random.Random(1)
     syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
     words = ["".join(rng.choices(syllables, k=rng.choice((1, 2, 2, 3)))) for _ in range(300)]
@@ -87,26 +83,18 @@ def generate_text(length: int) -> str:
 
 
 class CharacterTransformer(nn.Module):
-    """The project's encoder layers under a causal mask, normalised first."""
+    """The project's encoder layers (pre-norm) with a causal mask."""
 
     def __init__(self, n_characters: int, width: int, n_layers: int = 2, n_heads: int = 2) -> None:
         super().__init__()
-        d_head = width // n_heads
         self.embedding = nn.Embedding(n_characters, width)
         self.positions = SinusoidalPositions(width)
-        self.layers = nn.ModuleList(
-            EncoderLayer(
-                MultiHeadAttention(width, n_heads, d_head, d_head),
-                FeedForward(width, 4 * width),
-                lambda: Sublayer(width, 0.0, norm_first=True),
-            )
-            for _ in range(n_layers)
-        )
+        self.layers = encoder_layers(n_layers, width, 4 * width, n_heads)
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, n_characters)
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length characters"]:
-        """Scores of the next character at every place."""
+        """Logits of the next character at every position."""
         x = self.embedding(tokens) + self.positions(*in_order(tokens))
         mask = causal_mask(tokens.size(1), tokens.size(1), tokens.device)[None, None]
         for layer in self.layers:
@@ -124,12 +112,12 @@ class CharacterLSTM(nn.Module):
         self.output = nn.Linear(width, n_characters)
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length characters"]:
-        """Scores of the next character at every place."""
+        """Logits of the next character at every position."""
         return self.output(self.rnn(self.embedding(tokens))[0])
 
 
 def build_character_network(name: str, n_characters: int, width: int) -> CharacterTransformer | CharacterLSTM:
-    """The network; an LSTM gets the width at which it has as many parameters as the Transformer of `width`."""
+    """The network; an LSTM gets a width with as many parameters as the Transformer of `width`."""
     transformer = CharacterTransformer(n_characters, width)
     if name == "transformer":
         return transformer
@@ -162,7 +150,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
 
 def sample_windows(ids: Int[Tensor, " text"], batch: int) -> Int[Tensor, "batch length"]:
-    """Random stretches of one character more than the context."""
+    """Random windows, one character longer than the context."""
     starts = torch.randint(len(ids) - CONTEXT - 1, (batch, 1)).to(ids.device)
     return ids[starts + torch.arange(CONTEXT + 1, device=ids.device)]
 
@@ -173,23 +161,13 @@ def next_character_loss(network: nn.Module, tokens: Int[Tensor, "batch length"])
 
 
 def by_parameters(rows: Sequence[Row]) -> list[Row]:
-    """The rows that differ in size and were trained longest."""
+    """The rows with the longest training, which differ in size."""
     return select_rows(rows, updates=max(row["updates"] for row in rows))
 
 
 def by_reading(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the largest networks, trained for different times."""
+    """The rows of the largest networks, which differ in training."""
     return select_rows(rows, width=max(row["width"] for row in rows))
-
-
-def fit_power_laws(rows: Sequence[Row], x: str) -> dict[str, PowerLaw]:
-    """A power law of loss for each network."""
-    return {
-        name: power_law(
-            [r[x] for r in select_rows(rows, network=name)], [r["loss"] for r in select_rows(rows, network=name)]
-        )
-        for name in distinct(rows, "network")
-    }
 
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
@@ -217,12 +195,12 @@ def _lines(rows: Sequence[Row], x: str) -> list[Series]:
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if both exponents of the Transformer are surely below zero, and below the LSTM's in size."""
-    size, reading = fit_power_laws(by_parameters(rows), "parameters"), fit_power_laws(by_reading(rows), "read")
+    """Held if both exponents of the Transformer are significantly below zero, and in size below the LSTM's."""
+    size, reading = growth(by_parameters(rows), "loss", "parameters"), growth(by_reading(rows), "loss", "read")
     falls = [fit["transformer"].exponent.high < 0 for fit in (size, reading)]
     steeper = size["transformer"].exponent.high < size["lstm"].exponent.low
     largest = by_reading(by_parameters(rows))
-    loss = {name: mean_of(select_rows(largest, network=name), "loss") for name in NETWORKS}
+    loss = {name: mean_of(largest, "loss", network=name) for name in NETWORKS}
     shown = "; ".join(
         f"{name}: parameters^{size[name].exponent}, characters^{reading[name].exponent}, loss at the largest "
         f"{loss[name]:.3f}"

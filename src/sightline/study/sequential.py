@@ -18,20 +18,20 @@ LOOPING = ("bahdanau", "luong")  # their decoders feed a step's attention into t
 
 @dataclass(frozen=True)
 class Condition:
-    """One training step of a network: as many tokens whatever the length."""
+    """One training step of a network, with the same number of tokens for all lengths."""
 
     network: str
     length: int  # of source and target, positions
-    tokens: int  # a side
+    tokens: int  # of each side
     width: int  # of the Transformer; the others have as many parameters
     device: str
 
 
 def conditions(plan: Plan) -> list[Condition]:
-    """Every architecture at every length it can do."""
+    """Every architecture at every feasible length."""
     lengths = plan.pick([16, 32, 64], [16, 64, 256, 512], [16, 32, 64, 128, 256, 512, 1024, 2048])
     tokens, width = plan.pick((64, 32), (512, 64), (4096, 128))
-    longest_loop = plan.pick(64, 256, 1024)  # beyond, a loop in Python takes long and keeps much for its backward pass
+    longest_loop = plan.pick(64, 256, 1024)  # longer loops in Python take long and keep much for the backward pass
     return [
         Condition(name, length, tokens, width, plan.device)
         for length in lengths
@@ -41,7 +41,7 @@ def conditions(plan: Plan) -> list[Condition]:
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
-    """Time of forward and backward pass, and the share of it one big matrix product of the same arithmetic takes."""
+    """Time of forward and backward pass, and the share that one matrix product of the same arithmetic would take."""
     c = condition
     config = matched(c.network, c.width, 2, VOCAB, max_len=c.length)
     network = make(config, c.device)
@@ -65,10 +65,10 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
 
 def operations(parameters: int, table: int, tokens: int) -> float:
-    """Arithmetic of a training step: two operations a weight and token forward, four backward.
+    """Arithmetic of a training step: two operations per weight and token forward, four backward.
 
-    Half of the weights see the source, half the target; the one table of embeddings multiplies as output only.
-    Products of states with states, as in attention itself, are left out.
+    Half of the weights see the source, half the target; the shared embeddings are a factor in the output only.
+    Products of states with states, as in attention, are excluded.
 
     >>> operations(parameters=110, table=10, tokens=1)
     360.0
@@ -78,30 +78,18 @@ def operations(parameters: int, table: int, tokens: int) -> float:
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
     """Throughput and share against length."""
-    x = "sequence length (positions)"
+    x, share = "sequence length (positions)", "share of the step a product would take"
+    lines = (rows, "network", "length")
     return [
         Figure(
             "sequential",
             "Training steps over the same number of tokens, cut into few long or many short sequences. A level line "
-            "means that "
-            "length costs nothing.",
+            "means that length costs nothing.",
             "Line charts of step time and of the share of time in matrix products against length for seven "
             "architectures.",
             [
-                Panel(
-                    "Time of a training step",
-                    x,
-                    "time (ms)",
-                    series_by(rows, "network", "length", "milliseconds"),
-                    log_y=True,
-                ),
-                Panel(
-                    "How near to one big product",
-                    x,
-                    "share of the step a product would take",
-                    series_by(rows, "network", "length", "share"),
-                    log_y=True,
-                ),
+                Panel("Time of a training step", x, "time (ms)", series_by(*lines, "milliseconds"), log_y=True),
+                Panel("How near to one big product", x, share, series_by(*lines, "share"), log_y=True),
             ],
         )
     ]
@@ -119,17 +107,16 @@ def judge(rows: Sequence[Row]) -> Verdict:
     slow = [name for name in recurrent if fits[name].exponent.low > 0.15]
     level = fits["transformer"].exponent.value < 0.15
     far = max(row["length"] for row in select_rows(rows, network="lstm"))
-    ratio = mean_of(select_rows(rows, network="lstm", length=far), "milliseconds") / mean_of(
+    ratio = mean_of(rows, "milliseconds", network="lstm", length=far) / mean_of(
         select_rows(rows, network="transformer", length=far), "milliseconds"
     )
-    share = {name: mean_of(select_rows(rows, network=name, length=far), "share") for name in ("lstm", "transformer")}
+    share = {name: mean_of(rows, "share", network=name, length=far) for name in ("lstm", "transformer")}
     shown = ", ".join(f"{name} {fit.exponent}" for name, fit in fits.items())
     reason = (
         f"at constant tokens a step takes length to the power of: {shown}; at {far:,} positions the lstm takes "
-        f"{ratio:.1f} times as long as the "
-        f"Transformer, and one product of the same arithmetic would take {share['lstm']:.0%} of the lstm's time and "
-        f"{share['transformer']:.0%} "
-        f"of the Transformer's. Attention's own n^2 work is in the Transformer's slope."
+        f"{ratio:.1f} times as long as the Transformer, and one product of the same arithmetic would take "
+        f"{share['lstm']:.0%} of the lstm's time and {share['transformer']:.0%} of the Transformer's. Attention's own "
+        "n^2 work is in the Transformer's slope."
     )
     return Verdict(
         "held" if level and len(slow) == len(recurrent) else "held in part" if level or slow else "not held", reason
@@ -139,12 +126,10 @@ def judge(rows: Sequence[Row]) -> Verdict:
 CLAIM = Claim(
     name="sequential",
     sentence="A recurrent network needs t steps one after another and cannot be parallelised over the sequence; "
-    "attention "
-    "does the whole sequence at once.",
+    "attention does the whole sequence at once.",
     source="Vaswani et al. 2017, arXiv:1706.03762, sections 1 and 4",
     method="A training step (forward, loss, backward) of every architecture over the same number of tokens, cut into "
-    "ever "
-    "longer sequences. Were only arithmetic to count, every recurrent line would be level.",
+    "ever longer sequences. Were only arithmetic to count, every recurrent line would be level.",
     conditions=conditions,
     measure=measure,
     figures=figures,

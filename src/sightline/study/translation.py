@@ -33,15 +33,15 @@ class Condition:
     folder: str  # of the corpora
     width: int  # of the Transformer; the others have as many parameters
     layers: int
-    vocab_size: int  # pieces
+    vocab_size: int  # tokens
     steps: int
     tokens_per_batch: int
     ends: tuple[int, ...]  # of the buckets of source length, words
-    sentences: int  # to test on, where the corpus is generated
+    sentences: int  # of the test set, if the corpus is generated
     device: str
 
 
-# Corpus: what it trains on, validates on and is tested on, as `sightline train` takes it.
+# Training, validation and test files of each corpus, as `sightline train` takes them.
 CORPORA = {
     "multi30k": (
         ("multi30k/train.en.gz", "multi30k/train.de.gz"),
@@ -57,7 +57,7 @@ CORPORA = {
 
 
 def conditions(plan: Plan) -> list[Condition]:
-    """A small generated language, or in the full study what corpora there are."""
+    """A small generated language, or in the full study the available corpora."""
     if plan.scale != "full":
         size = plan.pick((32, 1, 300, 2, 256), (48, 2, 300, 600, 512), None)
         return [_condition(name, GENERATED, plan, *size, ends=(5, 10, 15, 20)) for name in NETWORKS]
@@ -95,7 +95,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
         request = TrainRequest(
             RECIPES.get(c.network, c.network), train, valid, out, run_settings(c, seed), device=c.device, show=False
         )
-        if train_model(request).startswith("SIG"):  # the trainer ends in good order; the study ends, too
+        if train_model(request).startswith("SIG"):  # the trainer has ended cleanly; so does the study
             raise KeyboardInterrupt
         model = load(out, c.device)
         pairs = list(read_pairs(parse_corpora(test)))
@@ -105,10 +105,10 @@ def measure(condition: Condition, seed: int) -> list[Row]:
 
 
 def run_settings(c: Condition, seed: int) -> list[str]:
-    """What a run changes in its recipe: the size, the budget, and on the generated language also the rate.
+    """The settings that differ from the recipe: size, budget, and for the generated language the learning rate.
 
-    All networks read the same batches and compute in float32. With "auto" the Transformer alone might have random
-    batches and bfloat16, where the compiled library and the processor allow it.
+    All networks get the same batches and compute in float32. With "auto" only the Transformer might have random batches
+    and bfloat16, if the compiled library and the processor support them.
     """
     config = matched(c.network, c.width, c.layers, c.vocab_size, max_len=256)
     size = ["d_model", "n_encoder_layers", "n_decoder_layers"]
@@ -122,14 +122,14 @@ def run_settings(c: Condition, seed: int) -> list[str]:
     }
     budget |= {"batching": '"bucketed"', "precision": '"float32"'}
     budget |= {"seed": seed, "validate_bleu": 0, "best_metric": '"loss"', "average": 1, "keep_last": 1}
-    if c.corpus == GENERATED:  # small and exact: nothing to drop out or smooth
+    if c.corpus == GENERATED:  # small and exact, so no dropout and no smoothing
         budget |= {"learning_rate": 0.006, "warmup_steps": max(1, c.steps // 10), "label_smoothing": 0.0}
         changed.append("model.dropout=0.0")
     return [*changed, f"data.vocab_size={c.vocab_size}", *(f"train.{name}={value}" for name, value in budget.items())]
 
 
 def bleu_by_length(pairs: Sequence[tuple[str, str]], outputs: Sequence[str], ends: Sequence[int]) -> list[Row]:
-    """BLEU of each bucket of sentences, which reaches from the end of the one before to its own."""
+    """BLEU of each bucket of source lengths; `ends` are the upper bounds."""
     rows, start = [], 0
     for end in ends:
         chosen = [i for i, (src, _) in enumerate(pairs) if start < len(src.split()) <= end]
@@ -146,9 +146,9 @@ def bleu_by_length(pairs: Sequence[tuple[str, str]], outputs: Sequence[str], end
 def write_language(
     folder: Path, sentences: int, seed: int = 1
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """A made-up language pair on disk: every word has one translation, and an adjective moves behind its noun.
+    """Write a made-up language pair: every word has one translation, and adjectives move behind their nouns.
 
-    `sentences` is how many there are to test on; there are 25 times as many to learn from.
+    `sentences` is the size of the test set; the training set is 25 times as large.
     """
     rng = random.Random(seed)
     syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
@@ -199,16 +199,14 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
 
 
 def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if attention wins in every corpus and its lead grows with length; in part if it only wins."""
+    """Held if attention wins on every corpus and its lead grows with length; in part if it only wins."""
     wins, grows, sentences = [], [], []
     for corpus in distinct(rows, "corpus"):
         here = select_rows(rows, corpus=corpus)
         networks = distinct(here, "network")
         short, long = min(row["bucket"] for row in here), max(row["bucket"] for row in here)
         score = {
-            (name, end): mean_of(select_rows(here, network=name, bucket=end), "bleu")
-            for name in networks
-            for end in (short, long)
+            (name, end): mean_of(here, "bleu", network=name, bucket=end) for name in networks for end in (short, long)
         }
         lead = {end: score["bahdanau", end] - score["lstm", end] for end in (short, long)}
         pair = [column(select_rows(here, network=name, bucket=long), "bleu") for name in ("bahdanau", "lstm")]

@@ -194,7 +194,7 @@ def test_verdict_of_inference() -> None:
 
 @pytest.mark.parametrize("far", [4, 16])
 def test_copy_starts_as_far_back_as_it_says(far: int) -> None:
-    examples = distance.draw_copy(5, far)
+    examples = distance.sample_copy(5, far)
     assert examples.src.shape == (5, far + 1)
     assert torch.equal(examples.src[:, : distance.COPIED], examples.answer)
     assert (examples.src[:, distance.COPIED :] >= distance.NOISE).all()
@@ -202,7 +202,7 @@ def test_copy_starts_as_far_back_as_it_says(far: int) -> None:
 
 @pytest.mark.parametrize("far", [4, 16])
 def test_recall_asks_for_the_item_as_far_back_as_it_says(far: int) -> None:
-    examples = distance.draw_recall(50, far)
+    examples = distance.sample_recall(50, far)
     key, symbol = (examples.src[:, 0] - distance.ITEM).div(distance.SYMBOLS, rounding_mode="floor"), examples.src[:, 0]
     assert torch.equal(examples.tgt_in[:, 0], distance.KEY + key)
     assert torch.equal(examples.answer[:, 0], distance.FIRST + (symbol - distance.ITEM) % distance.SYMBOLS)
