@@ -20,13 +20,13 @@ import torch
 
 import sightline
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
-from sightline.inspect.heads import Head, listed
+from sightline.inspect.heads import Head, heads_by_layer
 from sightline.inspect.importance import least_important
 
 
 def bleu_without(model: Any, heads: list[Head], sources: list[str], targets: list[str]) -> float:
     """BLEU of the model without these heads."""
-    with model.mask_heads(listed(heads)):
+    with model.mask_heads(heads_by_layer(heads)):
         hypotheses = [translation.text for translation in model.translate(sources)]
     return corpus_scores(hypotheses, targets, metrics=["BLEU"])["BLEU"].score
 

@@ -103,9 +103,7 @@ def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: boo
     exact = n_equal(temporary / "export", False)
     if exact < len(texts):
         differ = f"{to} translates {len(texts) - exact} of {len(texts)} texts differently"
-        raise UserError(
-            f"{exported.origin}: {differ}; nothing was written. Please report this bug"
-        )
+        raise UserError(f"{exported.origin}: {differ}; nothing was written. Please report this bug")
     if not int8:
         return f"greedy translations of {len(texts)} texts are the same"
     shutil.rmtree(temporary / "export")

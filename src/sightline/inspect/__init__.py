@@ -1,1 +1,1 @@
-"""Seeing inside a model from outside of it: nothing in `sightline.network` stores or returns attention weights."""
+"""Inspection of models by hooks; nothing in `sightline.network` stores or returns attention weights."""

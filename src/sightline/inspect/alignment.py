@@ -1,12 +1,11 @@
-"""Word alignment from attention: which source word a model looked at for each target word.
+"""Word alignment from attention: which source word a model attended to for each target word.
 
-Weights of pieces are summed to words, and each target word is linked to the source word with the greatest weight; the
-end mark takes no part. Which attention knows best differs from model to model: `rank_heads` tries every head, the mean
-of every layer, and both rows that concern a piece, on pairs whose links are known. In some models the row that
-*predicts* a piece looks at its source, in others the one that *reads* it afterwards (Chen et al. 2020,
-arXiv:2004.14837, "shift-att").
+Weights of tokens are summed to words, and each target word is linked to the source word with the greatest weight,
+end tokens excepted. The best head differs from model to model: `rank_heads` tries every head, the mean of every layer,
+and both rows of a token, on pairs with known links. In some models the row that *predicts* a token attends to its
+source, in others the row that *reads* it afterwards (Chen et al. 2020, arXiv:2004.14837, "shift-att").
 
-Links of two models, one for each direction, become one set by `grow_diagonal`. Not here: files of links
+`grow_diagonal` symmetrises the links of two models, one for each direction. Not here: files of links
 (`data/links.py`), error rates (`evaluate/alignment.py`).
 """
 
@@ -32,7 +31,7 @@ from sightline.evaluate.alignment import AlignmentScore, score_alignment
 from sightline.inspect.record import ROWS
 from sightline.inspect.recording import RecordableAttention, cross_attentions, recording
 
-Words = Int64[np.ndarray, " _"]  # of each piece
+Words = Int64[np.ndarray, " _"]  # of each token
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class AlignmentHead:
 
     layer: int  # of the decoder, from 0
     head: int | None  # from 0; None = the mean of the layer's heads
-    row: str  # of a piece: the one that "predicts" it or the one that "reads" it
+    row: str  # of a token: the one that "predicts" it or the one that "reads" it
 
     def __str__(self) -> str:
         head = "mean of heads" if self.head is None else f"head {self.head}"
@@ -54,7 +53,7 @@ class AlignmentHead:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A pair in ids, and the words of its pieces."""
+    """A pair as ids, with the word of each token."""
 
     src: list[int]
     tgt: list[int]
@@ -64,7 +63,7 @@ class _Pair:
 
 
 def alignment_heads(model: Network) -> list[AlignmentHead]:
-    """Every attention of a decoder that links can be read from; `UserError` where it has none."""
+    """Every attention of the decoder over the source; `UserError` if there is none."""
     layers = enumerate(_layers(model))
     return [
         AlignmentHead(layer, head, row)
@@ -73,10 +72,8 @@ def alignment_heads(model: Network) -> list[AlignmentHead]:
     ]
 
 
-def usual_head(model: Network) -> AlignmentHead:
-    """Where to look without having tried: the mean of the last layer but one (Garg et al. 2019, arXiv:1909.02074,
-    section 4.1), in the row that predicts.
-    """
+def default_head(model: Network) -> AlignmentHead:
+    """The mean of the last layer but one (Garg et al. 2019, arXiv:1909.02074, section 4.1), row that predicts."""
     return AlignmentHead(max(0, len(_layers(model)) - 2), None, "predicts")
 
 
@@ -89,19 +86,19 @@ def align(
     batch_tokens: int = 4096,
     max_len: int | None = None,
 ) -> list[Links]:
-    """The links of each pair: every target word to one source word, as one head sees it.
+    """The links of each pair: every target word to one source word, by one head.
 
     Args:
-        model: of any architecture with attention; works without dropout, and is left in the mode it was in.
-        targets: translations, the model's own or anybody's; line n belongs to line n of `sources`.
-        batch_tokens: pieces looked at together, rows times the longer side.
-        max_len: the longest sequence the model can take, where it has a limit.
+        model: of any architecture with attention. It runs without dropout; its mode is restored afterwards.
+        targets: translations from any source; line n belongs to line n of `sources`.
+        batch_tokens: tokens in a batch, rows times the longer side.
+        max_len: the longest sequence the model reads, if it has a limit.
 
     Raises:
         UserError: the model has no such head, the numbers of lines differ, or a pair is too long for the model.
     """
     check_head(model, head)
-    return [_links(best[0]) for best in _likeliest(model, tokenizer, sources, targets, [head], batch_tokens, max_len)]
+    return [_links(best[0]) for best in _best_words(model, tokenizer, sources, targets, [head], batch_tokens, max_len)]
 
 
 def rank_heads(
@@ -112,18 +109,18 @@ def rank_heads(
     gold: Sequence[GoldLinks],
     batch_tokens: int = 4096,
 ) -> dict[AlignmentHead, AlignmentScore]:
-    """Every attention of the decoder with its error rate on these pairs, the best first.
+    """Every attention of the decoder with its error rate on these pairs, best first.
 
-    `gold` may be links of another aligner instead of people's: some hundred pairs are enough to choose.
+    `gold` may come from another aligner instead of annotators; some hundred pairs are enough to choose.
     """
     heads = alignment_heads(model)
-    found = _likeliest(model, tokenizer, sources, targets, heads, batch_tokens)
+    found = _best_words(model, tokenizer, sources, targets, heads, batch_tokens)
     scores = {head: score_alignment([_links(best[i]) for best in found], gold) for i, head in enumerate(heads)}
     return dict(sorted(scores.items(), key=lambda item: item[1].aer))
 
 
 def check_head(model: Network, head: AlignmentHead) -> None:
-    """`UserError` where the model has no such head."""
+    """`UserError` if the model has no such head."""
     layers = _layers(model)
     if not 0 <= head.layer < len(layers):
         raise UserError(
@@ -136,17 +133,17 @@ def check_head(model: Network, head: AlignmentHead) -> None:
         raise UserError(f"row '{head.row}': must be 'predicts' or 'reads'")
 
 
-def joined(forward: Sequence[Links], backward: Sequence[Links]) -> list[Links]:
-    """`grow_diagonal` for each pair; those of the other direction come as (target word, source word)."""
+def symmetrized(forward: Sequence[Links], backward: Sequence[Links]) -> list[Links]:
+    """`grow_diagonal` for each pair; `backward` has (target word, source word)."""
     turned = [frozenset((i, j) for j, i in links) for links in backward]
     return [grow_diagonal(one, other) for one, other in zip(forward, turned, strict=True)]
 
 
 def grow_diagonal(forward: Links, backward: Links) -> Links:
-    """One set of links from those of both directions, each as (source word, target word).
+    """Symmetrise the links of both directions, each as (source word, target word).
 
-    What both have, and then, again and again, what either has beside it (diagonals included) if it links a word that
-    has no link yet: "grow-diag" of Koehn et al. 2005 (https://aclanthology.org/2005.iwslt-1.8, section 2.2).
+    Starts from the intersection and repeatedly adds links of the union that neighbour a link (diagonals included) and
+    link a word without links: "grow-diag" of Koehn et al. 2005 (https://aclanthology.org/2005.iwslt-1.8, section 2.2).
     """
     union, links = forward | backward, set(forward & backward)
     around = [step for step in product((-1, 0, 1), repeat=2) if step != (0, 0)]
@@ -168,7 +165,7 @@ def _is_new(link: Link, links: set[Link]) -> bool:
 def _layers(model: Network) -> list[RecordableAttention]:
     layers = list(cross_attentions(model).values())
     if not layers:
-        raise UserError("this model has no attention over its source (model.attention = none): it links no words")
+        raise UserError("this model has no attention over its source (model.attention = none): it cannot align words")
     return layers
 
 
@@ -180,7 +177,7 @@ def _links(source_words: Int64[np.ndarray, " tgt_words"]) -> Links:
     return frozenset((int(i), j) for j, i in enumerate(source_words) if i != NO_WORD)
 
 
-def _likeliest(
+def _best_words(
     model: Network,
     tokenizer: Side,
     sources: Sequence[str],
@@ -189,7 +186,7 @@ def _likeliest(
     batch_tokens: int,
     max_len: int | None = None,
 ) -> list[Int64[np.ndarray, "heads tgt_words"]]:
-    """For each pair and head the source word of each target word, `NO_WORD` where there is none."""
+    """For each pair and head the source word of each target word, or `NO_WORD`."""
     if len(sources) != len(targets):
         raise UserError(f"{len(sources)} source but {len(targets)} target lines; line n belongs to line n")
     pairs = [_pair(tokenizer, src, tgt) for src, tgt in zip(sources, targets, strict=True)]
@@ -199,9 +196,9 @@ def _likeliest(
     for rows in _batches(pairs, batch_tokens):
         chosen = [pairs[row] for row in rows]
         ids = [(pair.src, pair.tgt) for pair in chosen]
-        marks = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
-        batch = collate(ids, *marks, src_end_id=tokenizer.source.eos_id).to(device)
-        for i, best in enumerate(_likeliest_words(model, batch, chosen, heads)):
+        special = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+        batch = collate(ids, *special, src_end_id=tokenizer.source.eos_id).to(device)
+        for i, best in enumerate(_batch_words(model, batch, chosen, heads)):
             for row, pair, words in zip(rows, chosen, best, strict=True):
                 found[row][i] = words[: pair.n_tgt_words]
     return found
@@ -216,18 +213,18 @@ def _check_lengths(pairs: Sequence[_Pair], max_len: int | None) -> None:
     longest = [max(len(pair.src), len(pair.tgt)) + 1 for pair in pairs]
     for number, length in enumerate(longest if max_len else [], start=1):
         if max_len and length > max_len:
-            raise UserError(f"pair {number}: has {length} pieces, and this model reads {max_len}: shorten the line")
+            raise UserError(f"pair {number}: has {length} tokens, and this model reads {max_len}: shorten the line")
 
 
 def _batches(pairs: Sequence[_Pair], batch_tokens: int) -> Iterator[list[int]]:
-    """The pairs in which something can be linked, those of like length together."""
+    """Batches of pairs of similar length, without those in which a side is empty."""
     rows = np.array([row for row, pair in enumerate(pairs) if len(pair.src) and len(pair.tgt)], dtype=np.int64)
     longest = np.array([max(len(pairs[row].src), len(pairs[row].tgt)) + 1 for row in rows], dtype=np.int64)
     order = np.argsort(longest, kind="stable")
     yield from (batch.tolist() for batch in cut_padded(rows[order], longest[order], batch_tokens))
 
 
-def _likeliest_words(
+def _batch_words(
     model: Any, batch: Batch, pairs: Sequence[_Pair], heads: Sequence[AlignmentHead]
 ) -> Iterator[Int64[np.ndarray, "batch tgt_words"]]:
     """For each head the source words of a batch, from one pass of the model."""
@@ -236,22 +233,22 @@ def _likeliest_words(
     with evaluating(model), torch.inference_mode(), recording(wanted) as weights:
         model.decode(batch.tgt_in, model.encode(batch.src, batch.src_mask), batch.src_mask)
     src = _membership([pair.src_words for pair in pairs], batch.src.size(1))
-    # A piece is predicted in its own place of `tgt_out` and read one place later.
+    # A token is predicted at its own position of `tgt_out` and read one position later.
     tgt = {row: _membership([pair.tgt_words for pair in pairs], batch.tgt_in.size(1), ROWS.index(row)) for row in ROWS}
     for head in heads:
         layer = weights[names[head.layer]].float().cpu()
         one = layer.mean(1) if head.head is None else layer[:, head.head]
         words = tgt[head.row].mT @ one @ src  # (batch, tgt_words, src_words)
-        linked = words.sum(-1) > 0  # not so where a tokenizer leaves nothing of a word
+        linked = words.sum(-1) > 0  # false for a word without tokens
         yield torch.where(linked, words.argmax(-1), NO_WORD).numpy()
 
 
 def _membership(words: Sequence[Words], length: int, shift: int = 0) -> Float[Tensor, "batch length n_words"]:
-    """1 where a piece belongs to a word; pieces stand `shift` places further right."""
+    """1 where a token belongs to a word; tokens are shifted right by `shift` positions."""
     matrix = torch.zeros(len(words), length, max(1, 1 + max(int(row.max()) for row in words)))
     for i, row in enumerate(words):
-        places = np.flatnonzero(row != NO_WORD)
-        matrix[i, places + shift, row[places]] = 1.0
+        positions = np.flatnonzero(row != NO_WORD)
+        matrix[i, positions + shift, row[positions]] = 1.0
     return matrix
 
 

@@ -1,8 +1,7 @@
-"""Who looks at what: the attention weights of a network on one input, for every architecture that has any.
+"""Attention weights of a network for one input, for every architecture with attention.
 
-Search and training stay on fused kernels, which have no weights to give. Here the input is read once more, and only the
-attentions that were asked for are computed a second time (`recording`). Not here: how weights are summed up
-(`readings`) or drawn.
+Search and training use fused kernels, which return no weights. Here the network reads the input once more, and the
+requested attentions are computed a second time (`recording`). Not here: summaries of weights (`readings`), drawing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,30 +33,34 @@ def attend(
 ) -> AttentionView:
     """The attention weights of a source and its translation.
 
-    The weights are those of the model in float32, whatever numbers it translated with.
+    The weights are those of the model in float32, whatever precision it translated in.
 
     Args:
         translator: the model with its tokenizer and settings; `sightline.load(...).attend` passes its own.
-        src: one sentence, or as much as `translate` would not cut in parts.
-        tgt: its translation; None: it is made.
+        src: one sentence, short enough not to be translated in parts.
+        tgt: its translation; None: the model's own.
         layers: which layers to record, in all three stacks, or for each of them: `{"cross": [-1]}`. Numbers count from
             0, negative ones from the last. None: all of them.
         heads: which heads of these layers, in this order; None: all of them.
-        prefix: what a translation that is made must begin with.
+        prefix: what the model's own translation must begin with.
         **overrides: settings of `SearchSettings` for this translation, such as `beam_size=1`.
 
     Raises:
         UserError: the source is blank or too long, or there is no such layer, head or setting.
     """
     network: Any = translator.model
-    choose(attentions(network), layers, heads)  # before anything is translated
-    return look(network, read_pair(translator, src, tgt, prefix, translator.settings(overrides)), layers, heads)
+    select_attentions(attentions(network), layers, heads)  # an error comes before the search
+    return record_attention(
+        network, read_pair(translator, src, tgt, prefix, translator.settings(overrides)), layers, heads
+    )
 
 
-def look(network: Any, shown: Shown, layers: Layers | None = None, heads: Sequence[int] | None = None) -> AttentionView:
-    """The attention weights of whatever a network reads; other arguments as of `attend`."""
+def record_attention(
+    network: Any, shown: Shown, layers: Layers | None = None, heads: Sequence[int] | None = None
+) -> AttentionView:
+    """The attention weights for any input; other arguments as of `attend`."""
     stacks = attentions(network)
-    chosen = choose(stacks, layers, heads)
+    chosen = select_attentions(stacks, layers, heads)
     stack_of = {name: stack for stack, modules in stacks.items() for name in modules}
 
     def kept(name: str, weights: Tensor) -> Tensor:
@@ -72,10 +75,10 @@ def look(network: Any, shown: Shown, layers: Layers | None = None, heads: Sequen
     return AttentionView(**shown.described, read=shown.read, **found)
 
 
-def choose(
+def select_attentions(
     stacks: Mapping[str, Mapping[str, RecordableAttention]], layers: Layers | None, heads: Sequence[int] | None
 ) -> dict[str, RecordableAttention]:
-    """The attentions of the layers that were asked for; a `UserError` where there is no such layer or head."""
+    """The attentions of the requested layers; `UserError` if there is no such layer or head."""
     chosen = {
         name: module
         for stack, numbers in _layers_of_stacks(stacks, layers).items()
@@ -89,7 +92,7 @@ def choose(
 def _layers_of_stacks(
     stacks: Mapping[str, Mapping[str, RecordableAttention]], layers: Layers | None
 ) -> dict[str, Sequence[int]]:
-    """Which layers are asked of each stack; numbers for all stacks count where a stack has so many layers."""
+    """The requested layers of each stack; a number for all stacks is ignored where a stack has fewer layers."""
     if layers is None:
         return {stack: range(len(modules)) for stack, modules in stacks.items()}
     if isinstance(layers, Mapping):
@@ -101,13 +104,13 @@ def _layers_of_stacks(
     return {stack: [n for n in layers if -len(modules) <= n < len(modules)] for stack, modules in stacks.items()}
 
 
-def _pick(things: Sequence[Any], numbers: Sequence[int], what: str) -> list[Any]:
-    """The things of these numbers; negative ones count from the last."""
+def _pick(items: Sequence[Any], numbers: Sequence[int], what: str) -> list[Any]:
+    """The items with these numbers; negative ones count from the last."""
     for number in numbers:
-        if not -len(things) <= number < len(things):
-            known = f"they go from 0 to {len(things) - 1}" if things else "this model has none"
+        if not -len(items) <= number < len(items):
+            known = f"they go from 0 to {len(items) - 1}" if items else "this model has none"
             raise UserError(f"{what} {number} does not exist: {known}")
-    return [things[number] for number in numbers]
+    return [items[number] for number in numbers]
 
 
 def _head_count(module: RecordableAttention) -> int:

@@ -1,8 +1,8 @@
-"""Which source words a translation rests on, by its gradient: a witness beside attention, which need not be used.
+"""Which source words a translation depends on, by gradients; attention alone does not show that.
 
-Integrated gradients (Sundararajan et al. 2017, arXiv:1703.01365), by the `captum` library: along the straight way from
-a source without pieces to the real one, the gradients of a target piece's log-probability are summed up. What the
-source pieces get in sum is what the source as a whole changed. Needs the extra `inspect`. Not here: attention
+Integrated gradients (Sundararajan et al. 2017, arXiv:1703.01365), by the `captum` library: the gradients of a target
+token's log-probability are summed along the straight line from an empty source to the real one. The attributions of
+all source tokens add up to what the source as a whole changed. Needs the extra `inspect`. Not here: attention
 (`attend`).
 """
 
@@ -23,7 +23,7 @@ from sightline.inspect.pair import TranslatedPair, Translating, device_of, read_
 from sightline.inspect.record import Attribution, Word
 
 STEPS = 64
-BATCH_PIECES = 2048  # source and target pieces of one pass; bounds the memory, changes no result
+BATCH_TOKENS = 2048  # source and target tokens of one pass; bounds the memory
 
 
 def attribute(
@@ -31,15 +31,15 @@ def attribute(
 ) -> Attribution:
     """How much each source word raised the log-probability of each target word.
 
-    The source to compare with has a zero vector in place of every piece but the end mark; positions stay. What the
-    model wrote before a piece is given in both cases, so a piece that follows from those alone gets little.
+    The baseline has a zero vector in place of every source token except the end token; positions stay. The target
+    tokens before a position are given in both cases, so a token that follows from those alone gets little.
 
     Args:
-        translator, src, tgt, prefix, **overrides: as `attend` takes them.
-        steps: points on the way; more are slower and make the `gap` of the result smaller.
+        translator, src, tgt, prefix, **overrides: as of `attend`.
+        steps: points on the line; more are slower and make the `gap` of the result smaller.
 
     Raises:
-        UserError: captum is not installed, or as `attend`.
+        UserError: captum is not installed; or as of `attend`.
     """
     if steps < 1:
         raise UserError(f"steps = {steps}: must be at least 1")
@@ -47,11 +47,11 @@ def attribute(
     network: Any = translator.model
     pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
     with evaluating(network), true_gradients(network):
-        score = PieceScores(network, pair)
+        score = TokenScores(network, pair)
         real = score.embedded()
         baseline = real.clone()
         baseline[:, : len(pair.src) - 1] = 0
-        most = max(1, BATCH_PIECES // (len(pair.src) + len(pair.tgt)))
+        most = max(1, BATCH_TOKENS // (len(pair.src) + len(pair.tgt)))
         groups = torch.arange(len(pair.tgt), device=real.device).split(most)
         with torch.no_grad():
             log_probs, without = (_numbers([score(repeat(x, g), g) for g in groups]) for x in (real, baseline))
@@ -63,13 +63,13 @@ def attribute(
 def sum_over_words(
     pieces: Float[np.ndarray, "tgt src"], tgt_words: Sequence[Word], src_words: Sequence[Word]
 ) -> Float[np.ndarray, "tgt_words src_words"]:
-    """The same for words. Logarithms add, so a word's share is the sum over its pieces on both sides."""
+    """The same for words: the sum over the tokens of both words, because logarithms add."""
     rows = [[pieces[t.start : t.stop, s.start : s.stop].sum() for s in src_words] for t in tgt_words]
     return np.array(rows, dtype=np.float32).reshape(len(tgt_words), len(src_words))
 
 
-class PieceScores:
-    """From embedded source pieces to the log-probability of a target piece; everything else stays as it is."""
+class TokenScores:
+    """The log-probability of a target token as a function of the embedded source tokens."""
 
     def __init__(self, network: Any, pair: TranslatedPair) -> None:
         self.network = network
@@ -80,13 +80,13 @@ class PieceScores:
         self.tgt = torch.tensor(pair.tgt, device=device)
 
     def embedded(self) -> Float[Tensor, "1 src width"]:
-        """What the table has for the source."""
+        """The embeddings of the source."""
         return self.table(self.src).detach()
 
     def __call__(
         self, embedded: Float[Tensor, "rows src width"], positions: Int[Tensor, " rows"]
     ) -> Float[Tensor, " rows"]:
-        """Each row is asked for one target piece, the one in `positions`."""
+        """The log-probability of one target token for each row, at `positions`."""
         rows = len(embedded)
         src, src_mask, tgt_in = (x.expand(rows, -1) for x in (self.src, self.src_mask, self.tgt_in))
         with _returning(self.table, embedded):  # while encoding only: the target may use the same table
@@ -103,10 +103,10 @@ def repeat(x: Float[Tensor, "1 src width"], positions: Int[Tensor, " rows"]) -> 
 
 @contextmanager
 def true_gradients(network: nn.Module) -> Iterator[None]:
-    """Inside, gradients are those of the function the network computes, and can be had at all.
+    """Inside, gradients are those of the function that the network computes.
 
-    ConvS2S trains with gradients scaled down on their way into the encoder; cuDNN has none for a recurrent network that
-    is not in training.
+    ConvS2S scales gradients into the encoder down in training; cuDNN has none for a recurrent network in evaluation
+    mode.
     """
     encoders: list[Any] = [network.encoder] if isinstance(network, Convolutional) else []
     scales = [encoder.gradient_scale for encoder in encoders]
@@ -122,7 +122,7 @@ def true_gradients(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _returning(module: nn.Module, value: Tensor) -> Iterator[None]:
-    """Inside, a module returns `value` to this thread whatever it computes."""
+    """Inside, a module returns `value` to this thread."""
     here = get_ident()
     handle = module.register_forward_hook(lambda *_: value if get_ident() == here else None)
     try:
@@ -134,7 +134,7 @@ def _returning(module: nn.Module, value: Tensor) -> Iterator[None]:
 def _shares(
     method: Any, real: Tensor, baseline: Tensor, positions: Int[Tensor, " some"], steps: int, most: int
 ) -> Float[Tensor, "some src"]:
-    """Integrated gradients of some target pieces. A row of a pass is one of them at one step; `most` are one pass."""
+    """Integrated gradients of some target tokens. A row of a pass is one token at one step; a pass has `most` rows."""
     start, end = repeat(baseline, positions), repeat(real, positions)
     found = method.attribute(end, start, additional_forward_args=positions, n_steps=steps, internal_batch_size=most)
     return found.sum(-1)

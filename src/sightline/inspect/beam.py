@@ -1,7 +1,7 @@
-"""Beam search as a tree: every continuation that the search ranked, and what became of it.
+"""Beam search as a tree: every continuation that the search ranked, and its fate.
 
-The search is the ordinary one with somebody watching; what it finds is what `translate` finds. Not here: the search
-(`decode/search.py`), and what the model thought at a position (`trace`).
+The search is the ordinary one with an observer, so its result is that of `translate`. Not here: the search
+(`decode/search.py`), and the predictions at each position (`trace`).
 """
 
 from collections.abc import Sequence
@@ -12,40 +12,40 @@ from typing import Any
 from sightline.contract import Continuation, Hypothesis
 from sightline.data.side import Side
 from sightline.decode.ending import Ending
-from sightline.inspect.pair import Translating, written
+from sightline.inspect.pair import Translating, output_ids
 from sightline.inspect.record import BeamNode
 
 
-def watched_search(
+def search_with_tree(
     translator: Translating, source: list[int], prefix: list[int], config: Any
 ) -> tuple[Hypothesis, list[BeamNode]]:
-    """What `translate` would choose for a source, and the tree of everything it ranked on the way.
+    """The translation of a source, and the tree of all continuations that the search ranked.
 
-    Greedy search and sampling rank nothing: their tree is the one path they took.
+    Greedy search and sampling rank nothing: their tree is a single path.
     """
     if config.sample or config.beam_size == 1:
         hypothesis = translator.search([[source]], prefix, config)[0][0]
         return hypothesis, _only_path(translator, hypothesis, config)
     tree = BeamTree(translator.tokenizer, config.beam_size, config.length_penalty, translator.ending(config))
     hypothesis = translator.watched(source, prefix, config, tree.grow)
-    tree.choose(written(hypothesis, translator.tokenizer.eos_id))
+    tree.choose(output_ids(hypothesis, translator.tokenizer.eos_id))
     return hypothesis, tree.nodes
 
 
 class BeamTree:
-    """Grows by the candidates of one sentence, step by step."""
+    """The tree of the hypotheses of one sentence, which grows step by step."""
 
     def __init__(self, tokenizer: Side, beam_size: int, length_penalty: float, ending: Ending) -> None:
-        """`ending` knows the penalty of a length that counts what outputs begin with."""
+        """`ending` has the penalty of a length that includes the start tokens."""
         self.tokenizer = tokenizer
         self.nodes: list[BeamNode] = []
         self._beam_size, self._length_penalty, self._ending = beam_size, length_penalty, ending
         self._child: dict[tuple[int, int], int] = {}  # (parent, token) to the node
-        self._live = [-1]  # the node of each living hypothesis, as the search numbers them
+        self._live = [-1]  # the node of each live hypothesis, in the order of the search
         self._steps = 0
 
     def grow(self, candidates: Sequence[Continuation]) -> None:
-        """One step: the best continuations, best first. Ends finish, the best others live on."""
+        """One step: the best continuations, best first. Those that end are finished, the best others are kept."""
         live: list[int] = []
         for each in candidates:
             status = "finished" if each.ended else "kept" if len(live) < self._beam_size else "pruned"
@@ -70,7 +70,7 @@ class BeamTree:
 
 
 def _only_path(translator: Translating, hypothesis: Hypothesis, config: Any) -> list[BeamNode]:
-    pieces = translator.tokenizer.pieces(written(hypothesis, translator.tokenizer.eos_id))
+    pieces = translator.tokenizer.pieces(output_ids(hypothesis, translator.tokenizer.eos_id))
     log_probs, penalty = accumulate(hypothesis.token_log_probs), translator.ending(config).penalty
     return [
         BeamNode(i - 1, i, piece, log_prob, log_prob / penalty(i + 1, config.length_penalty), "chosen")

@@ -1,7 +1,7 @@
-"""A text for the explorer to begin with: one that the model was validated on, where this machine still has it.
+"""An example text for the explorer: one that the model was validated on, if this machine still has it.
 
-Nothing of anybody's data is kept in a model directory, which is there to be handed on. What is kept is the key of the
-prepared validation data, and on the machine that trained the model it opens them in the cache.
+Model folders are shared, so they contain no data. They contain the key of the prepared validation data, which finds
+them in the cache of the machine that trained the model.
 """
 
 import re
@@ -12,28 +12,28 @@ from typing import Any
 from sightline.data.cache import cache_folder
 from sightline.data.prepared import PreparedCorpus, intact, open_prepared
 
-FITTING = range(8, 25)  # pieces, end mark included: enough to see something, few enough to see it at once
+SUITABLE = range(8, 25)  # tokens, end token included
 KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder
-MOST_READ = 1000  # sentences among which to look for one
+MOST_READ = 1000  # sentences to choose from
 
 
 def example_source(about: Mapping[str, Any]) -> str:
-    """A source that fits on a screen; empty where the data are not on this machine or were deleted.
+    """A source that fits on a screen; "" if the data are not on this machine.
 
-    `about` is what `config.json` says beside the settings.
+    `about` is `Model.about`.
     """
     corpus = about.get("corpus")
     key = corpus.get("valid_key") if isinstance(corpus, Mapping) else None
     if not (isinstance(key, str) and KEY.fullmatch(key)):
         return ""
     folder = cache_folder(None) / key
-    return _fitting(open_prepared(folder)) if intact(folder) else ""
+    return _suitable(open_prepared(folder)) if intact(folder) else ""
 
 
-def _fitting(prepared: PreparedCorpus) -> str:
-    """The first of a fitting length, else the one nearest to it."""
+def _suitable(prepared: PreparedCorpus) -> str:
+    """The first of a suitable length, or the one nearest to it."""
     lengths = list(islice(prepared.src_lengths.tolist(), MOST_READ))
     row = min(
-        range(len(lengths)), key=lambda row: max(FITTING.start - lengths[row], lengths[row] - FITTING.stop + 1, 0)
+        range(len(lengths)), key=lambda row: max(SUITABLE.start - lengths[row], lengths[row] - SUITABLE.stop + 1, 0)
     )
     return " ".join(prepared.text(row)[0].split())

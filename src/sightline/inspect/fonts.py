@@ -1,7 +1,7 @@
-"""Which installed fonts a picture needs, and what is to be installed for letters that none of them has.
+"""Which installed fonts a figure needs, and which to install for characters that none of them has.
 
-matplotlib comes with DejaVu Sans, which has Latin, Greek, Cyrillic and many signs. Beside it lies (since 3.11) a font
-that has every character there is, as the same box: it must not be taken for one that covers a text.
+matplotlib ships DejaVu Sans, which has Latin, Greek, Cyrillic and many signs. Since 3.11 it also ships a font that has
+every character as the same box; that one must not count as covering a text.
 """
 
 import unicodedata
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.font_manager import FontEntry
 
 OWN_FONT = "DejaVu Sans"  # comes with matplotlib
-PLACEHOLDERS = ("Last Resort", "Adobe Blank")  # how the names of fonts begin that have all characters and show none
+PLACEHOLDERS = ("Last Resort", "Adobe Blank")  # beginnings of the names of fonts that have all characters, as boxes
 LAST_OF_EUROPE = 0x52F  # Latin, Greek, Cyrillic: in matplotlib's own font
 MOST_SHOWN = 12  # characters that a message lists
 
-# Of a font for all of East Asia there is one in the manner of each region. What a text's characters' names begin with:
+# Fonts for all of East Asia have a variant for each region; by the beginnings of the names of characters:
 REGIONS = {"HIRAGANA": "JP", "KATAKANA": "JP", "HANGUL": "KR", "CJK": "SC"}
 EAST_ASIA = (*REGIONS, "IDEOGRAPHIC", "FULLWIDTH", "HALFWIDTH", "BOPOMOFO")
 
@@ -32,17 +32,17 @@ class Fonts(NamedTuple):
 def fonts_for(texts: Iterable[str]) -> Fonts:
     """matplotlib's own font, and for characters that it lacks installed ones with as many of them as possible."""
     letters = {letter for text in texts for letter in text if ord(letter) > LAST_OF_EUROPE}
-    wanted = {ord(letter) for letter in letters if letter.isprintable()}  # nothing is to be seen of others
+    wanted = {ord(letter) for letter in letters if letter.isprintable()}  # others are invisible
     names, missing = _chosen(_charmaps(wanted), wanted)
     if missing and _known_since():
         names, missing = _chosen(_charmaps(wanted), wanted)
     return Fonts([OWN_FONT, *(name for name in names if name != OWN_FONT)], [chr(code) for code in sorted(missing)])
 
 
-def complaint(missing: Sequence[str]) -> str:
-    """One line on characters that no font has, and on what to install; empty where there are none.
+def missing_font_warning(missing: Sequence[str]) -> str:
+    """One line about characters that no font has, with the package to install; "" if there are none.
 
-    >>> complaint(["年", "日"])
+    >>> missing_font_warning(["年", "日"])
     'no installed font has 年 日, drawn as boxes: install one, such as the package fonts-noto-cjk (Debian, Ubuntu)'
     """
     if not missing:
@@ -61,7 +61,7 @@ def _package(letter: str) -> str:
 
 
 def _chosen(charmaps: dict[str, set[int]], wanted: set[int]) -> tuple[list[str], set[int]]:
-    """Names of fonts, those with most of what is still wanted first; and what is wanted of none.
+    """Names of fonts, those with most of the remaining characters first; and the characters that none has.
 
     >>> _chosen({"A": {1}, "B": {1, 2}, "C": {3}}, {1, 2, 3, 4})
     (['B', 'C'], {4})
@@ -77,7 +77,7 @@ def _chosen(charmaps: dict[str, set[int]], wanted: set[int]) -> tuple[list[str],
 
 
 def _charmaps(wanted: set[int]) -> dict[str, set[int]]:
-    """What each font has of the characters wanted, the fonts preferred first."""
+    """Which of the characters each font has, preferred fonts first."""
     from matplotlib.font_manager import fontManager
 
     region = _region(wanted)
@@ -92,25 +92,25 @@ def _charmaps(wanted: set[int]) -> dict[str, set[int]]:
 
 
 def _preference(entry: "FontEntry", region: str) -> tuple[bool, bool, bool, bool, str]:
-    """Least first: matplotlib's own, the text's region, without serifs, upright and neither light nor bold."""
+    """Sort key: matplotlib's own font, the region of the text, sans serif, upright, neither light nor bold."""
     plain = entry.style == "normal" and entry.weight in (400, "normal", "regular")
     words = entry.name.split()
     return entry.name != OWN_FONT, region not in words, not {"Sans", "Gothic"} & set(words), not plain, entry.name
 
 
 def _region(wanted: set[int]) -> str:
-    """Kana make a text Japanese, Hangul Korean; of Chinese characters alone nobody knows."""
+    """Kana mean Japanese, Hangul Korean; Chinese characters alone do not tell."""
     names = [unicodedata.name(chr(code), "") for code in wanted]
     return next((region for script, region in REGIONS.items() if any(name.startswith(script) for name in names)), "")
 
 
 def _known_since() -> bool:
-    """Tell matplotlib of fonts that were installed after it made its list; whether there were any."""
+    """Add fonts to matplotlib that were installed after it made its list; returns whether there were any."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     before = len(fontManager.ttflist)
     for path in sorted(set(findSystemFonts()) - {entry.fname for entry in fontManager.ttflist}):
-        with suppress(OSError, RuntimeError, NotImplementedError, UnicodeError):  # not every file is one it can draw
+        with suppress(OSError, RuntimeError, NotImplementedError, UnicodeError):  # files that it cannot draw
             fontManager.addfont(path)
     return len(fontManager.ttflist) > before
 

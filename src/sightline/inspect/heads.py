@@ -1,4 +1,4 @@
-"""Heads of a Transformer by their layer: which there are, silencing some, and the parameters without them.
+"""Attention heads of a Transformer: list them, mask some, and get the parameters without them.
 
 A head is named by where it attends ("encoder" and "decoder" to their own stack, "cross" from decoder to source), its
 layer and its number, both from 0. Not here: which heads matter (`importance.py`), writing a smaller model
@@ -56,10 +56,10 @@ def all_heads(model: nn.Module) -> list[Head]:
     return [Head(*where, number) for where, attention in there.items() for number in range(attention.n_heads)]
 
 
-def listed(heads: Collection[Head]) -> HeadsByLayer:
-    """Heads as `heads_of` takes them.
+def heads_by_layer(heads: Collection[Head]) -> HeadsByLayer:
+    """Heads as the argument of `heads_of`.
 
-    >>> listed([Head("cross", 2, 3), Head("cross", 2, 0)])
+    >>> heads_by_layer([Head("cross", 2, 3), Head("cross", 2, 0)])
     {'cross': {2: [0, 3]}}
     """
     found: dict[str, dict[int, list[int]]] = {}
@@ -69,7 +69,7 @@ def listed(heads: Collection[Head]) -> HeadsByLayer:
 
 
 def heads_of(model: nn.Module, chosen: HeadsByLayer) -> set[Head]:
-    """The heads that `chosen` lists; `UserError` with the valid range where the model has no such part or number."""
+    """The heads in `chosen`; `UserError` with the valid range if the model has no such part or number."""
     return set(_checked(multi_head_attentions(model), chosen))
 
 
@@ -89,19 +89,19 @@ def _checked(there: Mapping[LayerName, MultiHeadAttention], chosen: HeadsByLayer
 
 
 class HeadMask:
-    """Silences heads of a model: their columns of W^O are zero, so that they add nothing, and are put back afterwards.
+    """Masks heads of a model: their columns of W^O are zero, so that they contribute nothing, and are restored later.
 
-    The parameters are changed in place. Forms prepared for decoding notice that and are made anew
-    (`network/prepared.py`), so whatever computes with the model goes without these heads.
+    The parameters are changed in place. Prepared networks for decoding notice that and are rebuilt
+    (`network/prepared.py`), so every computation with the model is without these heads.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.heads: frozenset[Head] = frozenset()  # silent now
-        self._weights: dict[LayerName, Tensor] = {}  # W^O as it was, where heads are silent
+        self.heads: frozenset[Head] = frozenset()  # masked now
+        self._weights: dict[LayerName, Tensor] = {}  # the original W^O where heads are masked
 
     def set(self, heads: Collection[Head]) -> frozenset[Head]:
-        """Silence these heads and no others; returns those that were silent before."""
+        """Mask these heads and no others; returns those that were masked before."""
         before, self.heads = self.heads, frozenset(heads)
         there = multi_head_attentions(self.model) if before or heads else {}
         with torch.no_grad():
@@ -123,7 +123,7 @@ def heads_left(model: nn.Module, removed: Collection[Head]) -> dict[str, tuple[i
 
 
 def parameters_without(model: nn.Module, removed: Collection[Head]) -> dict[str, Tensor]:
-    """The parameters of the model that lacks these heads: rows of W^Q, W^K, W^V and columns of W^O are left out."""
+    """The parameters without these heads: rows of W^Q, W^K, W^V and columns of W^O are left out."""
     parameters, there = parameters_of(model), _named(model)
     for where in {head.layer_name for head in removed}:
         name, attention = there[where]

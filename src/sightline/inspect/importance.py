@@ -1,12 +1,12 @@
-"""Which heads matter: how much the loss would change if a head were turned down a little.
+"""Importance of attention heads: how much the loss would change if a head were scaled down a little.
 
-Michel et al. 2019 (arXiv:1905.10650, section 4.1): every head gets a gate of 1 that its output is multiplied with, and
-its importance is the expected magnitude of the loss's gradient by that gate,
+Michel et al. 2019 (arXiv:1905.10650, section 4.1): the output of every head is multiplied with a gate of 1, and its
+importance is the expected magnitude of the gradient of the loss with respect to that gate,
 
     I_h = E_x | dL(x) / d gate_h |,
 
-L(x) being the negative log-likelihood of one translation, or what an `Example` has for its loss. As there, the
-importances of a layer's heads are divided by their Euclidean norm, so that layers compare. Not here: taking heads away
+where L(x) is the loss of an `Example`, such as the negative log-likelihood of a translation. As in the paper, the
+importances of a layer are divided by their Euclidean norm, so that layers are comparable. Not here: removing heads
 (`heads.py`, `sightline.models.pruning`).
 """
 
@@ -32,7 +32,7 @@ from sightline.network.attention import MultiHeadAttention
 
 @dataclass(frozen=True)
 class Example:
-    """Some rows that a network reads at once, and the sum of their losses."""
+    """A batch and the sum of the losses of its rows."""
 
     rows: int
     loss: Callable[[Any], Float[Tensor, ""]]  # of a network
@@ -44,8 +44,8 @@ def head_importance(
     """The importance of every head for translating these sources into these targets.
 
     Args:
-        model: a Transformer; works without dropout, and leaves it, its parameters and their gradients as they were.
-        batch_tokens: pieces looked at together, rows times the longer side.
+        model: a Transformer. It runs without dropout; its mode, parameters and gradients are left as they were.
+        batch_tokens: tokens in a batch, rows times the longer side.
 
     Raises:
         UserError: another architecture, no pairs, or different numbers of lines.
@@ -55,9 +55,9 @@ def head_importance(
     pairs = list(zip(tokenizer.source.encode_batch(sources), tokenizer.encode_batch(targets), strict=True))
     lengths = np.array([max(len(src), len(tgt)) + 1 for src, tgt in pairs])
     order = np.argsort(lengths, kind="stable")
-    marks = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+    special = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
     batches = (
-        collate([pairs[row] for row in rows], *marks, src_end_id=tokenizer.source.eos_id)
+        collate([pairs[row] for row in rows], *special, src_end_id=tokenizer.source.eos_id)
         for rows in cut_padded(order, lengths[order], batch_tokens)
     )
     return importance_over(model, (_translating(batch, tokenizer.pad_id) for batch in batches))
@@ -74,7 +74,7 @@ def _translating(batch: Batch, pad_id: int) -> Example:
 
 
 def importance_over(model: nn.Module, examples: Iterable[Example]) -> dict[Head, float]:
-    """The importance of every head for these examples, whatever their loss is."""
+    """The importance of every head for these examples."""
     there, device = multi_head_attentions(model), next(model.parameters()).device
     sums = {where: torch.zeros(attention.n_heads, device=device) for where, attention in there.items()}
     for example in examples:
@@ -91,14 +91,14 @@ def _gate_gradients(
     weights = next(model.parameters())
     gates = {where: weights.new_ones(example.rows, a.n_heads).requires_grad_() for where, a in there.items()}
     with evaluating(model), torch.enable_grad(), _gated(there, gates):
-        # Rows do not know each other, so the gradient of the sum holds that of each.
+        # Rows are independent, so the gradient of the sum contains that of each.
         gradients = torch.autograd.grad(example.loss(model), list(gates.values()))
     return {where: gradient.float() for where, gradient in zip(gates, gradients, strict=True)}
 
 
 @contextmanager
 def _gated(there: Mapping[LayerName, MultiHeadAttention], gates: Mapping[LayerName, Tensor]) -> Iterator[None]:
-    """Inside, what each head hands to W^O is multiplied with its gate."""
+    """Inside, the output of each head is multiplied with its gate."""
 
     def hook(gate: Tensor) -> object:
         def apply(_: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
@@ -116,17 +116,17 @@ def _gated(there: Mapping[LayerName, MultiHeadAttention], gates: Mapping[LayerNa
 
 
 def least_important(importance: Mapping[Head, float], count: int) -> list[Head]:
-    """The heads to do without first, `count` of them, the least important first; each attention keeps one.
+    """The `count` least important heads, least important first; each attention keeps one.
 
     Raises:
-        UserError: more heads than can go.
+        UserError: more heads than can be removed.
     """
     left: dict[LayerName, int] = {}
     for head in importance:
         left[head.layer_name] = left.get(head.layer_name, 0) + 1
     most = len(importance) - len(left)
     if not 0 <= count <= most:
-        raise UserError(f"{count} heads to remove of {len(importance)}: at most {most}, for every attention keeps one")
+        raise UserError(f"{count} heads to remove of {len(importance)}: at most {most}, as every attention keeps one")
     removed: list[Head] = []
     for head in _ascending(importance):
         if len(removed) < count and left[head.layer_name] > 1:

@@ -1,7 +1,7 @@
-"""What a network reads that is no pair of texts, with names for its positions: a text, a picture, a sound.
+"""Single inputs of a network, with names for their positions: a text, a picture, a sound.
 
-Each is an `inspect.pair.Shown`; `models.shown` makes them, which knows vocabularies and files. Not here: what is
-looked at (`attend.look`, `trace.positions`).
+Each is an `inspect.pair.Shown`; `sightline.models.inputs` makes them from texts and files. Not here: attention
+(`attend`) and predictions (`trace`).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ from sightline.inspect.pair import device_of
 from sightline.inspect.record import NEXT, Axis, Times, Word
 from sightline.inspect.words import words
 
-SILENCE = "<silence>"  # what stands behind a sound in the encoder's window
+SILENCE = "<silence>"  # the rest of the encoder's window behind a sound
 Names = Callable[[Sequence[int]], list[str]]  # of the outputs of a head
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What an encoder alone reads: a text, or a picture."""
+    """The input of an encoder alone: a text or a picture."""
 
     text: str
     values: Tensor  # (1, ...): ids, or pixels
@@ -54,7 +54,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class ReadOn:
-    """A text that a decoder alone reads: every piece predicts the one behind it."""
+    """The input of a decoder alone: each token predicts the next one."""
 
     text: str
     values: Tensor  # (1, length): ids
@@ -64,13 +64,13 @@ class ReadOn:
 
     @property
     def described(self) -> dict[str, Any]:
-        """The fields of a record. Rows are what they predict, so words stand a place further left there."""
+        """The fields of a record. Rows are named by what they predict, so words are one position further left."""
         spans = [Word(word.text, max(0, word.start - 1), word.stop - 1) for word in self.axis.words if word.stop > 1]
         return {"text": self.text, "translation": "", "src": Axis(), "tgt": Axis([*self.read[1:], NEXT], spans)}
 
     @property
     def read(self) -> list[str]:
-        """The pieces of the text."""
+        """The tokens of the text."""
         return list(self.axis.labels)
 
     def read_by(self, network: Any) -> Float[Tensor, "1 length d_model"]:
@@ -78,23 +78,23 @@ class ReadOn:
         return network.decode(self.values.to(device_of(network)))
 
     def as_shown(self, stack: str, weights: Tensor) -> Tensor:
-        """Every piece is shown."""
+        """Every token is shown."""
         return weights
 
 
 @dataclass(frozen=True)
 class Told:
-    """A picture or a sound, and what is written of it."""
+    """A picture or a sound, and its description."""
 
     text: str
     values: Float[Tensor, "1 *any"]  # pixels, or a spectrogram
-    begun: list[int]  # the marks that the decoder begins with
-    tgt: list[int]  # what it writes behind them, end mark included
+    begun: list[int]  # the start tokens of the decoder
+    tgt: list[int]  # the tokens after them, end token included
     tokenizer: Side
 
     @property
     def along(self) -> Axis:
-        """What stands along the encoder."""
+        """The positions of the encoder."""
         raise NotImplementedError
 
     @property
@@ -110,20 +110,20 @@ class Told:
 
     @property
     def read(self) -> list[str]:
-        """What the decoder reads, the start mark first."""
+        """The input of the decoder, start token first."""
         return self.names([*self.begun, *self.tgt[:-1]])
 
     @property
     def written(self) -> list[str]:
-        """What the decoder writes, the marks of language and task among it."""
+        """The output of the decoder, tokens of language and task included."""
         return self.names([*self.begun[1:], *self.tgt])
 
     def names(self, ids: Sequence[int]) -> list[str]:
-        """The pieces of some ids."""
+        """The tokens with these ids."""
         return self.tokenizer.pieces(ids)
 
     def read_by(self, network: Any) -> Float[Tensor, "1 tgt_len d_model"]:
-        """The decoder's last states."""
+        """The last hidden states of the decoder."""
         tokens = torch.tensor([[*self.begun, *self.tgt[:-1]]], device=device_of(network))
         return network.decode(tokens, network.encode(self.values.to(next(network.parameters()))))
 
@@ -136,7 +136,7 @@ class Seen(Told):
 
     @property
     def along(self) -> Axis:
-        """The patches, behind what stands before them."""
+        """The patches, with the tokens before them."""
         return self.patches
 
     def as_shown(self, stack: str, weights: Tensor) -> Tensor:
@@ -146,10 +146,10 @@ class Seen(Told):
 
 @dataclass(frozen=True)
 class Heard(Told):
-    """A sound and what is written down of it.
+    """A sound and its transcript.
 
-    The encoder's positions are put together to at most `n_times` stretches of the sound, and the silence behind it to
-    one: a stretch is looked at by the sum over its positions, and looks with their mean, so rows still sum to one.
+    The positions of the encoder are grouped into at most `n_times` stretches of the sound and one of silence behind it.
+    Attention to a stretch is the sum over its positions, attention from it their mean, so rows still sum to one.
     """
 
     n_sound: int  # positions of the encoder that hold sound
@@ -158,7 +158,7 @@ class Heard(Told):
 
     @property
     def along(self) -> Axis:
-        """The stretches by the second they begin at."""
+        """The stretches, named by their start in seconds."""
         step = self.width * self.seconds
         labels = [f"{i * step:.{1 if step >= 0.1 else 2}f} s" for i in range(ceil(self.n_sound / self.width))]
         spoken = self.values[0].mean(0).unflatten(0, (-1, 2)).mean(1)  # of each position, two frames

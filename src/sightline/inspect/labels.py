@@ -1,21 +1,21 @@
-"""How pieces are written out in still pictures and in the terminal; `page/assets/pieces.js` does so for the page."""
+"""Labels of tokens in pictures and in the terminal; `page/assets/pieces.js` does the same for the page."""
 
 import unicodedata
 
-BLANK = "▁"  # how a tokenizer shows the blank in front of a piece
+BLANK = "▁"  # a tokenizer's sign for the blank in front of a token
 
 
-def label(piece: str) -> str:
-    """A piece without the mark for its blank; a blank that is a piece of its own stays visible.
+def token_label(piece: str) -> str:
+    """A token without the sign for its blank; a blank that is a token of its own stays visible.
 
-    >>> [label(piece) for piece in ["▁Mar", "ch", "▁", "</s>"]]
+    >>> [token_label(piece) for piece in ["▁Mar", "ch", "▁", "</s>"]]
     ['Mar', 'ch', '␣', '</s>']
     """
     return piece.removeprefix(BLANK).replace(BLANK, "␣") or "␣"
 
 
 def continues(piece: str) -> bool:
-    """Whether a piece goes on with the word of the one before; marks such as `</s>` do not."""
+    """Whether a token continues the word of the one before; special tokens such as `</s>` do not."""
     return not piece.startswith((BLANK, "<"))
 
 
@@ -29,6 +29,6 @@ def width_of(text: str) -> int:
 
 
 def _columns(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):  # marks on the letter before, and what is not seen at all
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):  # combining marks, and what is invisible
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

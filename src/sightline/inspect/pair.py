@@ -1,7 +1,7 @@
-"""One source and its translation as ids, pieces and words: what every look into a model starts from.
+"""One source and its translation as ids, tokens and words: the input of every inspection of a translation model.
 
-A translation is made only where none is given. Either way the model then reads the pair in one pass, as in training:
-its states are those of the search that wrote the translation, position by position. Not here: what is looked at.
+The model translates only if no translation is given. Either way it then reads the pair in one pass, as in training; its
+states are those of the search, position by position.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from sightline.inspect.words import words
 
 @runtime_checkable
 class Translating(Protocol):
-    """What a look inside needs of a model and its tokenizer: a `Translator`, or that of a published model.
+    """A translation model with its tokenizer, as the inspector needs it.
 
-    `config` are the settings of a search, which `settings` checks and changes; nothing here knows their fields.
+    `config` are settings of a search, which `settings` checks and changes; nothing here uses their fields.
     """
 
     @property
@@ -43,28 +43,28 @@ class Translating(Protocol):
 
 @runtime_checkable
 class Shown(Protocol):
-    """Something that a network reads in one pass, with names for all that goes in and comes out."""
+    """An input that a network reads in one pass, with names for its inputs and outputs."""
 
     @property
     def described(self) -> dict[str, Any]: ...  # the fields of a record but for the weights, and `read`
     @property
     def read(self) -> list[str]: ...  # by a decoder
     @property
-    def written(self) -> list[str]: ...  # at each position that the head speaks of; "" where nobody says
+    def written(self) -> list[str]: ...  # at each position of the head's predictions; "" where unknown
     def names(self, ids: Sequence[int], /) -> list[str]: ...  # of the head's outputs
     def read_by(self, network: Any) -> Tensor: ...  # the last hidden states, (1, positions, d_model)
-    def as_shown(self, stack: str, weights: Tensor) -> Tensor: ...  # of (heads, queries, keys) as many as are named
+    def as_shown(self, stack: str, weights: Tensor) -> Tensor: ...  # (heads, queries, keys), as many as have names
 
 
 @dataclass(frozen=True)
 class TranslatedPair:
-    """A source and what was written for it."""
+    """A source and its translation."""
 
     tokenizer: Side
     text: str
     translation: str
-    src: list[int]  # with the end mark
-    tgt: list[int]  # as `written`
+    src: list[int]  # with the end token
+    tgt: list[int]  # as of `output_ids`
 
     @property
     def described(self) -> dict[str, Any]:
@@ -79,20 +79,20 @@ class TranslatedPair:
 
     @property
     def read(self) -> list[str]:
-        """What the decoder reads, the start mark first."""
+        """The input of the decoder, start token first."""
         return self.names([self.tokenizer.bos_id, *self.tgt[:-1]])
 
     @property
     def written(self) -> list[str]:
-        """The pieces that the decoder writes."""
+        """The output of the decoder."""
         return self.names(self.tgt)
 
     def names(self, ids: Sequence[int]) -> list[str]:
-        """The pieces of some ids of the target."""
+        """The target tokens with these ids."""
         return self.tokenizer.pieces(ids)
 
     def as_shown(self, stack: str, weights: Tensor) -> Tensor:
-        """Every piece is shown."""
+        """Every token is shown."""
         return weights
 
     @cached_property
@@ -106,19 +106,19 @@ class TranslatedPair:
         return words(self.tokenizer, self.tgt)
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """`src`, `tgt_in` and `src_mask` of one row: the target shifted right behind the start mark."""
+        """`src`, `tgt_in` and `src_mask` of one row: the target shifted right behind the start token."""
         src = torch.tensor([self.src], device=device)
         tgt_in = torch.tensor([[self.tokenizer.bos_id, *self.tgt[:-1]]], device=device)
         return src, tgt_in, torch.ones_like(src, dtype=torch.bool)
 
     def read_by(self, network: Any) -> Float[Tensor, "1 tgt_len d_model"]:
-        """Hidden states of one pass of a network over the pair."""
+        """The hidden states of one pass over the pair."""
         src, tgt_in, src_mask = self.tensors(device_of(network))
         return network.decode(tgt_in, network.encode(src, src_mask), src_mask)
 
 
 def read_pair(translator: Translating, src: str, tgt: str | None, prefix: str, config: Any) -> TranslatedPair:
-    """The pair of a source and its translation: `tgt` if it is given, else the best that a search finds.
+    """A source and its translation: `tgt` if it is given, or else the result of a search.
 
     Raises:
         UserError: the source is blank, or so long that it would be translated in parts.
@@ -131,40 +131,40 @@ def read_pair(translator: Translating, src: str, tgt: str | None, prefix: str, c
 
 
 def read_source(translator: Translating, src: str, config: Any) -> list[int]:
-    """The ids of a source, without its end mark."""
+    """The ids of a source, without its end token."""
     (parts,) = translator.segment([src], config)
     if not parts:
         raise UserError("the source text is blank: there is nothing to look at")
     if len(parts) > 1:
         raise UserError(
-            f"the source text is longer than decode.max_source_length = {config.max_source_length} pieces and would be "
+            f"the source text is longer than decode.max_source_length = {config.max_source_length} tokens and would be "
             f"translated in {len(parts)} parts: look at one sentence at a time, or set max_source_length"
         )
     return parts[0]
 
 
 def given_pair(translator: Translating, src: str, source: list[int], tgt: str, prefix: str) -> TranslatedPair:
-    """The pair of a source and a translation that somebody else wrote."""
+    """A source and a given translation."""
     if prefix:
-        raise UserError("a prefix is for a translation that is still to be made: leave out either prefix or tgt")
+        raise UserError("prefix and tgt exclude each other: a prefix is for the model's own translation")
     t, text = translator.tokenizer, clean_text(tgt)
     target = t.encode(text)
     return TranslatedPair(t, clean_text(src), text, [*source, t.source.eos_id], [*target, t.eos_id])
 
 
 def found_pair(translator: Translating, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
-    """The pair of a source and the hypothesis that a search has chosen, piece by piece as it was written."""
+    """A source and the hypothesis of a search, token by token as it was generated."""
     t = translator.tokenizer
     text, whole = one_line(t.decode(found.tokens)), [*source, t.source.eos_id]
-    return TranslatedPair(t, clean_text(src), text, whole, written(found, t.eos_id))
+    return TranslatedPair(t, clean_text(src), text, whole, output_ids(found, t.eos_id))
 
 
-def written(found: Hypothesis, eos_id: int) -> list[int]:
-    """The ids of a hypothesis with its end mark, unless it stopped at the longest length."""
+def output_ids(found: Hypothesis, eos_id: int) -> list[int]:
+    """The ids of a hypothesis with its end token, unless it stopped at the maximum length."""
     ended = len(found.token_log_probs) > len(found.tokens)
     return [*found.tokens, eos_id] if ended else found.tokens
 
 
 def device_of(network: nn.Module) -> torch.device:
-    """Where a network's parameters are."""
+    """The device of the network's parameters."""
     return next(iter(network.parameters())).device

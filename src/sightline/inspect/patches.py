@@ -1,6 +1,6 @@
 """Attention over the patches of a picture: as numbers by row and column, as text, and drawn over the picture itself.
 
-What is not looked at is dark. Shares are small: each is drawn beside the greatest one, by the root of their quotient.
+Unattended patches are dark. Shares are small, so each is drawn relative to the greatest one, by the square root.
 """
 
 from math import ceil, sqrt
@@ -22,7 +22,7 @@ QUERIES = ("class", "mean")
 def over_patches(
     weights: Float[np.ndarray, "heads queries keys"], patches: Patches, query: str = "class"
 ) -> Float[np.ndarray, "heads rows columns"]:
-    """How much each patch is looked at: by the token that stands for the whole, if there is one, or on average."""
+    """The attention to each patch: from the class token, if there is one, or on average."""
     one = weights[:, 0] if query == "class" and patches.n_before else weights.mean(1)
     return one[:, patches.n_before :].reshape(len(weights), patches.rows, patches.columns)
 
@@ -40,7 +40,7 @@ def patch_map(shares: Float[np.ndarray, "heads rows columns"], width: int = 80) 
 def save_patches(
     shares: Float[np.ndarray, "heads rows columns"], patches: Patches, path: Path, title: str, style: str = "png"
 ) -> None:
-    """Write a picture: the mean of the heads large, each head beside it, dark where it does not look."""
+    """Write a picture: the mean of the heads large, each head beside it, unattended patches dark."""
     from matplotlib import rc_context
 
     height, width, _ = patches.pixels.shape

@@ -1,6 +1,6 @@
-"""Attention as a still picture, for papers and slides: PNG or SVG, drawn by matplotlib.
+"""Attention as a figure for papers and slides: PNG, SVG or PDF, drawn by matplotlib.
 
-The page to explore the weights on is `page/`, the picture for a terminal `terminal.py`.
+The interactive page is `page/`, the heat map for a terminal `terminal.py`.
 """
 
 import warnings
@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float
 
 from sightline.errors import UserError
-from sightline.inspect.fonts import complaint, fonts_for
-from sightline.inspect.labels import continues, label, width_of
+from sightline.inspect.fonts import fonts_for, missing_font_warning
+from sightline.inspect.labels import continues, token_label, width_of
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -32,9 +32,12 @@ TITLE = 0.45
 AXIS_NAME = 0.30
 SCALE = 0.75  # height of the strip with the colour scale
 GAP = 0.34  # between the panels of the heads; holds a panel's title
-DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out: same in, same out
+DATES: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}  # left out: equal files
 LARGEST = 8000  # pixels of a PNG's longer side, about
-LETTER = 0.078  # mean width of a letter at 9 points, generously
+LETTER = 0.078  # mean width of a letter at 9 points, rounded up
 TITLE_LETTER = 0.100  # the same at 12 points
 SCALE_WIDTH = 2.0  # of the bar of colours
 SCALE_TEXT = "share of the attention; large: mean of the heads"
@@ -42,7 +45,7 @@ SCALE_TEXT = "share of the attention; large: mean of the heads"
 
 @dataclass(frozen=True)
 class FigureLayout:
-    """Where everything stands, in inches from the lower left corner of the figure."""
+    """Positions of all parts, in inches from the lower left corner of the figure."""
 
     width: float
     height: float
@@ -81,16 +84,15 @@ def save_attention(
 ) -> str:
     """Write a picture, "png", "svg" or "pdf": the mean of the heads large, each head beside it.
 
-    `weights` are probabilities over the keys, for each head and query; a single head is drawn alone. A blank in front
-    of a piece is not drawn; pieces without one, which continue the word before, are grey. `axes` names rows and
-    columns. Characters that no installed font has are boxes in a PNG or PDF, and the line returned says which these
-    are; it is empty otherwise, and for an SVG, which keeps its text as text.
+    `weights` are probabilities over the keys, for each head and query; a single head is drawn alone. Blanks in front of
+    tokens are not drawn; tokens that continue a word are grey. `axes` names rows and columns. Returns a warning about
+    characters that no installed font has, which are boxes in a PNG or PDF; an SVG keeps its text as text.
     """
     if weights.shape[1:] != (len(queries), len(keys)):
         raise ValueError(f"weights {weights.shape} for {len(queries)} queries and {len(keys)} keys")
     from matplotlib import rc_context
 
-    rows, columns = [label(piece) for piece in queries], [label(piece) for piece in keys]
+    rows, columns = [token_label(piece) for piece in queries], [token_label(piece) for piece in keys]
     layout = _lay_out(len(weights), columns, rows, title)
     fonts = fonts_for([*rows, *columns, title])
     settings: Any = {
@@ -109,13 +111,13 @@ def save_attention(
         _draw_scale(figure, layout, image, len(weights))
         dpi = min(200.0, LARGEST / max(layout.width, layout.height))
         figure.savefig(path, format=style, dpi=dpi, metadata=DATES.get(style))
-    return "" if style == "svg" else complaint(fonts.missing)
+    return "" if style == "svg" else missing_font_warning(fonts.missing)
 
 
 def _lay_out(n_heads: int, columns: Sequence[str], rows: Sequence[str], title: str) -> FigureLayout:
     main_width, main_height = len(columns) * CELL, len(rows) * CELL
-    wide = max(1.0, main_width / main_height)  # many columns: the heads rather below one another
-    room = max(1, int((main_height + GAP) / (CELL + GAP)))  # beside few rows no more panels than can be seen
+    wide = max(1.0, main_width / main_height)  # with many columns the heads stand below one another
+    room = max(1, int((main_height + GAP) / (CELL + GAP)))  # beside few rows only as many panels as are legible
     n_rows = min(room, max(2, min(n_heads, ceil(sqrt(n_heads * wide)))))
     n_columns = ceil(n_heads / n_rows)
     left = MARGIN + AXIS_NAME + LETTER * max(map(width_of, rows))
@@ -164,7 +166,7 @@ def _draw_mean(
 
 
 def _colour_labels(axes: "matplotlib.axes.Axes", keys: Sequence[str], queries: Sequence[str]) -> None:
-    """Dark where a word begins (and for marks like `</s>`), grey where it goes on."""
+    """Dark where a word begins (and for special tokens like `</s>`), grey where it continues."""
     labels = [*axes.get_xticklabels(), *axes.get_yticklabels()]
     for text, piece in zip(labels, [*keys, *queries], strict=True):
         text.set_color(GREY if continues(piece) else INK)
@@ -217,7 +219,7 @@ def _scale_text(n_heads: int) -> str:
 
 
 def figure_class() -> "type[matplotlib.figure.Figure]":
-    """The bare figure, without pyplot: no window system, no global list of open figures."""
+    """The figure class without pyplot, which needs a window system and keeps a list of open figures."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,7 +1,7 @@
-"""What attention weights are read with: averages, words instead of pieces, rollout, entropy, distance.
+"""Summaries of attention weights: averages, words instead of tokens, rollout, entropy, distance.
 
-Plain functions on the arrays of a record, in numpy. None of them proves that a model *used* what it looked at; for that
-compare with `attribution`, which asks the gradient.
+Plain functions on the arrays of a record, in numpy. None of them proves that a model *used* what it attended to;
+compare with `attribution`, which uses gradients.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def head_average(layer: Float[np.ndarray, "heads queries keys"]) -> Float[np.nda
 
 
 def layer_average(layers: Sequence[LayerWeights | None]) -> Float[np.ndarray, "queries keys"]:
-    """The mean of the recorded layers, each the mean of its heads; layers that were not recorded do not count.
+    """The mean of the recorded layers, each the mean of its heads.
 
     Raises:
         UserError: no layer was recorded.
@@ -39,16 +39,16 @@ def between_words(
     key_words: Sequence[Word],
     row: str = "predicts",
 ) -> Float[np.ndarray, "*heads query_words key_words"]:
-    """From words to words: the sum over the pieces looked at, the mean over the pieces that look.
+    """Attention between words: the sum over the tokens of the key, the mean over the tokens of the query.
 
-    So does Clark et al. 2019 (arXiv:1906.04341, section 4.1). What a row lacks to one went to marks.
+    As in Clark et al. 2019 (arXiv:1906.04341, section 4.1). The rest of a row went to special tokens.
 
     Args:
         weights: one or several heads of an `AttentionRecord`.
         query_words: words of the rows.
         key_words: words of the columns.
-        row: which step of the decoder speaks for a target piece: the one that "predicts" it, or the one that "reads" it
-            as its input, a row later. A piece at the end of an unfinished output was never read: its row is zero.
+        row: which step of the decoder represents a target token: the one that "predicts" it, or the one that "reads" it
+            as its input, a row later. The last token of an unfinished output was never read: its row is zero.
 
     Raises:
         UserError: `row` is neither.
@@ -64,19 +64,19 @@ def between_words(
 
 
 def clearest_head(record: AttentionRecord) -> tuple[int, int, str] | None:
-    """Layer, head and row (`ROWS`) of the cross-attention that links this pair most clearly; None where there is none.
+    """Layer, head and row (`ROWS`) of the cross-attention that aligns this pair most clearly; None without one.
 
-    Every piece of a source word counts once, with the greatest weight that a piece of the translation gives it: a
-    head that looks at all of them evenly, or always at the same one, has 1 in all, one that looks at each in its turn
-    as many as there are. Marks count nothing. Pieces and not words, for not every language has blanks.
+    Sums over source tokens the greatest weight from any target token. A head that attends evenly, or always to the same
+    token, has 1 in total; one that attends to each in turn has their number. Special tokens do not count. Tokens are
+    used, not words, because not every language has blanks.
     """
-    looking, looked_at = _pieces_of(record.tgt_words), _pieces_of(record.src_words)
+    looking, looked_at = _tokens_of(record.tgt_words), _tokens_of(record.src_words)
     found: list[tuple[float, int, int]] = []
     rows = {}
     for layer, heads in enumerate(record.cross if looking and looked_at else ()):
         for head, weights in enumerate(heads if heads is not None else ()):
             row = rows[layer, head] = alignment_row(record, weights)
-            shown = [place + ROWS.index(row) for place in looking if place + ROWS.index(row) < len(weights)]
+            shown = [i + ROWS.index(row) for i in looking if i + ROWS.index(row) < len(weights)]
             found.append((float(weights[shown][:, looked_at].max(0, initial=0.0).sum()), -layer, -head))
     if not found:
         return None
@@ -85,44 +85,43 @@ def clearest_head(record: AttentionRecord) -> tuple[int, int, str] | None:
 
 
 def alignment_row(record: AttentionRecord, weights: Float[np.ndarray, "tgt src"]) -> str:
-    """Which row of a piece looks at its source under these weights of the cross-attention: one of `ROWS`.
+    """Which row of a token attends to its source in this cross-attention: one of `ROWS`.
 
-    The row in which they agree better with the mean of the last layer but one, from which `align` reads links where
-    nothing better is known (`alignment.usual_head`); of the last recorded layer where that one was not recorded. Of
-    one sentence no head says by itself which row is meant: one that looks at the source of the piece just read is as
-    sharp, and a step late.
+    The one that agrees better with the mean of the last layer but one (`alignment.default_head`), or of the last
+    recorded layer. A single head cannot tell on one sentence: attention to the source of the token just read is as
+    sharp, one step later.
     """
     last_but_one = record.cross[max(0, len(record.cross) - 2)]
     layer = last_but_one if last_but_one is not None else [one for one in record.cross if one is not None][-1]
-    columns = _pieces_of(record.src_words)
+    columns = _tokens_of(record.src_words)
     usual = head_average(layer)[:-1, columns]
     predicts, reads = float((weights[:-1, columns] * usual).sum()), float((weights[1:, columns] * usual).sum())
     return ROWS[reads > predicts]
 
 
-def _pieces_of(words: Sequence[Word]) -> list[int]:
-    return [piece for word in words for piece in range(word.start, word.stop)]
+def _tokens_of(words: Sequence[Word]) -> list[int]:
+    return [i for word in words for i in range(word.start, word.stop)]
 
 
 def entropy(layer: Float[np.ndarray, "heads queries keys"]) -> Float[np.ndarray, " heads"]:
-    """How spread out each head looks: the entropy of its rows in nats, on average.
+    """The mean entropy of each head's rows, in nats.
 
-    0 looks at one piece alone; ln n looks evenly at n pieces, so e^entropy is a number of pieces.
+    0 is attention to one token alone; ln n is even attention to n tokens, so e^entropy is a number of tokens.
     """
     logs = np.log(np.where(layer > 0, layer, 1.0))
     return -(layer * logs).sum(-1).mean(-1)
 
 
 def distance(layer: Float[np.ndarray, "heads length length"]) -> Float[np.ndarray, " heads"]:
-    """How far each head of a self-attention looks, in pieces to either side, on average (arXiv:1906.04284)."""
-    place = np.arange(layer.shape[-1])
-    return (layer * abs(place - place[:, None])).sum(-1).mean(-1)
+    """The mean distance of attention in tokens, for each head of a self-attention (arXiv:1906.04284)."""
+    position = np.arange(layer.shape[-1])
+    return (layer * abs(position - position[:, None])).sum(-1).mean(-1)
 
 
 def distance_from_diagonal(layer: Float[np.ndarray, "heads tgt src"]) -> Float[np.ndarray, " heads"]:
-    """How far each head of a cross-attention looks from where an even pace would look; 0 ... 1 of the source's length.
+    """The mean distance of each head of a cross-attention from the diagonal, as a share of the source length.
 
-    The pace: target piece i of n reads at (i + 1/2) / n of the source, and source piece j of m stands at (j + 1/2) / m.
+    Target token i of n is at (i + 1/2) / n, source token j of m at (j + 1/2) / m.
     """
     _, n, m = layer.shape
     reading, standing = (np.arange(n) + 0.5) / n, (np.arange(m) + 0.5) / m
@@ -134,22 +133,22 @@ def distance_from_diagonal(layer: Float[np.ndarray, "heads tgt src"]) -> Float[n
 
 @dataclass(frozen=True)
 class Rollout:
-    """How much of each input is in each output, if attention were all that mixes them; rows sum to one, see `rollout`.
+    """The share of each input in each output if only attention mixed them; see `rollout`.
 
-    A row of the decoder is spread over both sides: those of `target` and `source` sum to one together.
+    Rows sum to one; in the decoder those of `target` and `source` together.
     """
 
-    encoder: Float[np.ndarray, "src src"]  # states of the encoder from source pieces
-    source: Float[np.ndarray, "tgt src"]  # states of the decoder from source pieces
-    target: Float[np.ndarray, "tgt tgt"]  # states of the decoder from its inputs: the start mark, target pieces
+    encoder: Float[np.ndarray, "src src"]  # states of the encoder from source tokens
+    source: Float[np.ndarray, "tgt src"]  # states of the decoder from source tokens
+    target: Float[np.ndarray, "tgt tgt"]  # states of the decoder from its inputs: start token, target tokens
 
 
 def rollout(record: AttentionRecord) -> Rollout:
     """Attention rollout (Abnar and Zuidema 2020, arXiv:2005.00928) through encoder and decoder.
 
-    Every attention hands on half of what was there (the residual connection) and half of what it looks at. In the
-    encoder that is the paper's own formula, A = (W + I) / 2, multiplied over the layers. The paper stops there; through
-    the decoder the same rule is followed to both inputs, as Ferrando et al. 2022 (arXiv:2205.11631) follow theirs.
+    Every attention passes on half of its input (the residual connection) and half of what it attends to. In the encoder
+    that is the formula of the paper, A = (W + I) / 2, multiplied over the layers. In the decoder the same rule is
+    applied to both inputs, as in Ferrando et al. 2022 (arXiv:2205.11631).
 
     Raises:
         UserError: a layer was not recorded, or the model has no self-attention.
@@ -164,7 +163,7 @@ def rollout(record: AttentionRecord) -> Rollout:
 
 
 def stack_rollout(layers: Sequence[Float[np.ndarray, "_ length length"] | None]) -> Float[np.ndarray, "length length"]:
-    """Rollout through one stack of self-attentions: row i says how much of each input is in output i."""
+    """Rollout through one stack of self-attentions: row i has the share of each input in output i."""
     mixed = [_with_residual(layer) for layer in _every(layers)]
     product = mixed[0]
     for layer in mixed[1:]:

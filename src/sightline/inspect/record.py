@@ -1,9 +1,8 @@
-"""What the inspector hands over: plain records of one input, for reading, drawing and saving.
+"""Records of the inspector for one input: plain data, for analysis, drawing and saving.
 
-A record depends on what the network has (self-attention of an encoder or a decoder, attention from one to the other)
-and on what stands along its axes (pieces of a text, patches of a picture, times of a sound), never on whose network it
-is. `attend.py`, `attribution.py` and `trace.py` make records; the views (page, picture, terminal) read nothing else.
-Arrays are numpy, in float32; numbers of layers, heads and pieces count from 0.
+A record depends on the attentions of the network (encoder, decoder, cross) and on its axes (tokens of a text, patches
+of a picture, times of a sound). `attend.py`, `attribution.py` and `trace.py` make records; the views (page, picture,
+terminal) use nothing else. Arrays are numpy, in float32; layers, heads and tokens are counted from 0.
 """
 
 from collections.abc import Sequence
@@ -12,15 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32, UInt8
 
-NEXT = "<next>"  # what would follow a text that only reads on
-# The two decoder steps that concern a target piece: the step that predicts it, and the next one, which reads it as its
-# input. Heads differ in which of the two looks at the source of the piece (Chen et al. 2020, arXiv:2004.14837).
+NEXT = "<next>"  # the unknown token behind a text
+# The two decoder steps of a target token: the one that predicts it, and the next one, which reads it as its input.
+# Heads differ in which of the two attends to the source of the token (Chen et al. 2020, arXiv:2004.14837).
 ROWS = ("predicts", "reads")
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text and the pieces `start:stop` that spell it."""
+    """A word of a text and the tokens `start:stop` that spell it."""
 
     text: str
     start: int
@@ -29,55 +28,55 @@ class Word:
 
 @dataclass(frozen=True)
 class Patches:
-    """A picture, cut into squares row by row."""
+    """A picture, divided into squares row by row."""
 
-    pixels: UInt8[np.ndarray, "height width 3"]  # as the network was given it: resized and cropped, in plain colours
+    pixels: UInt8[np.ndarray, "height width 3"]  # the input of the network: resized and cropped, colours from 0 to 255
     rows: int
     columns: int
-    n_before: int  # positions before the first patch, of no patch: a class token, DeiT's second one
+    n_before: int  # positions before the first patch: a class token, and DeiT's second one
 
 
 @dataclass(frozen=True)
 class Times:
-    """A sound, cut into stretches of one length."""
+    """A sound, divided into stretches of equal length."""
 
     step: float  # seconds of a stretch
-    loudness: Float32[np.ndarray, " stretches"]  # 0 to 1; the silence behind the sound, if any, is no stretch
+    loudness: Float32[np.ndarray, " stretches"]  # 0 to 1; without the silence behind the sound
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What stands along one side of attention weights, position by position: pieces of a text, patches, times."""
+    """The positions along one side of attention weights: tokens of a text, patches or times."""
 
-    labels: Sequence[str] = ()  # pieces as they were read or written, marks included; names of patches; seconds
-    words: Sequence[Word] = ()  # of pieces
+    labels: Sequence[str] = ()  # tokens, special ones included; names of patches; seconds
+    words: Sequence[Word] = ()  # of the tokens
     of: Patches | Times | None = None  # None = a text
 
     @property
     def drawn(self) -> list[str]:
-        """The labels as views write them: what is no piece of a text begins anew, like a piece that begins a word."""
-        return list(self.labels) if self.of is None else [mark_free(label) for label in self.labels]
+        """The labels as views write them: those that are not tokens look like tokens that begin a word."""
+        return list(self.labels) if self.of is None else [as_word_start(label) for label in self.labels]
 
 
-def mark_free(label: str) -> str:
-    """A label behind the blank that begins a piece, but for marks such as `<class>`."""
+def as_word_start(label: str) -> str:
+    """A label with a leading blank sign, except special tokens such as `<class>`."""
     return label if label.startswith("<") else f"\u2581{label}"
 
 
 class Axes:
-    """What both sides of a record are called where they are texts."""
+    """Short names for both sides of a record of texts."""
 
     src: Axis
     tgt: Axis
 
     @property
     def src_pieces(self) -> Sequence[str]:
-        """As the encoder read them, end mark included."""
+        """The input of the encoder, end token included."""
         return self.src.labels
 
     @property
     def tgt_pieces(self) -> Sequence[str]:
-        """As the decoder wrote them, end mark included."""
+        """The output of the decoder, end token included."""
         return self.tgt.labels
 
     @property
@@ -91,42 +90,41 @@ class Axes:
 
 @dataclass(frozen=True)
 class AttentionRecord(Axes):
-    """Attention weights of one input, for the stacks that its network has; each row (query) sums to one.
+    """Attention weights of one input for the stacks of its network; each row (query) sums to one.
 
-    A layer that was not asked for has None in its place; an attention that the network lacks is an empty list, and so
-    is an axis that it lacks: an encoder alone has no `tgt`, a decoder alone no `src`. `heads` are all heads of the
-    layer, in the model's numbering, unless `attend` was asked for some.
+    Layers that were not requested are None. Attentions and axes that the network lacks are empty: an encoder alone has
+    no `tgt`, a decoder alone no `src`. Heads are all heads of the layer, in the order of the model, or those requested.
 
-    The decoder reads `read`: row t of `decoder` and `cross` belongs to the decoder's input at t, and predicts label t
-    of `tgt`. Column t of `decoder` is the input at t: the start mark, then what was written but the last; of a decoder
-    alone the text, whose last row predicts what nobody has written, `NEXT`.
+    The decoder reads `read`: row t of `decoder` and `cross` belongs to its input at t and predicts label t of `tgt`.
+    Column t of `decoder` is the input at t: the start token, then the output without its last token. For a decoder
+    alone it is the text, whose last row predicts the unknown `NEXT`.
     """
 
-    text: str  # the source; the name of a file, where it is a picture or a sound
-    translation: str  # what was given or made; "" where the network writes nothing
-    src: Axis  # along the encoder
-    tgt: Axis  # what the decoder writes
-    read: Sequence[str]  # what the decoder reads
+    text: str  # the source; the file name of a picture or a sound
+    translation: str  # "" if the network has no decoder
+    src: Axis  # of the encoder
+    tgt: Axis  # output of the decoder
+    read: Sequence[str]  # input of the decoder
     # Over layers; the number of heads may differ from one to the next.
     encoder: Sequence[Float[np.ndarray, "_ src src"] | None]
     decoder: Sequence[Float[np.ndarray, "_ tgt tgt"] | None]
     cross: Sequence[Float[np.ndarray, "_ tgt src"] | None]
 
     def queries(self, part: str) -> Axis:
-        """What the rows of "encoder", "decoder" or "cross" are."""
+        """The rows of "encoder", "decoder" or "cross"."""
         return self.src if part == "encoder" else self.tgt
 
     def keys(self, part: str) -> Axis:
-        """What the columns are."""
+        """The columns of one of these."""
         return Axis(self.read) if part == "decoder" else self.src
 
 
 @dataclass(frozen=True)
 class Attribution(Axes):
-    """By how much each source piece raised or lowered the log-probability of each target piece (natural logarithms).
+    """How much each source token raised or lowered the log-probability of each target token (natural logarithms).
 
-    Measured against a source of the same length without any pieces in it. A row sums to `log_probs - baseline`; by how
-    much it misses that is `gap`. Source marks have no share; in `words` sums over the pieces of source and target word.
+    Relative to an empty source of the same length. A row sums to `log_probs - baseline`, up to the error `gap`. Special
+    tokens of the source have no share; `words` are sums over the tokens of source and target word.
     """
 
     text: str
@@ -135,18 +133,18 @@ class Attribution(Axes):
     tgt: Axis
     pieces: Float[np.ndarray, "tgt src"]
     words: Float[np.ndarray, "tgt_words src_words"]
-    log_probs: Float[np.ndarray, " tgt"]  # of each target piece, given the source and the pieces before it
+    log_probs: Float[np.ndarray, " tgt"]  # of each target token, given the source and the tokens before it
     baseline: Float[np.ndarray, " tgt"]  # the same, given no source
 
     @property
     def gap(self) -> float:
-        """The largest error of a row: 0 would be exact; more `steps` make it smaller."""
+        """The largest error of a row; more `steps` make it smaller."""
         return float(np.abs(self.pieces.sum(1) - (self.log_probs - self.baseline)).max())
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A piece that could come next and its log-probability (natural)."""
+    """A possible token and its log-probability (natural)."""
 
     piece: str
     log_prob: float
@@ -154,12 +152,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Position:
-    """One position: what the model would have written there; of an encoder, what it says stands there, or what the
-    whole is.
-    """
+    """The predictions at one position: of the next token; for an encoder, of its token or of the label of the whole."""
 
-    piece: str  # what was written, or stands there; "" where nobody says
-    candidates: Sequence[Candidate]  # likeliest first
+    piece: str  # the token itself; "" where unknown
+    candidates: Sequence[Candidate]  # most probable first
     layers: Sequence[Sequence[Candidate]]  # the same after each layer (logit lens), the last layer last
     residual: Sequence[float]  # Euclidean norm of the residual stream: embedding, then after each layer;
     # empty for architectures other than the Transformer, whose `layers` hold the last one alone
@@ -167,10 +163,10 @@ class Position:
 
 @dataclass(frozen=True)
 class BeamNode:
-    """A hypothesis of the beam: its parent with one piece more."""
+    """A hypothesis of the beam: its parent with one more token."""
 
-    parent: int  # index into `Trace.beam`; -1 for the first pieces
-    step: int  # pieces before this one
+    parent: int  # index into `Trace.beam`; -1 for the first tokens
+    step: int  # tokens before this one
     piece: str
     log_prob: float  # of the whole hypothesis so far
     score: float  # what the beam ranks by: log_prob over the length penalty
@@ -179,7 +175,7 @@ class BeamNode:
 
 @dataclass(frozen=True)
 class Trace:
-    """How a translation came about, or what a network says of its input, position by position."""
+    """The predictions of a network position by position, and the beam of a translation."""
 
     positions: Sequence[Position]
-    beam: Sequence[BeamNode]  # parents before children; empty where no search ran
+    beam: Sequence[BeamNode]  # parents before children; empty without a search

@@ -1,8 +1,7 @@
-"""Attention weights of a model that runs on fused kernels, which have none to give; and what its modules return.
+"""Record the attention weights of a model with fused kernels, which return none, and the outputs of its modules.
 
-While a recording is on, each chosen attention is computed a second time by the explicit kernel, from the very inputs
-it was called with; the model's own output is untouched, bit for bit, and nothing is kept when the recording ends.
-Not here: texts and pieces (`attend`).
+During a recording each chosen attention is computed a second time by the explicit kernel, from the same inputs. The
+output of the model is unchanged, bit for bit. Not here: texts and tokens (`attend`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,15 +19,15 @@ from sightline.network.cache import LayerCache
 from sightline.network.masks import Mask
 
 RecordableAttention = MultiHeadAttention | DotAttention
-Keep = Callable[[str, Tensor], Tensor]  # name and weights of an attention -> what is kept of them
+Keep = Callable[[str, Tensor], Tensor]  # name and weights of an attention -> the weights to record
 STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
 
 
 def attentions(model: nn.Module) -> dict[str, dict[str, RecordableAttention]]:
-    """Every attention by its name in the model, first layer first, sorted by who looks at what.
+    """Every attention by its name in the model, first layer first, by kind.
 
-    "encoder" and "decoder" look at themselves, "cross" is the decoder's look at the source. Empty where a network has
-    no such attention: an encoder alone has the first, a decoder alone the second.
+    "encoder" and "decoder" are self-attention, "cross" is attention to the source. Kinds that the network lacks are
+    empty: an encoder alone has the first, a decoder alone the second.
     """
     named = [(name, module) for name, module in model.named_modules() if isinstance(module, RecordableAttention)]
     return {
@@ -38,7 +37,7 @@ def attentions(model: nn.Module) -> dict[str, dict[str, RecordableAttention]]:
 
 
 def cross_attentions(model: nn.Module) -> dict[str, RecordableAttention]:
-    """The attentions of the decoder over the source, by name, first layer first; none where there is no attention."""
+    """The attentions of the decoder to the source by name, first layer first."""
     return attentions(model)["cross"]
 
 
@@ -46,9 +45,9 @@ def cross_attentions(model: nn.Module) -> dict[str, RecordableAttention]:
 def recording(modules: Mapping[str, RecordableAttention], keep: Keep | None = None) -> Iterator[dict[str, Tensor]]:
     """Inside, the weights (batch, heads, queries, keys) of the last call of each of `modules`, by its name.
 
-    A recurrent decoder may call its one attention for each target position; of those, the queries of all calls stand
-    in a row, so that a pass has all its positions. Such a recording is for one pass. `keep` may keep less of the
-    weights of a multi-head attention than all: those of long sounds would fill the memory.
+    A recurrent decoder may call its attention once per target position; the queries of all calls are concatenated, so
+    such a recording is for one pass. `keep` can reduce the weights of multi-head attention, because those of long
+    sounds would fill the memory.
     """
     weights: dict[str, Float[Tensor, "batch heads queries keys"]] = {}
 
@@ -90,7 +89,7 @@ def _hooks(modules: Mapping[str, nn.Module], hook: Any) -> Iterator[None]:
 
 
 def _named(hook: Any, name: str) -> Any:
-    here = get_ident()  # another thread may use the same model and is no business of this recording
+    here = get_ident()  # other threads may use the same model
     return lambda module, inputs, output: hook(name, module, inputs, output) if get_ident() == here else None
 
 

@@ -1,7 +1,7 @@
 """Attention as plain text: a heat map of blocks for the terminal.
 
-Each weight is a cell of two columns, as wide as a letter of Chinese or Japanese. Texts of the columns stand upright
-above them. What is wider than the terminal goes on below.
+Each weight is a cell of two columns, as wide as a Chinese or Japanese character. Labels of columns are vertical. What
+is wider than the terminal continues below.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,17 +10,17 @@ from itertools import zip_longest
 import numpy as np
 from jaxtyping import Float
 
-from sightline.inspect.labels import label, width_of
+from sightline.inspect.labels import token_label, width_of
 
 SHADES = " ·░▒▓█"
 CELL = 2  # columns of a weight
-LONGEST = 14  # columns of a piece; longer ones are cut
+LONGEST = 14  # columns of a label; longer ones are cut
 
 
 def heat_map(
     weights: Float[np.ndarray, "query key"], queries: Sequence[str], keys: Sequence[str], width: int = 80
 ) -> str:
-    """Rows look, columns are looked at; in stretches of columns where they do not fit into `width`.
+    """A map with queries as rows and keys as columns, in several parts if they do not fit into `width`.
 
     >>> print(heat_map(np.eye(2, dtype=np.float32), ["▁Ein", "▁Hund"], ["▁A", "▁dog"]))
             d
@@ -30,7 +30,7 @@ def heat_map(
     Hund   ██
       0 · ░ ▒ ▓ █ 1
     """
-    rows = [shortened(label(piece)) for piece in queries]
+    rows = [short_label(token_label(piece)) for piece in queries]
     indent = max((width_of(row) for row in rows), default=0)
     per_stretch = max(1, (width - indent - 1) // CELL)
     starts = range(0, len(keys), per_stretch)
@@ -39,19 +39,19 @@ def heat_map(
         stop = min(start + per_stretch, len(keys))
         if len(starts) > 1:
             lines.append(f"columns {start} to {stop - 1} of {len(keys)}")
-        lines += upright([shortened(label(piece)) for piece in keys[start:stop]], indent)
+        lines += vertical([short_label(token_label(piece)) for piece in keys[start:stop]], indent)
         lines += [f"{padded(row, indent)} {cells(line[start:stop])}" for row, line in zip(rows, weights, strict=True)]
     return "\n".join(line.rstrip() for line in [*lines, "  0 " + " ".join(SHADES[1:]) + " 1"])
 
 
 def cells(weights: Float[np.ndarray, " key"]) -> str:
-    """A row of weights as shades, by their square roots: small ones are to be seen, too."""
-    places = np.rint(np.sqrt(np.clip(weights, 0.0, 1.0)) * (len(SHADES) - 1)).astype(int)
-    return "".join(SHADES[place] * CELL for place in places)
+    """A row of weights as shades, by their square roots, so that small weights are visible."""
+    shades = np.rint(np.sqrt(np.clip(weights, 0.0, 1.0)) * (len(SHADES) - 1)).astype(int)
+    return "".join(SHADES[shade] * CELL for shade in shades)
 
 
-def upright(texts: Sequence[str], indent: int) -> Iterator[str]:
-    """The lines of texts that stand upright side by side and end on the same line."""
+def vertical(texts: Sequence[str], indent: int) -> Iterator[str]:
+    """The lines of vertical texts side by side that end on the same line."""
     columns = [list(letters(text)) for text in texts]
     height = max(map(len, columns), default=0)
     padding = [[" "] * (height - len(column)) + column for column in columns]
@@ -60,7 +60,7 @@ def upright(texts: Sequence[str], indent: int) -> Iterator[str]:
 
 
 def letters(text: str) -> Iterator[str]:
-    """The letters of a text with the marks that belong to them.
+    """The characters of a text with their combining marks.
 
     >>> [len(letter) for letter in letters("e\\u0301a")]
     [2, 1]
@@ -75,10 +75,10 @@ def letters(text: str) -> Iterator[str]:
         yield letter
 
 
-def shortened(text: str) -> str:
+def short_label(text: str) -> str:
     """A text of at most `LONGEST` columns.
 
-    >>> shortened("Donaudampfschiffahrt")
+    >>> short_label("Donaudampfschiffahrt")
     'Donaudampfsch…'
     """
     if width_of(text) <= LONGEST:

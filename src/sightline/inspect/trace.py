@@ -1,7 +1,7 @@
-"""How a translation came about: what the model would have written at each position, layer by layer, and the beam.
+"""The predictions of a model at each position, layer by layer, and the beam of a translation.
 
-Each layer is asked by the logit lens (nostalgebraist 2020, lesswrong.com/posts/AcKRB8wDpdaN6v6ru): the state
-after it goes through the final norm and the output projection as if it were the last. Not here: attention (`attend`).
+Predictions of a layer come from the logit lens (nostalgebraist 2020, lesswrong.com/posts/AcKRB8wDpdaN6v6ru): its output
+passes the final norm and the output projection as if it were the last layer. Not here: attention (`attend`).
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sightline.decode.ranking import best
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
-from sightline.inspect.beam import watched_search
+from sightline.inspect.beam import search_with_tree
 from sightline.inspect.pair import Shown, Translating, found_pair, given_pair, read_source
 from sightline.inspect.record import Candidate, Position, Trace
 from sightline.inspect.recording import outputs
@@ -26,28 +26,27 @@ def trace(
 ) -> Trace:
     """Follow a translation position by position.
 
-    Distributions are the model's own in float32, before constraints such as a forced prefix rule anything out. What
-    only a Transformer has: the lens of each layer (others: the last alone) and the residual stream (others: empty).
+    Distributions are those of the model in float32, before constraints such as a forced prefix. Only Transformers have
+    predictions of each layer (others: of the last one) and a residual stream (others: empty).
 
     Args:
-        translator, src, tgt, prefix, **overrides: as `attend` takes them; with `tgt` nothing is searched for and the
-            beam is empty.
+        translator, src, tgt, prefix, **overrides: as of `attend`; with `tgt` there is no search, and the beam is empty.
         top: candidates of each position and layer.
 
     Raises:
-        UserError: as `attend`.
+        UserError: as of `attend`.
     """
     _check_top(top)
     config = translator.settings(overrides)
     source = read_source(translator, src, config)
     if tgt is not None:
         return Trace(positions(translator.model, given_pair(translator, src, source, tgt, prefix), top), [])
-    hypothesis, beam = watched_search(translator, source, translator.encode_prefix(prefix), config)
+    hypothesis, beam = search_with_tree(translator, source, translator.encode_prefix(prefix), config)
     return Trace(positions(translator.model, found_pair(translator, src, source, hypothesis), top), beam)
 
 
 def trace_of(network: Any, shown: Shown, top: int) -> Trace:
-    """The positions of what is no translation; there is no beam."""
+    """The predictions for any input; there is no beam."""
     _check_top(top)
     return Trace(positions(network, shown, top), [])
 
@@ -58,13 +57,13 @@ def _check_top(top: int) -> None:
 
 
 def positions(network: Any, shown: Shown, top: int) -> list[Position]:
-    """What the network thought at each position of what it reads; nothing where its head says nothing of them."""
+    """The predictions at each position; none if the head makes no predictions for positions."""
     if not shown.written:
         return []
     with evaluating(network), torch.inference_mode(), outputs(residual_stream(network)) as stream:
         hidden = shown.read_by(network)
         states = [_last_stack(network).norm(x) for x in list(stream.values())[1:]] if stream else [hidden]
-        layers = [likeliest(network.logits(state)[0], top, shown) for state in states]
+        layers = [top_candidates(network.logits(state)[0], top, shown) for state in states]
     norms = [x[0].norm(dim=-1).tolist() for x in stream.values()]
     return [
         Position(piece, layers[-1][i], [layer[i] for layer in layers], [norm[i] for norm in norms])
@@ -73,7 +72,7 @@ def positions(network: Any, shown: Shown, top: int) -> list[Position]:
 
 
 def residual_stream(network: nn.Module) -> dict[str, nn.Module]:
-    """The modules whose outputs are the residual stream of what speaks last: embeddings, then each layer."""
+    """The modules whose outputs are the residual stream of the last stack: embeddings, then each layer."""
     if not isinstance(network, Transformer | EncoderOnly | DecoderOnly):
         return {}
     layers: dict[str, nn.Module] = {f"layer {i}": layer for i, layer in enumerate(_last_stack(network).layers)}
@@ -84,10 +83,10 @@ def _last_stack(network: Any) -> Any:
     return network.encoder if isinstance(network, EncoderOnly) else network.decoder
 
 
-def likeliest(logits: Float[Tensor, "*positions outputs"], top: int, shown: Shown) -> list[list[Candidate]]:
-    """The most probable outputs of each position, likeliest first; the lower id first among equals."""
+def top_candidates(logits: Float[Tensor, "*positions outputs"], top: int, shown: Shown) -> list[list[Candidate]]:
+    """The most probable outputs of each position, best first; ties by the lower id."""
     log_probs = logits.float().log_softmax(-1)
-    log_probs = log_probs.reshape(-1, log_probs.size(-1))  # a head for the whole speaks of one position
+    log_probs = log_probs.reshape(-1, log_probs.size(-1))  # a head for the whole has one position
     values, ids = best(log_probs, min(top, log_probs.size(1)))
     rows = zip(map(shown.names, ids.tolist()), values.tolist(), strict=True)
     return [[Candidate(*entry) for entry in zip(*row, strict=True)] for row in rows]

@@ -1,8 +1,8 @@
-"""A walk through a Transformer as the paper draws it (figure 1), with the numbers of one sentence at each stop.
+"""A walk through a Transformer along figure 1 of the paper, with the values for one sentence at each step.
 
-One layer and one head are followed from the embeddings to the output. Numbers come from the model's own modules, by
-hooks, while it reads the pair once; only scores, softmax and weighted sum, which a fused kernel never shows, are
-written out here (equation 1), and a test holds that they are what the kernel did. Transformers only.
+One layer and one head are followed from the embeddings to the output. Values come from hooks on the modules during one
+pass; only scores, softmax and weighted sum, which fused kernels do not return, are computed here (equation 1). A test
+checks that they equal those of the kernel. Transformers only.
 """
 
 import math
@@ -24,18 +24,18 @@ from sightline.network.feed_forward import ACTIVATIONS, GatedFeedForward
 from sightline.network.positions import NoPositions
 from sightline.network.transformer import Transformer
 
-PIECES_SHOWN = 24  # of the vocabulary, at the output
+N_OUTPUTS = 24  # tokens of the vocabulary that are shown at the output
 
 
 @dataclass(frozen=True)
 class WalkStep:
-    """One place in the model: what is done there, and what came out."""
+    """One step of the computation and its result."""
 
     place: str  # the box of figure 1: "embedding", "positions", "self_attn", "cross_attn", "ffn", "output"
     name: str
     formula: str
-    rows: Sequence[str]  # pieces
-    columns: Sequence[str]  # pieces, or nothing where columns are dimensions
+    rows: Sequence[str]  # tokens
+    columns: Sequence[str]  # tokens; empty if columns are dimensions
     values: Float[np.ndarray, "row column"]
 
 
@@ -49,16 +49,16 @@ def walk(
     prefix: str = "",
     **overrides: Any,
 ) -> list[WalkStep]:
-    """The stops of one layer and head, first to last.
+    """The steps of one layer and head, first to last.
 
     Args:
-        translator, src, tgt, prefix, **overrides: as `attend` takes them.
+        translator, src, tgt, prefix, **overrides: as of `attend`.
         stack: "encoder" or "decoder".
         layer: of that stack, from 0.
         head: of that layer's attentions, from 0.
 
     Raises:
-        UserError: as `attend`; or the model is no Transformer.
+        UserError: as of `attend`; or the model is not a Transformer.
     """
     network = translator.model
     if not isinstance(network, Transformer):
@@ -85,7 +85,7 @@ def _check(network: Transformer, stack: str, layer: int, head: int) -> None:
 
 
 class _Walk:
-    """Where the numbers of one layer and head are, by the names of the modules that returned them."""
+    """The values of one layer and head, by the names of the modules that returned them."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _Walk:
             codes, formula = table.positions(*table.numbering(self.ids.unsqueeze(0)))[0], f"{formula} + PE"
             yield self.stop("positions", "Positional encoding", "PE", codes)
         formula = formula if isinstance(table.norm, nn.Identity) else f"{_name(table.norm)}({formula})"
-        yield self.stop("positions", "Embedded pieces", formula, self.numbers[self.table])
+        yield self.stop("positions", "Embedded tokens", formula, self.numbers[self.table])
 
     def attention(self, place: str) -> Iterator[WalkStep]:
         """Sections 3.2.1 and 3.2.2, then "Add & Norm"."""
@@ -146,7 +146,7 @@ class _Walk:
         yield self.added(place)
 
     def scores(self, place: str, q: Tensor, k: Tensor) -> tuple[Float[Tensor, "queries keys"], str]:
-        """Of the head, with what may not be seen at -inf and T5's biases of distances added; and their formula."""
+        """The scores of the head, masked positions at -inf, with the relative biases of T5; and their formula."""
         scale = getattr(getattr(self.module, place).kernel, "scale", 0.0)
         scores, formula = (q @ k.T * scale, "Q K^T") if scale else (q @ k.T / math.sqrt(q.size(-1)), "Q K^T / √d_k")
         formula = formula if scale in (0, 1) else f"{scale:.3g} {formula}"
@@ -173,13 +173,13 @@ class _Walk:
         yield self.added("ffn")
 
     def inside(self) -> tuple[Float[Tensor, "row d_ff"], str]:
-        """What the activation makes of the first product, times the other one where the network is gated."""
+        """The activation of the first product, times the other one in a gated network."""
         ffn, up = self.module.ffn, self.at("ffn.up_proj")
         name = next((name for name, one in ACTIVATIONS.items() if one is ffn.activation), "act")
         if isinstance(ffn, GatedFeedForward):
             return ffn.activation(self.at("ffn.gate_proj").clone()) * up, f"{name}(x W_g) · x W_1"
         product = "x W_1" if ffn.up_proj.bias is None else "x W_1 + b_1"
-        # ReLU is applied in place: what was kept is its output already, on which it changes nothing.
+        # ReLU is applied in place, so the recorded value is its output already; a second time it changes nothing.
         return ffn.activation(up.clone()), f"max(0, {product})" if name == "relu" else f"{name}({product})"
 
     def added(self, place: str) -> WalkStep:
@@ -191,11 +191,11 @@ class _Walk:
         return self.stop(place, name, formula, self.at(f"{place}_sublayer"))
 
     def at(self, name: str) -> Tensor:
-        """What a module of the layer returned, (pieces, width)."""
+        """The output of a module of the layer, (tokens, width)."""
         return self.numbers[f"{self.here}.{name}"]
 
     def of_head(self, place: str, projection: str) -> Tensor:
-        """The head's share of a projection, (pieces, d_head)."""
+        """The head's part of a projection, (tokens, d_head)."""
         return self.at(f"{place}.{projection}").unflatten(-1, (getattr(self.module, place).n_heads, -1))[:, self.head]
 
     def plus_b(self, place: str, projection: str) -> str:
@@ -226,9 +226,9 @@ def _name(norm: nn.Module) -> str:
 
 
 def _output(network: Transformer, pair: TranslatedPair, hidden: Float[Tensor, "1 tgt_len d_model"]) -> WalkStep:
-    """The likeliest pieces of all positions, each with its probability at every position."""
+    """The most probable tokens of all positions, each with its probability at every position."""
     probabilities = network.logits(hidden)[0].float().softmax(-1)
-    _, ids = best(probabilities.amax(0, keepdim=True), min(PIECES_SHOWN, probabilities.size(1)))
+    _, ids = best(probabilities.amax(0, keepdim=True), min(N_OUTPUTS, probabilities.size(1)))
     rows = pair.tokenizer.pieces([pair.tokenizer.bos_id, *pair.tgt[:-1]])
     columns, values = pair.tokenizer.pieces(ids[0].tolist()), probabilities[:, ids[0]].cpu().numpy()
-    return WalkStep("output", "Output probabilities", "softmax(x W), the likeliest pieces", rows, columns, values)
+    return WalkStep("output", "Output probabilities", "softmax(x W), the most probable tokens", rows, columns, values)

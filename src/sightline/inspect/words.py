@@ -1,7 +1,7 @@
-"""Which pieces spell which word: words are what blanks separate, as `str.split` sees them.
+"""Which tokens spell which word; words are separated by blanks, as in `str.split`.
 
-Subword tokenizers cut words as they please, and bytes where a character is rare; alignments and pages speak of words.
-Not here: the tokenizer itself (`data/side.py`).
+Subword tokenizers split words anywhere, and rare characters into bytes; alignments and pages use words. Not here: the
+tokenizer itself (`data/side.py`).
 """
 
 import re
@@ -14,14 +14,14 @@ from sightline.data.tokenizer import BYTES
 from sightline.inspect.record import Word
 
 SENTENCEPIECE_BLANK = "▁"
-SENTENCEPIECE_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte that is no text on its own
+SENTENCEPIECE_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte that is not a character by itself
 
 
 def words(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
-    """The words that `tokens` spell, in order, and which of them spell each.
+    """The words that `tokens` spell, in order, with the tokens of each.
 
-    A piece that is a blank and nothing else counts with the word after it. Marks (such as the end mark) are no words
-    and spell nothing; a token declared by the user, such as `<2de>`, is a word of its own.
+    A token that is only a blank belongs to the word after it. Special tokens (such as the end token) spell nothing; a
+    token declared by the user, such as `<2de>`, is a word of its own.
     """
     spelled = [spelling(tokenizer, token) for token in tokens]
     owner = np.repeat(np.arange(len(tokens)), [len(part) for part in spelled])  # of each byte
@@ -29,9 +29,9 @@ def words(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
     found: list[Word] = []
     stop = 0
     for match in re.finditer(r"\S+", text):
-        first, end = (len(_to_bytes(text[:place])) for place in match.span())
-        start = min(stop, int(owner[first]))  # the same piece where it spells the end of one word and all of the next
-        while not spelled[start]:  # marks in front of a text
+        first, end = (len(_to_bytes(text[:end])) for end in match.span())
+        start = min(stop, int(owner[first]))  # the same token if it spells the end of one word and all of the next
+        while not spelled[start]:  # special tokens in front of a text
             start += 1
         stop = int(owner[end - 1]) + 1
         found.append(Word(_to_bytes(match.group()).decode("utf-8", errors="replace"), start, stop))
@@ -39,7 +39,7 @@ def words(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
 
 
 def spelling(tokenizer: Side, token: int) -> bytes:
-    """What a token adds to a text, in UTF-8, which may break off within a character."""
+    """What a token adds to a text, in UTF-8; it may end within a character."""
     if token in tokenizer.declared:
         return f" {tokenizer.declared[token]} ".encode()
     if tokenizer.is_mark(token):

@@ -24,7 +24,7 @@ from sightline.generation.sides import FamilySide
 from sightline.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Encoded, Heard, Names, ReadOn, Seen, Told
-from sightline.inspect.pair import written
+from sightline.inspect.pair import output_ids
 from sightline.inspect.record import Axis, Patches
 from sightline.inspect.words import words
 from sightline.models.model import Model
@@ -95,7 +95,7 @@ def seen_picture(model: Any, path: str | Path, target: str | None = None, **sett
     begun, ends = beginning_of_output(chosen), list(chosen.end_ids[:1])
     if target is None:
         best = model.search([pixels], chosen)[0][0]
-        tgt = written(best, *ends) if ends else best.tokens
+        tgt = output_ids(best, *ends) if ends else best.tokens
     else:
         tgt = [*bare(model.tokenizer)[0](target.strip()), *ends]
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
@@ -159,7 +159,7 @@ def heard_sound(
     begun = beginning_of(model.marks, language, task, timestamps=False)
     if target is None:
         chosen = model.generation.changed({"n_best": 1, **settings})
-        tgt = written(hear(model.network, mel, begun, model.marks, chosen, False, model.max_len), model.marks.end)
+        tgt = output_ids(hear(model.network, mel, begun, model.marks, chosen, False, model.max_len), model.marks.end)
     else:
         tgt = [*bare(model.tokenizer)[0](f" {target.strip()}"), model.marks.end]
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.inspect.attend import Layers, choose, look
+from sightline.inspect.attend import Layers, record_attention, select_attentions
 from sightline.inspect.heads import Head, HeadMask, HeadsByLayer, heads_of
 from sightline.inspect.importance import importance_over
 from sightline.inspect.notebook import AttentionView, Inspection
@@ -24,8 +24,8 @@ def attend_input(
     self: Any, given: Any, layers: Layers | None = None, heads: Sequence[int] | None = None, **options: Any
 ) -> AttentionView:
     """`Model.attend`."""
-    choose(attentions(self.network), layers, heads)  # an error comes before a transcript is made
-    return look(self.network, self.observed(given, **options), layers, heads)
+    select_attentions(attentions(self.network), layers, heads)  # an error comes before a transcript is made
+    return record_attention(self.network, self.observed(given, **options), layers, heads)
 
 
 def trace_input(self: Any, given: Any, top: int = 10, **options: Any) -> Trace:
@@ -36,7 +36,7 @@ def trace_input(self: Any, given: Any, top: int = 10, **options: Any) -> Trace:
 def inspect_input(self: Any, given: Any, **options: Any) -> Inspection:
     """`Model.look_inside`; the network reads its input once."""
     observed = self.observed(given, **options)
-    return Inspection(look(self.network, observed), trace_of(self.network, observed, 10))
+    return Inspection(record_attention(self.network, observed), trace_of(self.network, observed, 10))
 
 
 def input_head_importance(self: Any, given: Sequence[Any], targets: Sequence[Any] = ()) -> dict[Head, float]:

@@ -14,7 +14,7 @@ from sightline.data.links import GoldLinks, Links
 from sightline.decode.translator import clean_text
 from sightline.evaluate.alignment import AlignmentScore
 from sightline.evaluate.score import PairScore
-from sightline.inspect.alignment import AlignmentHead, align, joined, rank_heads, supervised_layer, usual_head
+from sightline.inspect.alignment import AlignmentHead, align, default_head, rank_heads, supervised_layer, symmetrized
 from sightline.inspect.attend import Layers, attend
 from sightline.inspect.attribution import attribute
 from sightline.inspect.heads import Head, HeadsByLayer
@@ -44,12 +44,12 @@ class PairInspector:
         sources, targets = [clean_text(text) for text in sources], [clean_text(text) for text in targets]
         t, head = self._model._translator, head or self.alignment_head
         links = align(t.model, t.tokenizer, sources, targets, head, t.batch_tokens, t.max_len)
-        return joined(links, reverse.align(targets, sources)) if reverse else links
+        return symmetrized(links, reverse.align(targets, sources)) if reverse else links
 
     @property
     def alignment_head(self) -> AlignmentHead:
         """The attention that `align` reads: `known_alignment_head`, or else the one that is usually best."""
-        return self.known_alignment_head or usual_head(self._model._translator.model)
+        return self.known_alignment_head or default_head(self._model._translator.model)
 
     @property
     def known_alignment_head(self) -> AlignmentHead | None:

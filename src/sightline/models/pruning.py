@@ -21,7 +21,7 @@ from sightline.checkpoint.tuned import SameLayout
 from sightline.config.settings import RunConfig
 from sightline.errors import UserError
 from sightline.inspect.alignment import AlignmentHead
-from sightline.inspect.heads import Head, all_heads, heads_left, listed, parameters_without
+from sightline.inspect.heads import Head, all_heads, heads_by_layer, heads_left, parameters_without
 from sightline.network.parameters import parameters_of
 
 
@@ -69,7 +69,7 @@ def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
         heads = {f"{part}_heads": counts for part, counts in left.items()}
         config = replace(model.config, model=replace(model.config.model, **heads))
     else:
-        with model.mask_heads(listed(removed)):
+        with model.mask_heads(heads_by_layer(removed)):
             parameters = {name: value.clone() for name, value in parameters_of(model.network).items()}
         config = model.config
     _write(model, config, parameters, removed, out)
@@ -94,7 +94,7 @@ def _write(model: Any, config: Any, parameters: Mapping[str, Tensor], removed: C
     """In the layout of the model's own folder."""
     name = model.path.absolute().name
     if not isinstance(config, RunConfig):
-        said = f"Made with Sightline: {len(removed)} heads, {dict(listed(removed))}; {SILENT}."
+        said = f"Made with Sightline: {len(removed)} heads, {dict(heads_by_layer(removed))}; {SILENT}."
         layout = SameLayout(model)
         layout.write_companions(out)
         return layout.write_pruned(out, parameters, f"# `{name}` without some of its heads\n\n{said}\n")

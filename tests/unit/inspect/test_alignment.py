@@ -20,10 +20,10 @@ from sightline.inspect.alignment import (
     AlignmentHead,
     align,
     alignment_heads,
+    default_head,
     grow_diagonal,
-    joined,
     rank_heads,
-    usual_head,
+    symmetrized,
 )
 from sightline.inspect.recording import cross_attentions, recording
 from sightline.network.masks import padding_mask
@@ -91,8 +91,8 @@ def test_every_head_and_mean_is_a_candidate() -> None:
     heads = alignment_heads(build(n_decoder_layers=3))
     assert len(heads) == len(set(heads)) == 3 * (2 + 1) * 2
     assert len(alignment_heads(build("bahdanau"))) == (1 + 1) * 2
-    assert usual_head(build(n_decoder_layers=3)) == AlignmentHead(1, None, "predicts")
-    assert usual_head(build("bahdanau")).layer == 0
+    assert default_head(build(n_decoder_layers=3)) == AlignmentHead(1, None, "predicts")
+    assert default_head(build("bahdanau")).layer == 0
 
 
 def test_ranking_finds_the_head_whose_links_are_asked_for() -> None:
@@ -139,7 +139,7 @@ def test_what_cannot_be_aligned() -> None:
     head = AlignmentHead(0, 0, "reads")
     with pytest.raises(UserError, match="2 source but 1 target"):
         align(build(), TOKENIZER, ["a", "b"], ["c"], head)
-    with pytest.raises(UserError, match="pair 2: has 9 pieces, and this model reads 8"):
+    with pytest.raises(UserError, match="pair 2: has 9 tokens, and this model reads 8"):
         align(build(), TOKENIZER, ["a", "xxxxxxx"], ["a", "a"], head, max_len=8)
     with pytest.raises(UserError, match="no attention over its source"):
         align(build("bahdanau", attention="none"), TOKENIZER, ["a"], ["b"], head)
@@ -166,4 +166,4 @@ def test_grow_diagonal_walks_on_and_needs_a_new_word() -> None:
 
 def test_other_direction_is_turned() -> None:
     turned = frozenset((j, i) for i, j in BACKWARD)
-    assert joined([FORWARD], [turned]) == [grow_diagonal(FORWARD, BACKWARD)]
+    assert symmetrized([FORWARD], [turned]) == [grow_diagonal(FORWARD, BACKWARD)]

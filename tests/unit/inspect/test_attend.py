@@ -230,7 +230,7 @@ def test_columns_stand_in_the_order_of_the_source_though_it_is_read_backwards(tr
         ({"layers": {"self": [0]}}, "unknown kind of attention 'self'"),
         ({"heads": [2]}, "encoder.layers.0.self_attn: head 2 does not exist: they go from 0 to 1"),
         ({"beam": 2}, "beam"),
-        ({"prefix": "A", "tgt": "A"}, "leave out either prefix or tgt"),
+        ({"prefix": "A", "tgt": "A"}, "prefix and tgt exclude each other"),
         ({"src": "Hund " * 10, "max_source_length": 8}, "max_source_length = 8"),
     ],
 )

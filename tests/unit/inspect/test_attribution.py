@@ -72,7 +72,7 @@ def test_against_an_integral_by_the_midpoint_rule(translator_of: TranslatorOf) -
 
 def test_size_of_passes_changes_nothing(translator_of: TranslatorOf, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = attribute(translator_of("post"), SOURCE, TARGET, steps=8)
-    monkeypatch.setattr(attribution, "BATCH_PIECES", 20)
+    monkeypatch.setattr(attribution, "BATCH_TOKENS", 20)
     pieces = attribute(translator_of("post"), SOURCE, TARGET, steps=8).pieces
     np.testing.assert_allclose(pieces, whole.pieces, rtol=0, atol=1e-5 * abs(whole.pieces).max())
 

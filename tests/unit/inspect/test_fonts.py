@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from sightline.inspect import fonts
-from sightline.inspect.fonts import complaint, fonts_for
+from sightline.inspect.fonts import fonts_for, missing_font_warning
 
 font_manager = pytest.importorskip("matplotlib.font_manager")
 
@@ -77,11 +77,11 @@ def test_a_file_that_is_no_font_is_passed_over(monkeypatch: pytest.MonkeyPatch, 
     [("年", "fonts-noto-cjk"), ("한", "fonts-noto-cjk"), ("ก", "fonts-noto-core"), ("🛸", "fonts-symbola")],
 )
 def test_the_package_to_install_is_named(missing: str, package: str) -> None:
-    line = complaint([missing])
+    line = missing_font_warning([missing])
     assert f"no installed font has {missing}," in line
     assert package in line
     assert "\n" not in line
 
 
 def test_a_long_list_is_cut() -> None:
-    assert " and 88 more, " in complaint([chr(0x4E00 + n) for n in range(100)])
+    assert " and 88 more, " in missing_font_warning([chr(0x4E00 + n) for n in range(100)])

@@ -15,9 +15,9 @@ from sightline.inspect.heads import (
     Head,
     HeadMask,
     all_heads,
+    heads_by_layer,
     heads_left,
     heads_of,
-    listed,
     multi_head_attentions,
     parameters_without,
 )
@@ -69,7 +69,7 @@ def test_every_head_has_its_place() -> None:
     assert multi_head_attentions(model)["cross", 1] is model.decoder.layers[1].cross_attn
     assert multi_head_attentions(model)["decoder", 0] is model.decoder.layers[0].self_attn
     assert multi_head_attentions(model)["encoder", 1] is model.encoder.layers[1].self_attn
-    assert heads_of(model, listed(REMOVED)) == REMOVED
+    assert heads_of(model, heads_by_layer(REMOVED)) == REMOVED
 
 
 def test_a_silent_head_adds_nothing() -> None:

@@ -39,8 +39,8 @@ def test_each_stop_is_the_next_ones_input(translator: Translator, stack: str, la
     stops = walk(translator, SRC, TGT, stack, layer, head)
     module = getattr(network, stack).layers[layer]
     start = by_name(stops, "embedding") | by_name(stops, "positions")
-    np.testing.assert_allclose(start["Embeddings"] + start["Positional encoding"], start["Embedded pieces"], **CLOSE)
-    x = start[f"Input of layer {layer}"] if layer else start["Embedded pieces"]
+    np.testing.assert_allclose(start["Embeddings"] + start["Positional encoding"], start["Embedded tokens"], **CLOSE)
+    x = start[f"Input of layer {layer}"] if layer else start["Embedded tokens"]
     memory = by_name(walk(translator, SRC, TGT, "encoder", 0, head), "output")["Output of the encoder"]
     with evaluating(network):
         for place in ["self_attn", *(["cross_attn"] if stack == "decoder" else [])]:

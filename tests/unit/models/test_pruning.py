@@ -14,7 +14,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.inspect.alignment import AlignmentHead
-from sightline.inspect.heads import Head, listed
+from sightline.inspect.heads import Head, heads_by_layer
 from sightline.models.pruning import parse_count, write_pruned
 from sightline.models.translator import TrainedTranslator
 
@@ -51,7 +51,7 @@ def outputs(model: TrainedTranslator) -> tuple[list[str], list[float]]:
 def test_pruned_model_translates_and_scores_as_the_masked_one(whole: TrainedTranslator, tmp_path: Path) -> None:
     plain = outputs(whole)
     pruned = sightline.load(write_pruned(whole, REMOVED, tmp_path / "pruned"), "cpu")
-    with whole.mask_heads(listed(REMOVED)):
+    with whole.mask_heads(heads_by_layer(REMOVED)):
         texts, log_probs = outputs(whole)
         scores = [score.log_prob for score in whole.score(TEXTS, TEXTS)]
     assert log_probs != pytest.approx(plain[1], abs=1e-2)
@@ -71,9 +71,9 @@ def test_pruned_model_translates_and_scores_as_the_masked_one(whole: TrainedTran
 def test_what_a_recipe_may_ask_for(tmp_path: Path, more: dict[str, Any]) -> None:
     """Without biases heads go as ever; grouped queries share keys, so there they fall silent."""
     model = made(tmp_path, **more)
-    with model.mask_heads(listed(REMOVED)):
+    with model.mask_heads(heads_by_layer(REMOVED)):
         texts, log_probs = outputs(model)
-    folder = model.prune(listed(REMOVED), tmp_path / "pruned")
+    folder = model.prune(heads_by_layer(REMOVED), tmp_path / "pruned")
     pruned = sightline.load(folder, "cpu")
     assert outputs(pruned)[0] == texts
     assert outputs(pruned)[1] == pytest.approx(log_probs, abs=1e-4)

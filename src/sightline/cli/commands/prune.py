@@ -8,7 +8,7 @@ from sightline.cli.loading import model_of
 from sightline.cli.options import ANY_MODEL, files_option, language_options, model_option, target_option
 from sightline.cli.parallel_texts import parallel_texts, source_text, target_text
 from sightline.errors import UserError
-from sightline.inspect.heads import all_heads, listed
+from sightline.inspect.heads import all_heads, heads_by_layer
 from sightline.inspect.importance import least_important
 from sightline.models.pruning import SILENT, heads_can_go, parse_count
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     model = model_of(options)
     measure = model.head_importance  # a `UserError` for a model without attention heads
     count = parse_count(options.heads, len(all_heads(model.network)))
-    removed = listed(least_important(measure(*_inputs(options, model)), count))
+    removed = heads_by_layer(least_important(measure(*_inputs(options, model)), count))
     folder = model.prune(removed, options.output)
     text = f"{folder}: without {count} heads, {dict(removed)}"
     print(text if heads_can_go(model.config) else f"{text}; {SILENT}", file=sys.stderr)

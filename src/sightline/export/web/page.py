@@ -23,7 +23,7 @@ from sightline.export.exported import exported_model
 from sightline.export.web.memory import Image, structure_layout, structure_values
 from sightline.export.web.tokens import page_tokenizer
 from sightline.export.web.wasm import wasm_builds
-from sightline.inspect.alignment import AlignmentHead, usual_head
+from sightline.inspect.alignment import AlignmentHead, default_head
 from sightline.native import library as c
 from sightline.native.settings import options_of
 from sightline.network.compiled import foreign, packed
@@ -110,7 +110,7 @@ def page_settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any
 def page_alignment(network: Transformer, path: Path) -> dict[str, int]:
     """The attention for word alignment: the best one stored with the model, else the default."""
     known = read_alignment(path)
-    head = AlignmentHead(**known) if known else usual_head(network)
+    head = AlignmentHead(**known) if known else default_head(network)
     return {"layer": head.layer, "head": -1 if head.head is None else head.head, "later": int(head.row == "reads")}
 
 

@@ -1,7 +1,7 @@
-"""From the inspector's records to the JSON that the page draws. Not here: HTML, and how anything looks.
+"""From the records of the inspector to the JSON of the page. Not here: HTML and style.
 
-Weights are most of the page. Each becomes one byte, 255 times its square root (so small weights keep their digits: the
-error is at most 0.004 near 1 and 0.0001 near 0.001), and a layer's bytes are deflated and written in base64.
+Weights are most of the page. Each becomes one byte, 255 times its square root, which keeps the error of small weights
+small (at most 0.004 near 1 and 0.0001 near 0.001). The bytes of a layer are deflated and encoded in base64.
 """
 
 import base64
@@ -25,10 +25,9 @@ PARTS = ("encoder", "decoder", "cross")
 def page_contents(
     record: AttentionRecord, trace: Trace | None = None, model: str = "", aligns: AlignmentHead | None = None
 ) -> dict[str, Any]:
-    """All that the page shows of one translation; `model` is a name to show.
+    """The data of the page for one input; `model` is a name to show.
 
-    The page opens on the head that `aligns` words, where it is known which one does, else on this pair's clearest.
-    Links are read from the row of that head: the one that predicts a word, or the one that reads it.
+    The page opens on the head that `aligns` words, or else on the clearest head for this pair (`clearest_head`).
     """
     known = (aligns.layer, aligns.head, aligns.row) if aligns else clearest_head(record)
     layer, head, row = known or (None, None, None)
@@ -36,7 +35,7 @@ def page_contents(
         **_texts(record, model, trace is not None),
         "aligns": {"layer": layer, "head": head, "row": row},
         "attention": {part: [_packed(layer) for layer in getattr(record, part)] for part in PARTS},
-        **_how_it_came_about(trace),
+        **_trace(trace),
     }
 
 
@@ -45,12 +44,12 @@ def plain_contents(record: AttentionRecord, trace: Trace | None = None, model: s
     return {
         **_texts(record, model, trace is not None),
         "attention": {part: [_listed(layer) for layer in getattr(record, part)] for part in PARTS},
-        **_how_it_came_about(trace),
+        **_trace(trace),
     }
 
 
 def walk_contents(stops: Sequence[WalkStep]) -> list[dict[str, Any]]:
-    """The stops of a walk; values as little-endian float32 in base64, row by row."""
+    """The steps of a walk; values as little-endian float32 in base64, row by row."""
     return [
         {
             **{name: getattr(stop, name) for name in ("place", "name", "formula", "rows", "columns")},
@@ -84,8 +83,8 @@ def _texts(record: AttentionRecord, model: str, traced: bool) -> dict[str, Any]:
 
 
 def about(reads: str, writes: bool, traced: bool) -> dict[str, Any]:
-    """What the page must know to choose its views: "pieces", "patches" or "times" are what the encoder reads, "" where
-    there is none; `writes`: there is a decoder; `traced`: a trace goes with the attention.
+    """What the page chooses its views by: the input of the encoder ("pieces", "patches", "times", or "" without one),
+    whether there is a decoder (`writes`), and whether there is a trace (`traced`).
     """
     return {"reads": reads, "writes": writes, "traced": traced}
 
@@ -95,7 +94,7 @@ def _kind(axis: Axis) -> str:
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    """An axis with what stands along it: "pieces", "patches" or "times"."""
+    """An axis: its "pieces", "patches" or "times"."""
     plain = {"pieces": axis.drawn, "words": _spans(axis.words)}
     if isinstance(axis.of, Patches):
         of = axis.of
@@ -109,8 +108,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def _png(patches: Patches) -> str:
-    """The picture as an address that holds it."""
-    from PIL import Image  # which has read it
+    """The picture as a data URL."""
+    from PIL import Image  # has read the picture, so it is installed
 
     file = io.BytesIO()
     Image.fromarray(patches.pixels).save(file, "PNG")
@@ -129,13 +128,13 @@ def _listed(layer: Float[np.ndarray, "heads query key"] | None) -> list[Any] | N
     return None if layer is None else np.round(layer.astype(np.float64), 6).tolist()
 
 
-def _how_it_came_about(trace: Trace | None) -> dict[str, Any]:
+def _trace(trace: Trace | None) -> dict[str, Any]:
     plain = asdict(trace) if trace else {"positions": [], "beam": []}
     return {name: _rounded(plain[name]) for name in ("positions", "beam")}
 
 
 def _rounded(value: Any) -> Any:
-    """Five digits are more than anybody sees."""
+    """Five digits are enough to draw."""
     if isinstance(value, float):
         return round(value, 5)
     if isinstance(value, dict):
