@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sightline.cli.options import flag_of, whole_number
+from sightline.cli.options import PRETRAINED, flag_of, model_option, whole_number
 from sightline.generation.settings import GIVEN
 
 OTHERWISE = ("early_stopping", "sample", "stop", "compute")  # settings without an option, or with one of another kind
@@ -25,6 +25,12 @@ def generation_settings(options: argparse.Namespace) -> dict[str, Any]:
     """The given `generation_options`."""
     given = {name: getattr(options, name, None) for name in GIVEN if name != "compute"}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def pretrained_options(parser: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
+    """MODEL, --device and --compute."""
+    model_option(parser, PRETRAINED)
+    compute_option(parser, more)
 
 
 def compute_option(parser: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:

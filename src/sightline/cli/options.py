@@ -130,6 +130,15 @@ def ray_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help=ray)
 
 
+def ensemble_options(parser: argparse.ArgumentParser, what: str = TRANSLATION_MODEL) -> None:
+    """What translates many lines: MODEL or an ensemble, its languages and processes."""
+    model_option(parser, what)
+    ensemble_option(parser)
+    workers_option(parser)
+    ray_option(parser)
+    language_options(parser)
+
+
 def seed_option(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--seed", type=whole_number(0), default=1, metavar="N", help=f"{text} (default: %(default)s)")
 

@@ -74,14 +74,6 @@ def seed_range(values: Numbers) -> Estimate:
     return Estimate(float(np.median(values)), float(min(values)), float(max(values)), len(values))
 
 
-def bootstrap_interval(values: Numbers, draws: int = 2000, seed: int = 0) -> Estimate:
-    """Percentile bootstrap of the mean, for twenty or more values of unknown distribution."""
-    sample = np.asarray(values, dtype=float)
-    picks = np.random.default_rng(seed).integers(0, len(sample), (draws, len(sample)))
-    low, high = np.quantile(sample[picks].mean(1), [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
-    return Estimate(float(sample.mean()), float(low), float(high), len(sample))
-
-
 def paired_difference(a: Numbers, b: Numbers) -> Difference:
     """Paired t-test: `a[i]` and `b[i]` share a seed. With fewer than two pairs p is 1."""
     differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)

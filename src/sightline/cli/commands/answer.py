@@ -5,17 +5,16 @@ import json
 from typing import Any
 
 from sightline.cli.files import output
-from sightline.cli.generation import compute_option
+from sightline.cli.generation import pretrained_options
 from sightline.cli.loading import model_with
-from sightline.cli.options import PRETRAINED, format_option, model_option, output_option
+from sightline.cli.options import format_option, output_option
 from sightline.cli.rules import in_file
 from sightline.data.corpus import read_lines
 from sightline.data.questions import Question, read_questions
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, PRETRAINED)
-    compute_option(parser)
+    pretrained_options(parser)
     text = "questions in SQuAD format; with --question the text to search"
     parser.add_argument("input", type=in_file, metavar="FILE", help=text)
     parser.add_argument("--question", default="", metavar="TEXT", help="question about the text in FILE")

@@ -10,29 +10,16 @@ from sightline.cli.corpus_files import corpus_output_option, line_translator, pa
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import lines_of
 from sightline.cli.loading import ensemble_of
-from sightline.cli.options import (
-    TRANSLATION_MODEL,
-    decode_options,
-    ensemble_option,
-    files_option,
-    language_options,
-    model_option,
-    ray_option,
-    workers_option,
-)
+from sightline.cli.options import TRANSLATION_MODEL, decode_options, ensemble_options, files_option
 from sightline.corpora.backtranslation import back_translate
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, f"{TRANSLATION_MODEL} that translates from the target language into the source language")
-    ensemble_option(parser)
+    ensemble_options(parser, f"{TRANSLATION_MODEL} that translates from the target language into the source language")
     files_option(parser, "--text", "text in the target language, one line each; also .gz", required=True)
     corpus_output_option(parser)
     tag = "token to put before every source, such as '<bt>', so that the model can tell machine-translated text"
     parser.add_argument("--tag", default="", metavar="TOKEN", help=tag)
-    workers_option(parser)
-    ray_option(parser)
-    language_options(parser)
     decode_options(parser, without=("draft_length", "n_best"))
 
 

@@ -5,15 +5,14 @@ import json
 from dataclasses import asdict
 
 from sightline.cli.decoding import refuse_unread
-from sightline.cli.generation import compute_option, format_output, generation_options, generation_settings
+from sightline.cli.generation import format_output, generation_options, generation_settings, pretrained_options
 from sightline.cli.loading import model_with
-from sightline.cli.options import PRETRAINED, format_option, model_option
+from sightline.cli.options import format_option
 from sightline.cli.rules import in_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, PRETRAINED)
-    compute_option(parser)
+    pretrained_options(parser)
     parser.add_argument("pictures", type=in_file, nargs="+", metavar="IMAGE", help="image file: PNG, JPEG, ...")
     format_option(parser, "text: a caption per line, its alternatives below it; jsonl adds file, tokens and scores")
     generation_options(parser)

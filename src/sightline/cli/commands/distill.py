@@ -5,31 +5,18 @@ import argparse
 from sightline.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.loading import ensemble_of
-from sightline.cli.options import (
-    TRANSLATION_MODEL,
-    corpus_option,
-    decode_options,
-    ensemble_option,
-    language_options,
-    model_option,
-    ray_option,
-    workers_option,
-)
+from sightline.cli.options import corpus_option, decode_options, ensemble_options
 from sightline.cli.rules import FlagRule
 from sightline.corpora.distill import distill
 from sightline.data.corpus import parse_corpora, read_pairs
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, TRANSLATION_MODEL)
-    ensemble_option(parser)
+    ensemble_options(parser)
     corpus_option(parser)
     corpus_output_option(parser)
     interpolate = "write the translation of the n-best list that is closest to the reference, not the most probable one"
     parser.add_argument("--interpolate", action="store_true", help=interpolate)
-    workers_option(parser)
-    ray_option(parser)
-    language_options(parser)
     n_best = "translations per text, a pair for each different one; with --interpolate the candidates to choose from"
     decode_options(parser, without=("draft_length",), n_best=n_best)
 

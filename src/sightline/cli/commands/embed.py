@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from sightline.cli.files import lines_of, output
-from sightline.cli.generation import compute_option
+from sightline.cli.generation import pretrained_options
 from sightline.cli.loading import model_with
-from sightline.cli.options import PRETRAINED, input_option, model_option, output_option, whole_number
+from sightline.cli.options import input_option, output_option, whole_number
 from sightline.cli.replacing import binary_output
 from sightline.cli.rules import FlagRule
 from sightline.data.corpus import display_name
@@ -30,8 +30,7 @@ RULES = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, PRETRAINED)
-    compute_option(parser)
+    pretrained_options(parser)
     input_option(parser)
     output_option(parser, "a .npy file, float32 (lines, width), or lines of JSON")
     group = parser.add_argument_group("embeddings (default: the model's modules.json, or the mean, normalized)")

@@ -12,6 +12,7 @@ from sightline.checkpoint.model_card import with_row
 from sightline.checkpoint.trained import write_decoding, write_length_penalty
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import output
+from sightline.cli.glossary import ONE_PROCESS
 from sightline.cli.loading import ensemble_of, model_of, translator_of
 from sightline.cli.options import (
     DECODING,
@@ -40,10 +41,9 @@ from sightline.evaluate.report import TranslationReport, evaluate_model, evaluat
 from sightline.evaluate.tuning import Tuning, tune_length_penalty
 
 IN_MODEL = ""  # `--save` without a file
-ONE_PROCESS = "does not go with --ray: terms are counted in one process"
 RULES = (
     FlagRule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
-    FlagRule(TERMS, lambda o: o.ray is not None, ONE_PROCESS),
+    ONE_PROCESS,
     FlagRule(
         ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", "ray", *TERMS, *DECODING),
         lambda o: o.alignments,

@@ -2,14 +2,12 @@
 
 import argparse
 
-from sightline.cli.generation import compute_option, print_ranked, top_option
+from sightline.cli.generation import pretrained_options, print_ranked, top_option
 from sightline.cli.loading import model_with
-from sightline.cli.options import PRETRAINED, model_option
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, PRETRAINED)
-    compute_option(parser)
+    pretrained_options(parser)
     parser.add_argument("text", metavar="TEXT", help="text with [MASK] or <mask>, whichever the model uses")
     top_option(parser, "predictions for each mask")
 

@@ -5,15 +5,14 @@ import sys
 from typing import Any
 
 from sightline.cli.decoding import refuse_unread
-from sightline.cli.generation import compute_option, format_output, generation_options, generation_settings
+from sightline.cli.generation import format_output, generation_options, generation_settings, pretrained_options
 from sightline.cli.loading import model_with
-from sightline.cli.options import PRETRAINED, flag_of, format_option, language_options, model_option
+from sightline.cli.options import flag_of, format_option, language_options
 from sightline.errors import UserError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, PRETRAINED)
-    compute_option(parser, ("int8",))
+    pretrained_options(parser, ("int8",))
     prompts = "text to continue or to rewrite; several are generated together (default: lines of standard input)"
     parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=prompts)
     parser.add_argument("--chat", action="store_true", help="each PROMPT is a user's message to a chat model")

@@ -6,15 +6,14 @@ from itertools import count
 from typing import Any
 
 from sightline.cli.files import lines_of, output
-from sightline.cli.generation import compute_option
+from sightline.cli.generation import pretrained_options
 from sightline.cli.loading import model_with
-from sightline.cli.options import PRETRAINED, format_option, input_option, model_option, output_option
+from sightline.cli.options import format_option, input_option, output_option
 from sightline.data.prepared import chunks
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, PRETRAINED)
-    compute_option(parser)
+    pretrained_options(parser)
     input_option(parser)
     output_option(parser)
     parser.add_argument("--words", action="store_true", help="the lines are already split into words by spaces")

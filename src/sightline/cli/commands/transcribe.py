@@ -5,15 +5,14 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from sightline.cli.generation import compute_option
+from sightline.cli.generation import pretrained_options
 from sightline.cli.loading import model_with
-from sightline.cli.options import PRETRAINED, format_option, model_option
+from sightline.cli.options import format_option
 from sightline.cli.rules import in_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, PRETRAINED)
-    compute_option(parser)
+    pretrained_options(parser)
     parser.add_argument("sound", type=in_file, metavar="AUDIO", help="sound file: WAV, FLAC, ...")
     language = "language of the speech, such as en (default: detected)"
     parser.add_argument("--language", default="", metavar="CODE", help=language)

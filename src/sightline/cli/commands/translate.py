@@ -14,22 +14,19 @@ from sightline.cli.arriving import arrives, arriving
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.documents import fill_document
 from sightline.cli.files import lines_of, not_too_long, output, with_progress_bar
+from sightline.cli.glossary import ONE_PROCESS
 from sightline.cli.loading import ensemble_of
 from sightline.cli.options import (
     ANY_MODEL,
     TERMS,
     decode_options,
     document_languages,
-    ensemble_option,
+    ensemble_options,
     file_option,
     format_option,
     glossary_options,
     input_option,
-    language_options,
-    model_option,
     output_option,
-    ray_option,
-    workers_option,
 )
 from sightline.cli.rules import FlagRule, out_file
 from sightline.data.corpus import read_head
@@ -40,7 +37,6 @@ from sightline.localisation import MEMORIES, is_document
 from sightline.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
 
 CHUNK_LINES = 1000  # translated together, if as many are available
-ONE_PROCESS = "does not go with --ray: terms are counted in one process"
 Linked = Iterable[tuple[Translation, str | None]]  # with word links, if requested
 
 
@@ -74,14 +70,13 @@ RULES = (
     FlagRule(("beam_size",), lambda o: o.draft and o.beam_size > 1, "does not go with --draft: it is greedy search"),
     FlagRule(("alignment",), lambda o: o.ensemble, "does not go with --ensemble: links are of one model's attention"),
     FlagRule(("alignment",), lambda o: o.ray is not None, "does not go with --ray: links are read on one machine"),
-    FlagRule(TERMS, lambda o: o.ray is not None, ONE_PROCESS),
+    ONE_PROCESS,
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, ANY_MODEL)
+    ensemble_options(parser, ANY_MODEL)
     input_option(parser)
-    ensemble_option(parser)
     output_option(parser)
     format_option(parser, "jsonl adds scores and tokens")
     alignment = "write word links (i-j) into this file, one line per translation; '-' writes them into the output: "
@@ -98,9 +93,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     draft += "folder of a smaller model, or a translation memory (a file as `sightline train` takes it)"
     file_option(parser, "--draft", draft, "FROM")
     glossary_options(parser)
-    workers_option(parser)
-    ray_option(parser)
-    language_options(parser)
     decode_options(parser, n_best="translations per line; in text output separated by tabs")
 
 
