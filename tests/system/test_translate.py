@@ -204,7 +204,7 @@ def test_a_file_of_another_type_is_refused_unless_it_is_to_be_taken_line_by_line
     text = "<resources>\n<string>a b</string>\n</resources>\n"
     (tmp_path / name).write_text(text, encoding="utf-8")
     arguments = ["translate", model_path, tmp_path / name, "-o", tmp_path / "out"]
-    assert "--lines translates its lines as they are" in cli(*arguments, *options).complaint
+    assert "--lines translates it line by line" in cli(*arguments, *options).complaint
     assert not (tmp_path / "out").exists()
     assert cli(*arguments, "--lines").code == 0
     assert len((tmp_path / "out").read_text(encoding="utf-8").splitlines()) == 3

@@ -311,6 +311,19 @@ def test_commands_that_work_without_torch_do_not_import_it() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        (["translate", "m", "a.txt"], set()),
+        (["translate", "m", "a.po"], {"documents"}),
+        (["translate", "m", "a.po", "--keep", "k", "--languages", "en-de"], {"documents", "glossary"}),
+        (["score", "m", "--source", "a", "--target", "b", "--ray"], {"cluster"}),
+    ],
+)
+def test_modules_that_only_some_options_need_are_imported_with_them(arguments: list[str], needed: set[str]) -> None:
+    assert cli.parse(arguments).modules.keys() == needed
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])

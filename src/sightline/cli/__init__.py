@@ -2,7 +2,8 @@
 
 `COMMANDS` lists the commands; the module of each stands in `commands/` and defines `add_options(parser)`,
 `run(options)` and, where options exclude each other, `RULES`. The other modules here hold what several commands share.
-The list of commands needs no command module, so it comes at once.
+The list of commands needs no command module, so it comes at once. Modules that only some options need are imported
+with these (`NEEDS`), so that nobody else waits for them.
 
 Output goes to standard output, messages to standard error. A user's mistake is one line and exit code 2.
 """
@@ -12,7 +13,7 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
@@ -88,6 +89,11 @@ COMMANDS = {
         Command("forecast", "forecast", "continue a time series"),
     ),
 }
+Needs = Mapping[str, Callable[[argparse.Namespace], Any]]  # modules of this package, and when they are needed
+NEEDS: Needs = {
+    "cluster": lambda o: getattr(o, "ray", None) is not None,
+    "glossary": lambda o: getattr(o, "glossary", "") or getattr(o, "keep", ""),
+}
 BY_NAME = {command.name: command for group in COMMANDS.values() for command in group}
 
 NO_THREADS = (
@@ -100,6 +106,7 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors of one line."""
 
     rules: Sequence[FlagRule] = ()
+    needs: Needs = NEEDS
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see `{self.prog} --help`")
@@ -207,10 +214,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options.command, options.flags = name, typed_flags(parser, options)
     refuse_meaningless(parser.rules, options.flags, options)
     refuse_overwriting(parser, options)
-    if getattr(options, "ray", None) is not None:
-        from sightline.cli.cluster import on_cluster  # which other command lines need not wait for
-
-        options.on_cluster = on_cluster
+    needed = [module for module, is_needed in parser.needs.items() if is_needed(options)]
+    options.modules = {module: import_module(f"sightline.cli.{module}") for module in needed}
     return options
 
 
@@ -237,7 +242,7 @@ def command_parser(name: str) -> Parser:
     command = BY_NAME[name]
     module = import_module(f"sightline.cli.commands.{command.module}")
     parser = Parser(prog=f"sightline {name}", description=f"{command.help[0].upper()}{command.help[1:]}.")
-    parser.rules = getattr(module, "RULES", ())
+    parser.rules, parser.needs = getattr(module, "RULES", ()), {**NEEDS, **getattr(module, "NEEDS", {})}
     parser.set_defaults(run=module.run)
     module.add_options(parser)
     return parser

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from sightline.cli.glossary import requested_glossary
 from sightline.cli.options import DECODING, HALF, SAMPLING, flag_of
 from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
@@ -20,7 +19,7 @@ def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str
             given = _for_pretrained(given, usual)
         refuse_unread(given, usual)
     if getattr(options, "glossary", "") or getattr(options, "keep", ""):
-        given["glossary"] = requested_glossary(options, usual)
+        given["glossary"] = options.modules["glossary"].requested_glossary(options, usual)
     return given
 
 

@@ -4,15 +4,12 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from sightline.cli.options import TERMS
-from sightline.cli.rules import FlagRule
 from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.glossary.files import read_glossary
 from sightline.glossary.terms import Glossary, Term
 
 SHOWN = 10  # missing terms that are listed
-ONE_PROCESS = FlagRule(TERMS, lambda o: o.ray is not None, "does not go with --ray: terms are counted in one process")
 
 
 class CountedGlossary(Glossary):

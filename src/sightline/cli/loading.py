@@ -71,4 +71,6 @@ def _set_up(model: Any, options: argparse.Namespace, path: str, languages_requir
             model = replace(model, source_language=source, target_language=target)
     elif (source or target) and getattr(model, "reads", "") != "sound":
         raise UserError("--source-language and --target-language are for multilingual models, and this is none")
-    return model if getattr(options, "ray", None) is None else options.on_cluster(model, options, _dtype(options))
+    if getattr(options, "ray", None) is None:
+        return model
+    return options.modules["cluster"].on_cluster(model, options, _dtype(options))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 
-from sightline.cli.rules import in_file, out_file
+from sightline.cli.rules import FlagRule, in_file, out_file
 from sightline.config.settings import SETTINGS, SearchSettings
 
 TRAINED_HERE = "folder of a model trained here"
@@ -16,6 +16,7 @@ TRANSLATION_MODEL = f"{ANY_MODEL} (translation model)"
 CODE = re.compile(r"[a-z]{2,3}([_-]([A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")  # of a language
 HALF = ("float16", "bfloat16")
 TERMS = ("glossary", "keep")
+ONE_PROCESS = FlagRule(TERMS, lambda o: o.ray is not None, "does not go with --ray: terms are counted in one process")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 DECODING = tuple(field.name for field in fields(SearchSettings))
 

@@ -12,10 +12,10 @@ from sightline.checkpoint.model_card import with_row
 from sightline.checkpoint.trained import write_decoding, write_length_penalty
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import output
-from sightline.cli.glossary import ONE_PROCESS
 from sightline.cli.loading import ensemble_of, model_of, translator_of
 from sightline.cli.options import (
     DECODING,
+    ONE_PROCESS,
     SAMPLING,
     TERMS,
     TRANSLATION_MODEL,

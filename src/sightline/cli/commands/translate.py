@@ -12,12 +12,11 @@ from typing import Any
 
 from sightline.cli.arriving import arrives, arriving
 from sightline.cli.decoding import decode_overrides
-from sightline.cli.documents import fill_document
 from sightline.cli.files import lines_of, not_too_long, output, with_progress_bar
-from sightline.cli.glossary import ONE_PROCESS
 from sightline.cli.loading import ensemble_of
 from sightline.cli.options import (
     ANY_MODEL,
+    ONE_PROCESS,
     TERMS,
     decode_options,
     document_languages,
@@ -44,6 +43,7 @@ def _is_document(options: argparse.Namespace) -> bool:
     return is_document(options.input, options.sentences, options.lines)
 
 
+NEEDS = {"documents": _is_document}
 RULES = (
     FlagRule(("sentences",), lambda o: o.lines, "does not go with --lines: say how the file is to be cut, once"),
     FlagRule(
@@ -99,7 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Translate line by line, or a document unit by unit."""
     if _is_document(options):
-        return fill_document(options)
+        return options.modules["documents"].fill_document(options)
     if not options.lines and os.path.isfile(options.input):
         check_file_name(options.input)
         check_content(options.input, read_head(options.input, HEAD_BYTES))
