@@ -178,7 +178,6 @@ def shared_names(sources: Mapping[str, str]) -> list[str]:
 # Functions that are called by their names, in a table of modules: every such module of a package has them.
 PROTOCOLS: dict[str, frozenset[str]] = {
     "cli.commands": frozenset({"add_options", "run"}),
-    "export": frozenset({"check", "greedy", "names", "write"}),  # by formats
     "families": frozenset(
         {"config_from_hf", "config_to_hf", "head_names", "names", "network_from_hf", "network_to_hf", "stack_from_hf"}
     ),
@@ -211,12 +210,9 @@ REPEATED = frozenset(
         "check_length",
         "choose",
         "config_from_hf_2",
-        "connected",
-        "copied",
         "cut",
         "described",
         "digest",
-        "doubts",
         "drawn",
         "file_names",
         "file_tensors",
@@ -228,23 +224,18 @@ REPEATED = frozenset(
         "in_order",
         "in_words",
         "joined",
-        "json_object",
         "kind_of",
-        "label",
         "letters",
         "likeliest",
         "load",
         "mean",
         "meaningful",
         "mixed",
-        "name_of",
         "network_rows",
         "options_of",
         "pack",
         "padded",
-        "page",
         "positions",
-        "ranked",
         "read_settings",
         "read_texts",
         "shape_of",
@@ -253,12 +244,10 @@ REPEATED = frozenset(
         "step_of",
         "together",
         "tokenizer_settings",
-        "told",
         "unchanged",
         "walk",
         "words",
         "words_of",
-        "written",
     ]
 )
 
