@@ -157,8 +157,8 @@ def test_a_file_is_translated_and_fetched(server: Server, lines: Letters, wanted
     assert "my_letters.txt" in server.headers["content-disposition"]
     for name, content, complaint in (
         ("a.exe", b"a", "file format not supported"),
-        ("a.txt", b"a\n\xff", "line 2: is not in UTF-8"),
-        ("a.po", b"nonsense\n", "line 1: is no entry of a .po file"),
+        ("a.txt", b"a\n\xff", "line 2: not valid UTF-8"),
+        ("a.po", b"nonsense\n", "line 1: invalid .po entry"),
         ("", b"a", "file"),
     ):
         status, answer = upload(server, name, content)
@@ -476,16 +476,16 @@ def test_a_model_that_is_deleted_goes_on_and_one_that_is_given_up_is_missed(mode
 FAULTY = """
 import sys
 from sightline.cli import main
-from sightline.serve.models import Served
+from sightline.serve.models import ServedModel
 
-translate = Served.translate
+translate = ServedModel.translate
 
-def failing(self, sentences, wish):
+def failing(self, sentences, options):
     if any("boom" in text for text in sentences):
         raise MemoryError("boom")
-    return translate(self, sentences, wish)
+    return translate(self, sentences, options)
 
-Served.translate = failing
+ServedModel.translate = failing
 sys.exit(main())
 """
 
