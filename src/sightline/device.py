@@ -1,4 +1,4 @@
-"""Which device to compute on, by its name."""
+"""The device to compute on, and the number of threads."""
 
 import math
 import os
@@ -10,14 +10,14 @@ from typing import Any
 
 from sightline.errors import UserError
 
-# What the drivers of NVIDIA (also on Jetson and in WSL) and of AMD put there; torch calls both kinds of device "cuda".
+# Device files of the drivers of NVIDIA (also on Jetson and in WSL) and AMD; torch calls both "cuda".
 DRIVERS = ("nvidiactl", "nvidia0", "nvhost-gpu", "nvgpu", "dxg", "kfd")  # in /dev
 
 
 def device_name(name: str) -> str:
-    """The name of the device that `name` means: "auto" is the first CUDA device if there is one.
+    """The name of the device for `name`: "auto" is the first CUDA device if there is one, else the CPU.
 
-    Torch is asked only where there may be such a device, for importing it takes longer than a translation.
+    Torch is imported only if there may be such a device, because importing it takes longer than a translation.
 
     >>> device_name("cpu")
     'cpu'
@@ -27,12 +27,12 @@ def device_name(name: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise UserError(f"--device {name}: use auto, cpu or cuda")
     if name != "cpu" and not _has_cuda():
-        raise UserError("--device cuda: torch sees no CUDA device here; use --device cpu")
+        raise UserError("--device cuda: torch found no CUDA device; use --device cpu")
     return name
 
 
 def choose_device(name: str) -> Any:
-    """The torch device that `device_name` means.
+    """The torch device for `name`, as for `device_name`.
 
     >>> choose_device("cpu")
     device(type='cpu')
@@ -50,16 +50,16 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-THREADS = "OMP_NUM_THREADS"  # in the environment: read by torch when it is loaded, and here
+THREADS = "OMP_NUM_THREADS"  # environment variable, read by torch on import, and here
 
 
 def usable_threads() -> int:
-    """Threads to compute with: as many as torch was told, else OMP_NUM_THREADS, else `usable_cores`."""
-    asked = os.environ.get(THREADS, "").partition(",")[0]  # further numbers are for nested threads
-    known = int(asked) if asked.isdecimal() else 0
+    """The number of threads: as set in torch, else OMP_NUM_THREADS, else `usable_cores`."""
+    setting = os.environ.get(THREADS, "").partition(",")[0]  # further numbers are for nested parallelism
+    known = int(setting) if setting.isdecimal() else 0
     if "torch" in sys.modules:
-        told = sys.modules["torch"].get_num_threads()
-        return told if known or told != affinity() else usable_cores()  # its own choice knows of no quota
+        n_threads = sys.modules["torch"].get_num_threads()
+        return n_threads if known or n_threads != affinity() else usable_cores()  # its default ignores quotas
     return known or usable_cores()
 
 
@@ -75,18 +75,18 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 
 def affinity() -> int:
-    """The cores this process may run on, whatever its quota is."""
+    """The cores that this process may run on, regardless of its quota."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def keep_to_quota(environment: MutableMapping[str, str]) -> None:
-    """Have torch, once it is loaded, use as many threads as a CPU quota pays for, unless the user has chosen."""
+    """Limit the threads of torch, before it is imported, to the CPU quota, unless the user has set them."""
     if THREADS not in environment and usable_cores() < affinity():
         environment[THREADS] = str(usable_cores())
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Quotas in cores of the process's control groups and of those that contain them (cgroups(7)), of both versions."""
+    """CPU quotas, in cores, of the control groups of this process and their parents (cgroups(7)), both versions."""
     try:
         own = [line.split(":", 2) for line in (root / "proc/self/cgroup").read_text().splitlines()]
         mounts = [line.split() for line in (root / "proc/self/mountinfo").read_text().splitlines()]
@@ -101,8 +101,10 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _quotas_of(mounted: Path, path: str) -> Iterator[float]:
-    """Those of a group, as its path below the mount point, and of the groups around it up to there."""
-    group = mounted if path.startswith("..") else mounted / path  # of a group that is not mounted here nothing is known
+    """The quotas of a group, given below the mount point, and of its parents."""
+    group = (
+        mounted if path.startswith("..") else mounted / path
+    )  # unknown if the group is not mounted here
     while True:
         yield from _quota(group)
         if group == mounted:
@@ -111,7 +113,7 @@ def _quotas_of(mounted: Path, path: str) -> Iterator[float]:
 
 
 def _quota(group: Path) -> Iterator[float]:
-    """That of one group, if it has one: "150000 100000" microseconds are 1.5 cores, "max" and -1 are none."""
+    """The quota of one group, if any: "150000 100000" microseconds are 1.5 cores; "max" and -1 mean none."""
     for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
         try:
             quota, period = " ".join((group / name).read_text() for name in names).split()

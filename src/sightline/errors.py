@@ -1,7 +1,7 @@
-"""Errors a user can cause, and nothing else.
+"""Errors that users can cause, and nothing else.
 
-Every border of the program (files, options, configuration, model directories) turns trouble into a `UserError`: one
-line that names the place, the cause and the fix. The command line prints that line and exits with code 2.
+At every boundary of the program (files, options, configuration, model folders) a problem becomes a `UserError`: one
+line with the place, the cause and the fix. The command line prints it and exits with code 2.
 """
 
 import errno
@@ -15,23 +15,23 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UserError(ValueError):
-    """Something the user can mend; the message is one complete line."""
+    """An error that the user can fix; the message is one complete line."""
 
 
 class WriteError(UserError):
-    """A file cannot be written: the disk is full, a quota used up, a folder gone."""
+    """A file cannot be written: a full disk, an exceeded quota, a missing folder."""
 
 
 @contextmanager
 def writing(path: str | Path, *others: type[Exception]) -> Iterator[None]:
-    """Inside, what the operating system says against writing `path` becomes a `WriteError`.
+    """Inside, an error of the operating system while writing `path` becomes a `WriteError`.
 
-    `others` are errors of libraries that have its number in their text, as safetensors has.
+    `others` are exceptions of libraries with the error number in their text, such as those of safetensors.
     """
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever reads standard output has had enough: that is no fault of this file's
+        raise  # the reader of standard output has stopped: not an error of this file
     except (OSError, *others) as error:
         raise unwritable(path, error) from error
 
@@ -40,22 +40,22 @@ def unwritable(path: str | Path, error: Exception) -> WriteError:
     """The message for a path that cannot be written.
 
     >>> str(unwritable("a/b", OSError(errno.ENOSPC, "No space left on device")))
-    'a/b: cannot be written (No space left on device); free some space there'
+    'a/b: cannot be written (No space left on device); free some disk space'
     """
     named = re.search(r"os error (\d+)", str(error))
     number = error.errno if isinstance(error, OSError) else int(named[1]) if named else None
     reason = os.strerror(number) if number else str(error)
-    way_out = "free some space there" if number in FULL else "see to it that this folder can be written to"
-    return WriteError(f"{path}: cannot be written ({reason}); {way_out}")
+    fix = "free some disk space" if number in FULL else "check that this folder is writable"
+    return WriteError(f"{path}: cannot be written ({reason}); {fix}")
 
 
 def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:
-    """The error for a name that does not exist, with the nearest valid one.
+    """The error for an unknown name, with the closest valid one.
 
     >>> str(unknown("recipe", "tinny", ["tiny", "base"]))
     "unknown recipe 'tinny'; did you mean 'tiny'? (valid: base, tiny)"
     """
-    from difflib import get_close_matches  # which nobody waits for who makes no mistake
+    from difflib import get_close_matches  # slow to import, and needed only here
 
     names = sorted(valid)
     near = get_close_matches(name, names, n=1, cutoff=0.5)

@@ -134,7 +134,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """The first random network that does not write one token for ever, with an end mark that it writes now and then."""
     name, _, compiled = request.param.partition(" ")
     if compiled and library() is None:
-        pytest.skip("the compiled library is not here")
+        pytest.skip("the compiled library is missing")
     for seed in range(20):
         folder = tmp_path_factory.mktemp(name)
         theirs = save(*CASES[name], folder, seed)

@@ -321,4 +321,4 @@ def test_the_sources_install_without_a_compiler(
     ran = subprocess.run(call, input="the cat\na dog\n", env=bare, capture_output=True, text=True, check=True)
     assert len(ran.stdout.splitlines()) == 2
     (complaint,) = ran.stderr.splitlines()
-    assert re.match(r"sightline: warning: .* is not here: .* more slowly; .*/native/build\.py", complaint)
+    assert re.match(r"sightline: warning: .* is missing; .* more slowly: .*/native/build\.py", complaint)

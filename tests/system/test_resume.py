@@ -218,7 +218,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
     room = (out / "checkpoints" / "step-00000020" / "training.safetensors").stat().st_size - 1
     told = with_full_disk(room, "--out", str(out), "--resume")
     full = out / "checkpoints" / "step-00000025"
-    assert told.startswith(f"sightline: error: {full}: cannot be written (File too large); free some space there")
+    assert told.startswith(f"sightline: error: {full}: cannot be written (File too large); free some disk space")
     assert told.endswith("then go on with --resume; the last checkpoint is step-00000020")
     assert max(path.name for path in (out / "checkpoints").iterdir()) == "step-00000020"
     assert not list((out / "checkpoints").glob(".*"))
@@ -231,7 +231,7 @@ def test_no_room_for_the_first_model(whole: Path, with_full_disk: Any, tmp_path:
     out = tmp_path / "model"
     room = (whole / "model.safetensors").stat().st_size - 1
     told = with_full_disk(room, "--out", str(out), "--set", "train.checkpoint_every=1000")
-    assert f"error: {out / 'model.safetensors'}: cannot be written (File too large); free some space" in told
+    assert f"error: {out / 'model.safetensors'}: cannot be written (File too large); free some disk space" in told
     assert told.endswith("; the last checkpoint is none yet")
     assert {path.name for path in out.iterdir()} >= {"config.json", "tokenizer.json", "metrics.jsonl"}
     assert not list(out.glob(".*"))  # no draft, no lock

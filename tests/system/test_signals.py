@@ -107,7 +107,7 @@ def answer(program: "Program | subprocess.Popen[str]", number: signal.Signals) -
     return time.monotonic() - sent, err
 
 
-@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+@pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 @pytest.mark.parametrize(("threads", "compute"), [(1, "float32"), (2, "int8")])
 def test_ctrl_c_ends_a_batch_of_the_compiled_search(start: Start, threads: int, compute: str) -> None:
     program = start("-c", SEARCH, str(threads), compute)
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_a_batch_of_the_compiled_search(start: Start, threads: int, 
     assert seconds < PATIENCE
 
 
-@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+@pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 def test_ctrl_c_between_two_steps_of_a_search(start: Start) -> None:
     program = start("-c", STEPS)
     assert program.stdout and program.stdout.readline() == "begin\n"

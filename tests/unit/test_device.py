@@ -30,5 +30,5 @@ def test_other_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--device tpu: use auto, cpu or cuda"):
         device_name("tpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="torch sees no CUDA device"):
+    with pytest.raises(UserError, match="torch found no CUDA device"):
         device_name("cuda")

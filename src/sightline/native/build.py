@@ -96,24 +96,23 @@ def call_of(build: str, out: Path, machine: str = "") -> list[str]:
 
 @cache
 def version() -> int:
-    """A number that changes with the sources: a library knows of which it was made."""
+    """A number that changes with the sources; each library has the number of its sources."""
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))) & 0x7FFFFFFF
 
 
 def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = None) -> str:
-    """Compile every build that the compiler can into `folder`. Returns why it failed, or nothing.
+    """Compile every build that the compiler supports into `folder`; returns why it failed, or "".
 
-    Libraries are compiled under temporary names and renamed once all are complete: programs find the former ones until
-    then, and keep them if anything fails. `left_out` names the builds that the compiler does not know.
-
-    For another kind of machine it takes a `command` that compiles for it.
+    Libraries are compiled under temporary names and renamed when all are complete, so programs keep the old ones until
+    then, also after a failure. `left_out` lists builds that the compiler does not support. For other kinds of machines,
+    `command` is a cross compiler.
     """
     _remove_abandoned(folder)
     if not builds(machine):
-        return f"there is none for {platform.system()} on {machine or platform.machine()} yet"
+        return f"not available for {platform.system()} on {machine or platform.machine()}"
     command = command or compiler()
     if command is None:
-        return "no C compiler was found (gcc, cc, clang, or pip install ziglang)"
+        return "no C compiler found (gcc, cc, clang, or pip install ziglang)"
     known = [name for name, flags in builds(machine).items() if name == ANYWHERE or knows(command, flags)]
     made = {name: library_of(name, folder).with_suffix(f".{os.getpid()}") for name in known}
     try:
@@ -133,7 +132,7 @@ def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = 
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the temporary files of a build that was killed; a young one may belong to a build that is running."""
+    """Remove temporary files of a killed build; recent ones may belong to a running build."""
     for path in folder.glob("_library*"):
         if path.suffix != ".so" and time() - path.stat().st_mtime > HOUR:
             path.unlink(missing_ok=True)
@@ -145,7 +144,7 @@ def left_out(folder: Path = FOLDER, machine: str = "") -> list[str]:
 
 
 def knows(command: list[str], flags: tuple[str, ...]) -> bool:
-    """Whether a compiler has these instructions; those from before 2018 lack some.
+    """Whether a compiler supports these instructions; compilers from before 2018 lack some.
 
     Compiles an empty file, because `zig cc` fails with `-fsyntax-only` whatever the other flags are.
     """
@@ -158,7 +157,7 @@ def knows(command: list[str], flags: tuple[str, ...]) -> bool:
 
 
 def asked(call: list[str]) -> Any:
-    """A compiler's answer to a call, which is put in its words: as of `subprocess.run`."""
+    """Run a compiler, with its own names of options; returns as `subprocess.run`."""
     import subprocess
 
     call = [IN_ZIG.get(part, part) for part in call] if "ziglang" in call else call
@@ -170,5 +169,8 @@ if __name__ == "__main__":
     if failure:
         sys.exit(f"the compiled library was not built: {failure}")
     if left_out():
-        print(f"left out, because the compiler lacks their instructions: {', '.join(left_out())}", file=sys.stderr)
+        print(
+            f"not built, because the compiler does not support their instructions: {', '.join(left_out())}",
+            file=sys.stderr,
+        )
     print(*(path for path in map(library_of, builds()) if path.is_file()), sep="\n")

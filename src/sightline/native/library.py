@@ -15,7 +15,7 @@ from sightline.errors import UserError
 from sightline.native.build import ANYWHERE, FOLDER, UNTRIED, builds, library_of, version
 
 REBUILD = f"python {FOLDER / 'build.py'}"
-REMEDY = f"with a C compiler, or after `pip install ziglang`, {REBUILD} makes it"
+REMEDY = f"to build it, run {REBUILD} (needs a C compiler or `pip install ziglang`)"
 SWITCH = "SIGHTLINE_NATIVE"  # in the environment: the build to use, 0 for none
 
 
@@ -164,12 +164,12 @@ class Inputs(Structure):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library, built for `instructions`; None where there is none or nobody wants it."""
+    """The library, built for `instructions`; None if missing or switched off."""
     return opened(instructions())
 
 
 def needed() -> ctypes.CDLL:
-    """The library, for whoever knows that it is there."""
+    """The library, where it is known to be available."""
     found = library()
     assert found is not None, "the compiled library is missing"
     return found
@@ -177,30 +177,30 @@ def needed() -> ctypes.CDLL:
 
 @cache
 def instructions() -> str:
-    """The build in use: the best that this processor can run, or the one the environment asks for.
+    """The build in use: the best that this processor can run, or the one requested by the environment.
 
-    Nothing where the environment says 0, or where none was built for this processor, which a warning says once. A
-    `UserError` for one that cannot be used here.
+    "" if the environment is 0, or if there is no build for this processor (with a warning). A `UserError` for a build
+    that cannot be used here.
     """
     wanted = os.environ.get(SWITCH, "")
     if wanted == "0":
         return ""
     if wanted and wanted not in builds():
-        raise UserError(f"{SWITCH} = {wanted} is none of {', '.join((*builds(), '0'))}: choose one, or leave it out")
+        raise UserError(f"{SWITCH} = {wanted}: unknown build; choose one of {', '.join((*builds(), '0'))}, or unset it")
     usable = usable_builds()
     if wanted and wanted not in usable:
-        why = "this processor or its system lacks it" if usable else f"it is not built: {REBUILD}"
+        why = "this processor or its system does not support it" if usable else f"it is not built: {REBUILD}"
         raise UserError(f"{SWITCH} = {wanted}: {why}")
     chosen = wanted or next((name for name in usable if name not in (UNTRIED, ANYWHERE)), "")
     if not chosen and unbuilt():
-        warnings.warn(f"the compiled library {unbuilt()}: torch does its work, more slowly; {REMEDY}", stacklevel=2)
+        warnings.warn(f"the compiled library {unbuilt()}; torch is used instead, more slowly: {REMEDY}", stacklevel=2)
     return chosen
 
 
 def unbuilt() -> str:
-    """What is missing that could be built for this processor, as it follows "the compiled library"; or nothing."""
+    """What could be built for this processor but is not, to follow "the compiled library"; or ""."""
     if builds() and not any(library_of(name).is_file() for name in builds()):
-        return "is not here"
+        return "is missing"
     if set(usable_builds()) - {UNTRIED, ANYWHERE}:
         return ""
     fast = [name for name in runnable_builds() if name not in (UNTRIED, ANYWHERE)]
@@ -208,16 +208,16 @@ def unbuilt() -> str:
 
 
 def absence() -> str:
-    """Why the library computes nothing here, as it follows "the compiled library"."""
+    """Why the library is not used here, to follow "the compiled library"."""
     if os.environ.get(SWITCH) == "0":
-        return f"is switched off by {SWITCH} = 0"
+        return f"is disabled by {SWITCH} = 0"
     if unbuilt():
         return f"{unbuilt()}: {REMEDY}"
     if not builds():
         return f"does not exist for {platform.system()} on {platform.machine()}"
     if opened(ANYWHERE) is None:
         return f"does not fit this installation: {REMEDY}"
-    return "needs AVX2, which this processor or its operating system lacks"
+    return "needs AVX2, which this processor or its operating system does not support"
 
 
 @cache
@@ -231,19 +231,19 @@ def multiplies_bfloat16() -> bool:
 
 
 def usable_builds() -> list[str]:
-    """The builds that are there and that this processor can run, best first."""
+    """The available builds that this processor can run, best first."""
     return [name for name in runnable_builds() if opened(name)]
 
 
 def runnable_builds() -> list[str]:
-    """The builds that this processor can run, here or not, best first; none where `ANYWHERE`, which knows, is not."""
+    """The builds that this processor can run, available or not, best first; needs `ANYWHERE`, which checks."""
     asked = opened(ANYWHERE)
     return [name for name in builds() if asked and asked.sightline_runs_here(name.encode())]
 
 
 @cache
 def opened(name: str) -> ctypes.CDLL | None:
-    """One build. None where it is not there, or for another system; or of other sources, which it says."""
+    """A build. None if missing, or for another system; or (with a warning) if built from other sources."""
     if not name or not library_of(name).is_file():
         return None
     try:
@@ -251,14 +251,14 @@ def opened(name: str) -> ctypes.CDLL | None:
     except OSError:
         return None
     if not hasattr(loaded, "sightline_version") or loaded.sightline_version() != version():
-        again = f"build it anew with {REBUILD}"
-        warnings.warn(f"the compiled library is not of these sources and is left out: {again}", stacklevel=2)
+        again = f"rebuild it with {REBUILD}"
+        warnings.warn(f"the compiled library was built from other sources and is not used: {again}", stacklevel=2)
         return None
     return declared(loaded)
 
 
 def declared(found: ctypes.CDLL) -> ctypes.CDLL:
-    """The library, whose functions now know what they take and give."""
+    """The library with the signatures of its functions."""
     for name, result, arguments in (
         ("linear_size", c_int64, (c_int, c_int, c_int)),
         ("linear", c_void_p, (*(c_void_p,) * 3, *(c_int,) * 4)),

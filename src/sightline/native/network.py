@@ -77,7 +77,7 @@ class Linear:
         kind, given = NUMBERS.index(numbers), None if memory.filled else at(weight)
         made = c.needed().sightline_linear(room, given, at(bias), d_out, d_in, kind, after_relu)
         if not made:
-            raise MemoryError("no memory to pack a layer with")
+            raise MemoryError("not enough memory to pack a layer")
 
     def rows(self, index: Ints) -> "Linear":
         """Some of the outputs, in this order; each yields what it does here, to the last bit."""
@@ -223,7 +223,9 @@ class CompiledNetwork(Searching):
         known = self.vocabulary[side]
         if not all_below(pieces, known):
             strange = int(pieces.max() if pieces.max() >= known else pieces.min())
-            raise UserError(f"piece {strange} is none of the model's {known}: the tokenizer is that of another model")
+            raise UserError(
+                f"token {strange} is outside the vocabulary of {known}: wrong tokenizer for this model"
+            )
 
     def know_positions(self, length: int) -> None:
         """Make sure that positions up to `length` have their codes; a `UserError` if there are not that many."""
@@ -233,7 +235,7 @@ class CompiledNetwork(Searching):
             tables = self._positions(max(length, 2 * self._known))
             known = min(map(len, tables))
             if length > known:
-                raise UserError(f"a sequence of {length} pieces is longer than the model's {known} learned positions")
+                raise UserError(f"a sequence of {length} tokens is longer than the model's {known} learned positions")
             assert all(table.shape[1] == self.d_model for table in tables)
             self._known = known
             if self._shape.rotary:
@@ -432,7 +434,7 @@ class Decoding:
         if failed and self._stop is not None and self._stop[0]:
             raise Stopped
         if failed:
-            raise MemoryError("no memory to decode with")
+            raise MemoryError("not enough memory to decode")
 
 
 class DraftedOutput:
@@ -515,4 +517,4 @@ def _end(decoding: int, network: CompiledNetwork) -> None:
 
 def _done(code: int) -> None:
     if code:
-        raise MemoryError("no memory to decode with")
+        raise MemoryError("not enough memory to decode")

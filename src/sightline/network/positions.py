@@ -95,7 +95,7 @@ class LearnedPositions(nn.Module):
     def forward(self, position_ids: PositionIds, end: int) -> Float[Tensor, "#rows length d_model"]:
         """The vectors of `position_ids`, all of them less than `end`; `UserError` where there is none any more."""
         if end > self.max_len:
-            raise UserError(f"a sequence of {end} pieces is longer than the model's {self.max_len} learned positions")
+            raise UserError(f"a sequence of {end} tokens is longer than the model's {self.max_len} learned positions")
         return self.table(position_ids + self.offset)
 
 

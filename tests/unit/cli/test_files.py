@@ -100,7 +100,7 @@ def test_standard_output_on_a_full_disk_is_an_error_of_a_line(
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert cli.main(["--help"]) == 2
-    said = "standard output: cannot be written (No space left on device); free some space there"
+    said = "standard output: cannot be written (No space left on device); free some disk space"
     assert capsys.readouterr().err == f"sightline: error: {said}\n"
 
 

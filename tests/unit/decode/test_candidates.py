@@ -85,7 +85,7 @@ def test_a_sentence_keeps_to_its_candidates_alone_and_in_any_batch(model, source
     assert together != full
 
 
-@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+@pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 @pytest.mark.parametrize("search", SEARCHES[:2], ids=str)
 def test_int8_gives_the_same_alone_and_in_a_batch(model, sources, few, search):
     model = prepare_for_inference(model.float(), "int8")

@@ -216,7 +216,7 @@ class Searcher:
     def search(self, sources, limits, options, few, stop=None):
         self.sizes.append(len(sources))
         if len(sources) > self.most:
-            raise MemoryError("no memory to decode with")
+            raise MemoryError("not enough memory to decode")
         return [[Hypothesis(source[-2::-1], -1.0, -1.0, [-1.0])] for source in sources]
 
     begin = search

@@ -78,7 +78,7 @@ def test_int8_may_differ_and_says_how_often(
 
 def test_a_place_where_nothing_can_be_written_is_one_line(make_model: MakeModel, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"out: cannot be written \(.*\); see to it that this folder can be"):
+    with pytest.raises(UserError, match=r"out: cannot be written \(.*\); check that this folder is writable"):
         export_model(make_model(), "ctranslate2", tmp_path / "file" / "out")
 
 

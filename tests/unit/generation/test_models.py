@@ -363,7 +363,7 @@ def test_commands_compute_with_what_they_are_told(
     assert found["score"] == pytest.approx(half(model).translate(["a dog"], "de", "fr")[0].score)
 
 
-@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+@pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 def test_bfloat16_is_the_librarys(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Whether the model was loaded so or only decodes so, and from whichever command."""
     (tmp_path / "lines").write_text("a dog\n")
@@ -379,7 +379,7 @@ def test_bfloat16_is_the_librarys(make: Make, capsys: pytest.CaptureFixture[str]
     assert found == pytest.approx([rounded] * 3, 1e-3)
 
 
-@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+@pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 def test_commands_compute_with_int8(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("a dog\n")
     model = make("m2m")

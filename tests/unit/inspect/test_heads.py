@@ -126,7 +126,7 @@ def test_heads_of_other_widths() -> None:
     torch.testing.assert_close(hidden(pruned), hidden(model))
 
 
-@pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+@pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 def test_forms_for_decoding_follow_masks_and_pruning(compute: str) -> None:
     """Step by step through the prepared form, as search does it."""

@@ -23,7 +23,7 @@ from sightline.network.compiled import packed
 from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
-needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 Build = Callable[..., Transformer]
 SIZES: dict[str, dict[str, Any]] = {
     "of whole registers": {"d_model": 64, "n_heads": 2},  # heads of 32, whose root is no power of 2

@@ -26,7 +26,7 @@ from sightline.network.transformer import Transformer
 DRIVER = Path(__file__).with_name("kernels.c")
 AMX = original.BUILDS["x86_64"][original.UNTRIED]
 AARCH64 = ("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
-needs_library = pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is not here")
+needs_library = pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is missing")
 in_use = pytest.mark.skipif(c.library() is None, reason=f"the compiled library {c.absence()}")
 
 

@@ -24,7 +24,7 @@ from sightline.network.feed_forward import ACTIVATIONS
 from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
 VOCAB, PAD, END, START = 24, 1, 2, 3
 STACK = StackConfig(16, 2, 2, 24, 8, activation="relu", norm_position="post", positions="sinusoidal", max_len=40)
@@ -188,7 +188,7 @@ def test_longer_than_there_are_positions() -> None:
     form = compiled(build(STACKS["BART"]))
     settings = GenerationSettings(50, start_id=START, end_ids=())
     assert len(rewrite(form, [[5] * 40], settings, 40)[0][0].tokens) == 40
-    with pytest.raises(UserError, match="41 pieces is longer than the model's 40 learned positions"):
+    with pytest.raises(UserError, match="41 tokens is longer than the model's 40 learned positions"):
         rewrite(form, [[5] * 41], settings, 40)
 
 

@@ -81,7 +81,7 @@ def test_c_and_python_count_kinds_alike(kind: str, names: tuple[str, ...]) -> No
     assert found and tuple(found[1].lower().split(", ")) == names
 
 
-@pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")
+@pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 def test_without_the_library_the_text_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     """Switched off by the environment, so in a program of its own."""
     switched_off = {**os.environ, c.SWITCH: "0"}
@@ -103,7 +103,7 @@ def test_where_there_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.delenv(c.SWITCH, raising=False)
     monkeypatch.setattr(c, "library_of", lambda name: tmp_path / name)
     fresh(monkeypatch)
-    with pytest.warns(UserWarning, match=r"is not here: torch does its work, more slowly; .*build\.py makes it"):
+    with pytest.warns(UserWarning, match=r"is missing; torch is used instead, more slowly: .*build\.py"):
         assert c.library() is None
     for name in builds():
         (tmp_path / name).write_text("of another system")
@@ -133,7 +133,7 @@ def test_plain_c_alone_on_a_better_processor(only: Callable[..., None], monkeypa
     """Says once what is missing; int8 does not blame the processor."""
     only(ANYWHERE)
     with pytest.warns(
-        UserWarning, match=rf"is not built for this processor \({BEST}\): torch .* more slowly; .*build\.py"
+        UserWarning, match=rf"is not built for this processor \({BEST}\); torch .* more slowly: .*build\.py"
     ):
         assert c.instructions() == "" and c.usable_builds() == [ANYWHERE]
     model = build_model(ModelConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2))
@@ -149,25 +149,25 @@ def test_no_complaint_about_a_build_that_runs(only: Callable[..., None]) -> None
     assert c.instructions() == BEST and c.unbuilt() == ""
 
 
-@pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is not here")
+@pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is missing")
 def test_why_there_is_no_library(only: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Not built, of other sources, switched off, on a processor of an unknown kind or one that runs plain C alone."""
     only()
-    assert re.match(r"is not here: with a C compiler, .*build\.py makes it", c.absence())
+    assert re.match(r"is missing: to build it, run .*build\.py", c.absence())
     only(ANYWHERE)
     monkeypatch.setattr(c, "runnable_builds", lambda: [ANYWHERE])
     assert "AVX2" in c.absence()
     monkeypatch.setattr(c, "version", lambda: 0)
-    with pytest.warns(UserWarning, match="not of these sources"):
+    with pytest.warns(UserWarning, match="built from other sources"):
         assert c.absence().startswith("does not fit this installation: ")
     monkeypatch.setattr(c, "builds", dict)
     monkeypatch.setattr(c, "runnable_builds", list)
     assert platform.machine() in c.absence()
     monkeypatch.setenv(c.SWITCH, "0")
-    assert c.absence() == "is switched off by SIGHTLINE_NATIVE = 0"
+    assert c.absence() == "is disabled by SIGHTLINE_NATIVE = 0"
 
 
-@pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is not here")
+@pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is missing")
 def test_one_build_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the environment; the best that the processor can run if it says nothing, torch before plain C."""
     fresh(monkeypatch)
@@ -187,10 +187,10 @@ def test_one_build_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c, "usable_builds", lambda: [ANYWHERE])
     monkeypatch.setenv(c.SWITCH, usable[0])
     if usable[0] != ANYWHERE:
-        with pytest.raises(UserError, match=f"^SIGHTLINE_NATIVE = {usable[0]}: this processor or its system lacks it$"):
+        with pytest.raises(UserError, match=f"^SIGHTLINE_NATIVE = {usable[0]}: .* does not support it$"):
             c.instructions()
     monkeypatch.setenv(c.SWITCH, "avx3")
-    with pytest.raises(UserError, match=r"^SIGHTLINE_NATIVE = avx3 is none of .*scalar, 0: choose one, or "):
+    with pytest.raises(UserError, match=r"^SIGHTLINE_NATIVE = avx3: unknown build; choose one of .*scalar, 0, or "):
         c.instructions()
 
 

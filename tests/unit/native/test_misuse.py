@@ -29,7 +29,7 @@ from sightline.network.dropout import _drop
 from sightline.network.transformer import Transformer
 from sightline.training.packed import Packing, packed_attention
 
-pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is not here")
+pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
 Build = Callable[..., Transformer]
 PLAIN = SearchOptions()

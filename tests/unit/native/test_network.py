@@ -19,7 +19,7 @@ from sightline.network.parameters import load_parameters
 from sightline.network.prepared import PreparedForms, prepare_for_inference
 from sightline.network.transformer import Transformer
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
 Build = Callable[..., Transformer]
 SOURCES = [[7, 5, 10, 3, 8, 2], [4, 2], [6, 6, 4, 9, 9, 11, 5, 10, 2], [5, 4, 2]]
@@ -180,9 +180,9 @@ def test_positions_are_known_up_to_a_limit(build: Build, padded: Any) -> None:
     for form in (model, native(model)):
         cache = start(form, *padded([[5] * 12]))
         steps(form, cache, torch.ones(1, 12, dtype=torch.long))
-        with pytest.raises(UserError, match=r"13 pieces is longer than the model's 12 learned positions"):
+        with pytest.raises(UserError, match=r"13 tokens is longer than the model's 12 learned positions"):
             steps(form, cache, torch.ones(1, 1, dtype=torch.long))
-        with pytest.raises(UserError, match=r"13 pieces is longer than the model's 12 learned positions"):
+        with pytest.raises(UserError, match=r"13 tokens is longer than the model's 12 learned positions"):
             start(form, *padded([[5] * 13]))
 
 
@@ -211,8 +211,8 @@ def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
 def test_ids_beyond_the_vocabulary_are_refused(build: Build, strange: int) -> None:
     """C would read whatever stands beyond the table."""
     network = packed(build(), "float32")
-    with pytest.raises(UserError, match=f"piece {strange} is none of the model's 12"):
+    with pytest.raises(UserError, match=f"token {strange} is outside the vocabulary of 12"):
         network.start([[5, strange, 2]])
     decoding, zeros = network.start([[5, 2]]), np.zeros(1, np.int32)
-    with pytest.raises(UserError, match=f"piece {strange} is none"):
+    with pytest.raises(UserError, match=f"token {strange} is outside"):
         decoding.step(np.array([strange]), zeros, zeros, np.zeros((1, 8), np.int32))

@@ -17,7 +17,7 @@ from sightline.decode.engine import decode_tokens
 from sightline.native.library import library
 from sightline.network.transformer import Transformer
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
 Build = Callable[..., Transformer]
 Phrases = list[list[list[int]]]

@@ -9,7 +9,7 @@ from sightline.native.arrays import at
 from sightline.native.library import library, needed
 from sightline.native.network import NUMBERS, Linear
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
 SHAPES = [(d_out, d_in) for d_out in (1, 17, 48) for d_in in (8, 100, 512)]
 ROWS = (1, 2, 3, 5, 50, 100)

@@ -28,7 +28,7 @@ from sightline.native.settings import options_of
 from sightline.network.prepared import prepare_for_inference
 from sightline.network.transformer import Transformer
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
 Build = Callable[..., Transformer]
 Sentences = Callable[..., list[list[int]]]
@@ -460,7 +460,7 @@ def test_what_is_not_for_single_steps(build: Build, misuse: Callable[[Any], obje
 
 @pytest.mark.parametrize("strange", [12, -1])
 def test_guesses_beyond_the_vocabulary(build: Build, strange: int) -> None:
-    with pytest.raises(UserError, match=f"piece {strange} is none of the model's 12"):
+    with pytest.raises(UserError, match=f"token {strange} is outside the vocabulary of 12"):
         begun(native(build()), [5], replace(SHORT, beam_size=1)).advance([strange])
 
 

@@ -210,7 +210,7 @@ def test_palms_block_is_its_formula() -> None:
 @pytest.mark.parametrize(
     ("config", "inputs", "message"),
     [
-        (stack(positions="learned", max_len=4), (TOKENS,), "8 pieces is longer than the model's 4 learned positions"),
+        (stack(positions="learned", max_len=4), (TOKENS,), "8 tokens is longer than the model's 4 learned positions"),
         (PICTURE, (torch.zeros(1, 3, 4, 6),), r"\(3, 4, 6\) is not \(1, 4, 6\): resize it"),
         (SOUND, (torch.zeros(1, 4, 12), TOKENS[:1]), "12 frames is longer than the model's 10: cut it"),
     ],

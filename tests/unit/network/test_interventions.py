@@ -19,7 +19,7 @@ from sightline.network.attention import DotProduct
 from sightline.network.interventions import Structure
 from sightline.network.prepared import PreparedForms
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
 
 @pytest.fixture

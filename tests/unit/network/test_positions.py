@@ -57,7 +57,7 @@ def test_learned_positions_are_rows_of_their_table() -> None:
 
 @pytest.mark.parametrize(("start", "length"), [(0, 5), (4, 1), (3, 2)])
 def test_learned_positions_end(start: int, length: int) -> None:
-    with pytest.raises(UserError, match=r"5 pieces is longer than the model's 4 learned positions"):
+    with pytest.raises(UserError, match=r"5 tokens is longer than the model's 4 learned positions"):
         at(LearnedPositions(d_model=6, max_len=4), start, length)
 
 
@@ -68,5 +68,5 @@ def test_learned_positions_end_in_incremental_decoding_too(build_small: Callable
     token = torch.tensor([[5]])
     for _ in range(3):
         model.decode(token, cache.memory, cache.src_mask, cache)
-    with pytest.raises(UserError, match="4 pieces"):
+    with pytest.raises(UserError, match="4 tokens"):
         model.decode(token, cache.memory, cache.src_mask, cache)

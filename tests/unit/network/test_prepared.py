@@ -17,7 +17,7 @@ from sightline.network.transformer import Transformer
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
 SRC_MASK = padding_mask(SRC, 0)
 Build = Callable[..., Transformer]
-needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not here")
+needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
 
 def logits(model: Any, tokens: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ def test_a_full_disk_is_named_and_nothing_is_left_on_it(tmp_path: Path, monkeypa
         patch.setattr(module, "save_file", fill)
         with pytest.raises(WriteError) as caught:
             save(tmp_path, 20)
-    expected = f"{tmp_path / 'step-00000020'}: cannot be written (No space left on device); free some space there"
+    expected = f"{tmp_path / 'step-00000020'}: cannot be written (No space left on device); free some disk space"
     assert str(caught.value) == expected
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000010"]
     load_checkpoint(tmp_path / "step-00000010")

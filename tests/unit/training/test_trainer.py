@@ -378,7 +378,7 @@ def test_a_full_disk_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
         return save_checkpoint(folder, checkpoint)
 
     monkeypatch.setattr("sightline.training.trainer.save_checkpoint", fill)
-    expected = "free some space there, then go on with --resume; the last checkpoint is step-00000002"
+    expected = "free some disk space, then go on with --resume; the last checkpoint is step-00000002"
     with pytest.raises(UserError, match=rf"checkpoints: cannot be written \(No space left on device\); {expected}"):
         run.trainer.run()
 
