@@ -40,7 +40,7 @@ def requested_glossary(options: argparse.Namespace, usual: Any = None) -> Counte
     """The terms of the files; `UserError` for a search that does not support them."""
     flag = "--glossary" if options.glossary else "--keep"
     if usual is not None and not isinstance(usual, SearchSettings):
-        raise UserError(f"{flag} is for models that were trained here, and {options.model} is a published one")
+        raise UserError(f"{flag} is for models that were trained here, and {options.model} is a pretrained one")
     if getattr(options, "sample", False):
         raise UserError(f"{flag} does not go with --sample: sampling cannot guarantee terms")
     languages = getattr(options, "languages", ("", ""))

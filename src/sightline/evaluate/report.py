@@ -14,7 +14,7 @@ from sightline.evaluate.significance import Comparison, comparison_as_json, pair
 class Translates(Protocol):
     """The methods of a model that an evaluation calls."""
 
-    def settings(self, **overrides: Any) -> Any: ...  # of one call: `SearchSettings`, or a published model's own
+    def settings(self, **overrides: Any) -> Any: ...  # of one call: `SearchSettings`, or a pretrained model's own
     def translate(self, texts: Sequence[str], **overrides: Any) -> Sequence[Written]: ...
 
 
@@ -24,7 +24,7 @@ class TranslationReport:
 
     scores: dict[str, Score]
     comparisons: dict[str, Comparison]  # with other translations, if there are any
-    decoding: Any  # `SearchSettings`, or a published model's own settings; None: the translations came from a file
+    decoding: Any  # `SearchSettings`, or a pretrained model's own settings; None for translations from a file
     n_sentences: int
     hypotheses: list[str]
 

@@ -34,7 +34,7 @@ class PairScore:
 
 
 def corpus_perplexity(scores: Sequence[PairScore]) -> float:
-    """Over all target tokens, end tokens included: exp(-sum of log-probabilities / number of pieces).
+    """Over all target tokens, end tokens included: exp(-sum of log-probabilities / number of tokens).
 
     Two models compare only if they have the same tokenizer.
     """

@@ -45,8 +45,8 @@ class TranscriptReport:
         return f"{rates} over {self.words:,} words of {self.recordings:,} recordings"
 
 
-def transcript_report(said: Sequence[str], written: Sequence[str], normalizer: str = BASIC) -> TranscriptReport:
-    """Scores of the transcripts `written` against the references `said`.
+def transcript_report(references: Sequence[str], written: Sequence[str], normalizer: str = BASIC) -> TranscriptReport:
+    """Scores of the transcripts `written` against `references`.
 
     >>> report = transcript_report(["Four, five.", "six"], ["four nine", "Six [laughs]"])
     >>> round(report.wer, 3), report.substitutions, round(report.wer_as_written, 3)
@@ -55,12 +55,14 @@ def transcript_report(said: Sequence[str], written: Sequence[str], normalizer: s
     Raises:
         UserError: `jiwer` or the normalizer is not installed, or a reference has no word.
     """
-    jiwer, normalise = check_jiwer(), normalizer_of(normalizer)
-    plain = [normalise(text) for text in said]
+    jiwer, normalize = check_jiwer(), normalizer_of(normalizer)
+    plain = [normalize(text) for text in references]
     if not all(plain):
-        raise UserError(f"a transcript has no word left to compare: {said[plain.index('')]!r}; remove that recording")
-    heard = [normalise(text) for text in written]
-    words, raw = jiwer.process_words(plain, heard), jiwer.process_words(list(said), list(written))
+        raise UserError(
+            f"a transcript has no word left to compare: {references[plain.index('')]!r}; remove that recording"
+        )
+    heard = [normalize(text) for text in written]
+    words, raw = jiwer.process_words(plain, heard), jiwer.process_words(list(references), list(written))
     return TranscriptReport(
         words.wer,
         raw.wer,
@@ -69,7 +71,7 @@ def transcript_report(said: Sequence[str], written: Sequence[str], normalizer: s
         words.deletions,
         words.insertions,
         words.hits + words.substitutions + words.deletions,
-        len(said),
+        len(references),
         normalizer,
     )
 

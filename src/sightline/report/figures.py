@@ -22,7 +22,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2), (9, 2), (3, 1), (1, 3))
 # A network has the same style in every figure; other lines are styled in order.
-PLACES = {"transformer": 0, "lstm": 1, "conv": 2, "bahdanau": 3, "luong": 4, "gru": 5, "rnn": 6}
+STYLES = {"transformer": 0, "lstm": 1, "conv": 2, "bahdanau": 3, "luong": 4, "gru": 5, "rnn": 6}
 PANEL_WIDTH, PANEL_HEIGHT, DPI = 4.7, 4.1, 130  # inches, inches, dots per inch
 
 
@@ -86,12 +86,12 @@ def render_figure(figure: Figure, style: str = "png") -> bytes:
 
 
 def _draw_panel(axes: "Axes", panel: Panel) -> None:
-    spare = iter(_spare_places([line for line in panel.series if not line.thin]))
+    spare = iter(_spare_styles([line for line in panel.series if not line.thin]))
     place = 0
     for line in panel.series:
         if not line.thin:
             fallback = next(spare)
-            place = PLACES.get(line.name, fallback)
+            place = STYLES.get(line.name, fallback)
         _draw_series(axes, line, place)
     for name, x in panel.marks.items():
         axes.axvline(x, color=GREY, linewidth=1, linestyle=":")
@@ -111,9 +111,9 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     axes.legend(fontsize=8, frameon=False, handlelength=3.4, columnspacing=1.4, **place)
 
 
-def _spare_places(lines: Sequence[Series]) -> list[int]:
+def _spare_styles(lines: Sequence[Series]) -> list[int]:
     """A style for each line without a fixed one, not used by another line."""
-    taken = {PLACES[line.name] for line in lines if line.name in PLACES}
+    taken = {STYLES[line.name] for line in lines if line.name in STYLES}
     free = [place for place in range(len(COLOURS)) if place not in taken] or [0]
     return [free[i % len(free)] for i in range(len(lines))]
 
@@ -136,8 +136,8 @@ def _scale(axes: "Axes", panel: Panel) -> None:
 
     if panel.log_x:
         axes.set_xscale("log", base=2)
-        places = _apart([x for line in panel.series for x in line.x])
-        axes.set_xticks(places, [_short(x) for x in places], rotation=45 if len(places) > 7 else 0)
+        ticks = _apart([x for line in panel.series for x in line.x])
+        axes.set_xticks(ticks, [_short(x) for x in ticks], rotation=45 if len(ticks) > 7 else 0)
         axes.xaxis.set_minor_locator(NullLocator())
     if panel.log_y:
         axes.set_yscale("log")
@@ -165,14 +165,14 @@ def _log_y(axes: "Axes", heights: Sequence[float]) -> None:
         axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _apart(places: Sequence[float | int]) -> list[float]:
+def _apart(values: Sequence[float | int]) -> list[float]:
     """Ascending, without those whose labels would overlap.
 
     >>> _apart([16, 64, 66, 16])
     [16.0, 64.0]
     """
     kept: list[float] = []
-    for x in sorted(places):
+    for x in sorted(values):
         if not kept or x > 1.3 * kept[-1]:
             kept.append(float(x))
     return kept

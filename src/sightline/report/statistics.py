@@ -95,7 +95,7 @@ def power_law(x: Numbers, y: Numbers) -> PowerLaw:
     log_x, log_y = np.log(np.asarray(x, dtype=float)), np.log(np.asarray(y, dtype=float))
     n, spread = len(log_x), float(((log_x - log_x.mean()) ** 2).sum())
     if n < 3 or spread == 0:
-        raise ValueError(f"a power law needs three points at different places, not {list(x)}")
+        raise ValueError(f"a power law needs three points with different x, not {list(x)}")
     slope = float(((log_x - log_x.mean()) * (log_y - log_y.mean())).sum() / spread)
     intercept = float(log_y.mean() - slope * log_x.mean())
     residual = log_y - intercept - slope * log_x

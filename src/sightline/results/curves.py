@@ -46,9 +46,9 @@ def learning_curves(groups: Sequence[Group], axis: str) -> Figure:
             lines.append(_line(name, runs, key, axis))
             if key == "loss":
                 lines.append(replace(_line(f"{name}, training", training[name], key, axis), thin=True))
-        if drawn := [line for line in lines if line.x]:
-            label = _label(key, groups, any(line.thin for line in drawn))
-            panels.append(Panel(NAMES.get(key, key), AXES[axis], label, drawn, log_x=False))
+        if shown := [line for line in lines if line.x]:
+            label = _label(key, groups, any(line.thin for line in shown))
+            panels.append(Panel(NAMES.get(key, key), AXES[axis], label, shown, log_x=False))
     return Figure("learning-curves", "", "", panels)
 
 

@@ -85,8 +85,8 @@ def _notes(table: ResultsTable) -> list[str]:
     if any(cell and cell.deviation is not None for row in table.rows for cell in row.cells):
         notes.append("mean ± standard deviation over the runs of a model")
     if table.baseline:
-        drawn = f"{SAMPLES:,} samples of sentences and runs, seed {SEED}"
-        notes.append(f"difference from {table.baseline}, and p by paired bootstrap: {drawn}")
+        samples = f"{SAMPLES:,} samples of sentences and runs, seed {SEED}"
+        notes.append(f"difference from {table.baseline}, and p by paired bootstrap: {samples}")
     return [*notes, *table.notes]
 
 

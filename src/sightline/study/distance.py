@@ -178,7 +178,7 @@ CLAIM = Claim(
     sentence="Early information fades in a fixed-size state; attention sees any distance directly.",
     source="Bahdanau et al. 2015, arXiv:1409.0473, section 1; Vaswani et al. 2017, arXiv:1706.03762, section 4",
     method="Copy: write the four symbols that stand before a stretch of noise. Recall: four items that carry a key "
-    "and a symbol lie in noise, and one is asked for by its key. The project's own networks learn at all distances "
+    "and a symbol lie in noise, and the key of one is given. The project's own networks learn at all distances "
     "at once, with equal parameters and equally many updates.",
     conditions=conditions,
     measure=measure,

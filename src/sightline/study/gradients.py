@@ -76,7 +76,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
     if c.steps:
 
         def loss() -> Tensor:
-            length = int(torch.randint(2, c.reach + 1, ()))  # from long ones alone nothing would be learnt at first
+            length = int(torch.randint(2, c.reach + 1, ()))  # only from long ones nothing would be learned at first
             tokens, symbols = sample_sequences(32, length)
             return F.cross_entropy(network(tokens), symbols)
 
@@ -169,7 +169,7 @@ def judge(rows: Sequence[Row]) -> Verdict:
     """Held if the plain gradient vanishes, the strong one explodes and every remedy works; in part if some do."""
     fresh = {cell: kept(select_rows(rows, cell=cell, gain=1.0, steps=0)) for cell in CELLS}
     steps = max(row["steps"] for row in rows)
-    learnt = {cell: mean_of(rows, "accuracy", cell=cell, gain=1.0, steps=steps) for cell in CELLS}
+    learned = {cell: mean_of(rows, "accuracy", cell=cell, gain=1.0, steps=steps) for cell in CELLS}
     free, clipped = (
         mean_interval(column(select_rows(rows, cell="rnn", gain=3.0, steps=steps, clip=clip), "accuracy")).value
         for clip in (0.0, 1.0)
@@ -178,15 +178,15 @@ def judge(rows: Sequence[Row]) -> Verdict:
     depth = {stack: kept(select_rows(rows, stack=stack)) for stack in STACKS}
     reach = max(distinct(rows, "reach"))
     vanishes, explodes = fresh["rnn"] < 1e-3, largest > 10
-    gates = learnt["lstm"] > learnt["rnn"] + 0.1 or learnt["gru"] > learnt["rnn"] + 0.1
+    gates = learned["lstm"] > learned["rnn"] + 0.1 or learned["gru"] > learned["rnn"] + 0.1
     residual = min(depth["residual"], depth["residual + norm"]) > 100 * depth["plain"]
     clipping = clipped > free + 0.1
     parts = [vanishes, explodes, gates, residual, clipping]
     reason = (
         f"as initialised, {reach} positions leave {fresh['rnn']:.1g} of the gradient in the plain network but also "
         f"{fresh['lstm']:.1g} in the LSTM and {fresh['gru']:.1g} in the GRU: gates as such do not keep it, they let "
-        f"training do so (remembered after {steps:,} updates: rnn {learnt['rnn']:.0%}, lstm {learnt['lstm']:.0%}, gru "
-        f"{learnt['gru']:.0%}; chance {1 / SYMBOLS:.0%}). The strong plain network's largest gradient is "
+        f"training do so (remembered after {steps:,} updates: rnn {learned['rnn']:.0%}, lstm {learned['lstm']:.0%}, "
+        f"gru {learned['gru']:.0%}; chance {1 / SYMBOLS:.0%}). The strong plain network's largest gradient is "
         f"{largest:.0f}, what it remembers is {free:.0%} without clipping and {clipped:.0%} with it. Through as many "
         f"layers {depth['plain']:.1g} is left, {depth['residual']:.1g} with residuals, {depth['residual + norm']:.1g} "
         "with normalisation too."

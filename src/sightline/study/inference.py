@@ -100,7 +100,7 @@ def judge(rows: Sequence[Row]) -> Verdict:
 CLAIM = Claim(
     name="inference",
     sentence="Attention makes inference parallel, too.",
-    source="said in many introductions; the paper, arXiv:1706.03762, section 3.1, says that the decoder is "
+    source="stated in many introductions; the paper, arXiv:1706.03762, section 3.1, says that the decoder is "
     "auto-regressive",
     method="Each architecture writes a text token by token with its cache, one sentence at a time, and scores a "
     "given text of the same length in one pass.",

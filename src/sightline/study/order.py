@@ -130,7 +130,7 @@ def judge(rows: Sequence[Row]) -> Verdict:
     )
     guess = mean_of(rows, "bag", tested=seen)
     lost = inside["none"] < guess + 0.05
-    told = [kind for kind in ("sinusoidal", "learned", "rotary") if inside[kind] > inside["none"] + 0.2]
+    ordered = [kind for kind in ("sinusoidal", "learned", "rotary") if inside[kind] > inside["none"] + 0.2]
     causal = inside["none, causal"] > inside["none"] + 0.2
     shown = ", ".join(f"{kind} {inside[kind]:.0%} ({beyond[kind]:.0%})" for kind in inside)
     best = max(beyond, key=lambda kind: beyond[kind])
@@ -140,7 +140,8 @@ def judge(rows: Sequence[Row]) -> Verdict:
         f"order is right in {guess:.0%}. Farthest beyond training comes {best}{also}."
     )
     return Verdict(
-        "held" if lost and len(told) == 3 and not causal else "held in part" if lost and told else "not held", reason
+        "held" if lost and len(ordered) == 3 and not causal else "held in part" if lost and ordered else "not held",
+        reason,
     )
 
 

@@ -139,10 +139,10 @@ def _figure(figure: Figure, picture: bytes) -> str:
 
 
 def _numbers(panel: Panel) -> str:
-    places = sorted({x for line in panel.series for x in line.x})
+    xs = sorted({x for line in panel.series for x in line.x})
     points = {(line.name, x): point for line in panel.series for x, point in zip(line.x, line.y, strict=True)}
     header = [panel.x_label, *(line.name for line in panel.series)]
-    body = [[f"{x:,.5g}", *(str(points.get((line.name, x), "")) for line in panel.series)] for x in places]
+    body = [[f"{x:,.5g}", *(str(points.get((line.name, x), "")) for line in panel.series)] for x in xs]
     return f"<p><b>{escape(panel.title)}</b>: {escape(panel.y_label)}</p>{_table(header, body)}"
 
 

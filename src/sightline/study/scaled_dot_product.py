@@ -99,8 +99,7 @@ CLAIM = Claim(
     sentence="Dividing by the square root of d_k keeps the softmax out of saturation and its gradients healthy.",
     source="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1 and its footnote 4",
     method="Random queries and keys go through the project's own attention with the factor and without it. Entropy "
-    "says "
-    "whether the softmax is saturated (0: all weight on one key), the gradient whether anything could still be learnt.",
+    "shows whether the softmax is saturated (0: all weight on one key), the gradient whether training could continue.",
     conditions=conditions,
     measure=measure,
     figures=figures,

@@ -10,7 +10,7 @@ from sightline.checkpoint.joined import write_joined
 def add_options(parser: argparse.ArgumentParser) -> None:
     vit = "ViT or DeiT: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME"
     parser.add_argument("looks", metavar="VIT", help=vit)
-    parser.add_argument("writes", metavar="GPT2", help="GPT-2: likewise")
+    parser.add_argument("writes", metavar="GPT2", help="GPT-2, in the same way")
     parser.add_argument("out", metavar="OUT", help="new folder to write; train --task caption --init takes it")
 
 

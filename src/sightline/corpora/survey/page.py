@@ -125,7 +125,7 @@ def _findings(one: Survey) -> str:
 
 def _finding(finding: Finding, one: Survey, most: int) -> str:
     share = 100 * finding.rows.count / max(1, len(one.counted))
-    places = "".join(
+    locations = "".join(
         f"<li><span>{escape(one.counted.location(row))}"
         f"{escape(f' (as {finding.as_in[row]})') if row in finding.as_in else ''}</span> "
         f"<q>{escape(excerpt(one.texts[row], finding.side, 160, finding.title))}</q></li>"
@@ -133,12 +133,12 @@ def _finding(finding: Finding, one: Survey, most: int) -> str:
     )
     side = f'<b class="side">{finding.side}:</b> ' if finding.side else ""
     bar = max(0.5, 100 * finding.rows.count / most)
-    drawn = f'<rect width="{bar:.1f}" height="4"/>'
+    bar_rect = f'<rect width="{bar:.1f}" height="4"/>'
     return f"""<li><details><summary>
 <span class="count">{finding.rows.count:,}</span><span class="share">{share:.2f}%</span>
 <span class="what">{side}{escape(finding.title)}</span>
-<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>
-</summary><p class="quiet">{escape(finding.advice)}</p><ul>{places}</ul></details></li>"""
+<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">{bar_rect}</svg>
+</summary><p class="quiet">{escape(finding.advice)}</p><ul>{locations}</ul></details></li>"""
 
 
 def _characters(one: Survey) -> str:

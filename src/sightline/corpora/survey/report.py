@@ -90,9 +90,9 @@ def _set_lines(one: Survey) -> Iterator[str]:
     for finding in one.findings:
         what = f"{finding.side}: " if finding.side else ""
         yield f"  {amount(finding.rows.count, len(counted))}  {what}{finding.title}"
-        places = _places(finding.rows, one, finding.as_in)
+        locations = _locations(finding.rows, one, finding.as_in)
         first = finding.rows.first[0]
-        yield f"{'':18}{places}: {excerpt(one.texts[first], finding.side, fault=finding.title)}"
+        yield f"{'':18}{locations}: {excerpt(one.texts[first], finding.side, fault=finding.title)}"
 
 
 def _leak_lines(leak: Leak, report: CorpusReport) -> Iterator[str]:
@@ -100,13 +100,13 @@ def _leak_lines(leak: Leak, report: CorpusReport) -> Iterator[str]:
     yield f"  {amount(leak.rows.count, len(one.counted))}  {leak.held}: {leak.what} also in {leak.other}"
     if leak.rows.count:
         side = "" if leak.what == "pair" else leak.what
-        yield f"{'':18}{_places(leak.rows, one, leak.as_in)}: {excerpt(one.texts[leak.rows.first[0]], side)}"
+        yield f"{'':18}{_locations(leak.rows, one, leak.as_in)}: {excerpt(one.texts[leak.rows.first[0]], side)}"
 
 
-def _places(rows: FoundRows, one: Survey, as_in: Mapping[int, str]) -> str:
-    places = [one.counted.location(row) + (f" (as {as_in[row]})" if row in as_in else "") for row in rows.first]
-    more = f" and {rows.count - len(places):,} more" if rows.count > len(places) else ""
-    return ", ".join(places) + more
+def _locations(rows: FoundRows, one: Survey, as_in: Mapping[int, str]) -> str:
+    locations = [one.counted.location(row) + (f" (as {as_in[row]})" if row in as_in else "") for row in rows.first]
+    more = f" and {rows.count - len(locations):,} more" if rows.count > len(locations) else ""
+    return ", ".join(locations) + more
 
 
 def amount(count: int, whole: int) -> str:
